@@ -1,0 +1,42 @@
+# Every target sets itself up from a bare checkout; all that is needed before is Python 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test check up interop spark bench clean
+
+demo: $(READY)
+	$(BIN)/busway demo movieflix
+
+test: $(READY)
+	$(BIN)/pytest -m "not java and not foreign and not spark"
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+up: $(READY)
+	$(BIN)/busway up
+
+interop: $(READY)
+	$(BIN)/python tools/install_foreign.py
+	$(BIN)/pytest -m "java or foreign"
+
+spark: $(READY)
+	$(BIN)/pip install --quiet -e ".[dev,spark]"
+	$(BIN)/python tools/jars.py spark
+	$(BIN)/pytest -m spark
+
+bench: $(READY)
+	$(BIN)/python tools/jars.py kafka
+	$(BIN)/python -m benchmarks.brokers
+
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,141 @@
+"""The broker configuration keys: Kafka 4.3's names and types.
+
+Three kinds. *Served* keys do what they do in Apache Kafka. *Inert* keys (`inert_configs`) are accepted and shown, and
+change nothing here: thread counts, window lengths, features of later versions. *Refused* keys ask for protection or for
+parts that this version does not have; setting one must not look as if it worked. The defaults of topic settings
+(`log.retention.ms` and the like) are derived from the topic keys that name them as synonyms.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from busway_bus.kernel.config_def import ConfigKey, ConfigType, ConfigValue, by_name
+from busway_bus.kernel.inert_configs import INERT_CONFIGS
+from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
+
+INT_MAX: Final = 2**31 - 1
+_B, _S, _I, _L, _W, _H = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.LIST,
+    ConfigType.SHORT,
+)
+_OTHER_UNITS: Final[Mapping[str, tuple[ConfigType, str]]] = {
+    "log.retention.hours": (_I, "hours"),
+    "log.retention.minutes": (_I, "minutes"),
+    "log.roll.hours": (_I, "hours"),
+    "log.roll.jitter.hours": (_I, "hours"),
+}
+"""Broker synonyms whose unit is not that of the topic key; `config` converts them."""
+
+
+def _key(
+    name: str,
+    kind: ConfigType,
+    default: ConfigValue,
+    doc: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> ConfigKey:
+    return ConfigKey(name=name, type=kind, default=default, doc=doc, at_least=at_least, at_most=at_most)
+
+
+def _topic_defaults() -> Iterator[ConfigKey]:
+    for topic_key in TOPIC_CONFIGS.values():
+        for position, synonym in enumerate(topic_key.synonyms):
+            doc = f"Default of the topic config {topic_key.name}: {topic_key.doc}"
+            if synonym in _OTHER_UNITS:
+                kind, unit = _OTHER_UNITS[synonym]
+                default = 168 if synonym in {"log.retention.hours", "log.roll.hours"} else None
+                yield ConfigKey(name=synonym, type=kind, default=default, doc=f"{doc} In {unit}.")
+                continue
+            shadowed = any(other in _OTHER_UNITS for other in topic_key.synonyms) or position > 0
+            yield ConfigKey(
+                name=synonym,
+                type=topic_key.type,
+                default=None if shadowed else topic_key.default,
+                doc=doc,
+                at_least=topic_key.at_least,
+                at_most=topic_key.at_most,
+                one_of=topic_key.one_of,
+            )
+
+
+SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
+    [
+        *_topic_defaults(),
+        _key("busway.insecure", _B, False,
+             "Allow listening beyond loopback although nothing is authenticated or encrypted."),
+        _key("advertised.listeners", _W, None,
+             "Addresses that clients are told to connect to, where they differ from listeners."),
+        _key("auto.create.topics.enable", _B, True,
+             "Create a topic when a client that allows it asks for one that is not there."),
+        _key("broker.id", _I, -1, "Old name of node.id."),
+        _key("broker.rack", _S, None, "Name of the rack, told to clients that fetch from the nearest replica."),
+        _key("connections.max.idle.ms", _L, 600_000, "A connection without requests for so many ms is closed."),
+        _key("controller.listener.names", _W, [],
+             "Listeners of the controller role. One node is its own controller, so none is opened."),
+        _key("controller.quorum.bootstrap.servers", _W, [],
+             "Where to find the controllers. One node is its own controller."),
+        _key("controller.quorum.voters", _W, [], "The voters of the metadata quorum. One node is its only voter."),
+        _key("default.replication.factor", _I, 1, "Replicas of a topic whose creator does not say."),
+        _key("delete.topic.enable", _B, True, "Whether topics may be deleted."),
+        _key("fetch.max.bytes", _I, 57_671_680,
+             "Largest fetch response in bytes, whatever the client asks for.", at_least=1024),
+        _key("group.initial.rebalance.delay.ms", _I, 3000,
+             "How long, in ms, the first rebalance of an empty group waits for more members."),
+        _key("group.max.session.timeout.ms", _I, 1_800_000,
+             "Longest session timeout, in ms, that a group member may ask for."),
+        _key("group.max.size", _I, INT_MAX, "Most members that a group may have.", at_least=1),
+        _key("group.min.session.timeout.ms", _I, 6000,
+             "Shortest session timeout, in ms, that a group member may ask for."),
+        _key("inter.broker.listener.name", _S, None, "Listener between brokers. One node has no such traffic."),
+        _key("listener.security.protocol.map", _S,
+             "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+             "Security protocol of each listener name; only PLAINTEXT is served."),
+        _key("listeners", _W, ["PLAINTEXT://127.0.0.1:9092"],
+             "Addresses to listen on, NAME://host:port; port 0 takes a free one."),
+        _key("log.dir", _W, [".busway"], "The data directory."),
+        _key("log.dirs", _W, None, "The data directory; one is served."),
+        _key("log.flush.offset.checkpoint.interval.ms", _I, 60_000,
+             "How often, in ms, the recovery points are written down.", at_least=0),
+        _key("log.retention.check.interval.ms", _L, 300_000,
+             "How often, in ms, segments are looked through for what may be deleted.", at_least=1),
+        _key("max.connections", _I, 10_000, "Most connections at one time.", at_least=0),
+        _key("max.connections.per.ip", _I, INT_MAX, "Most connections at one time from one address.", at_least=0),
+        _key("max.incremental.fetch.session.cache.slots", _I, 1000,
+             "Most fetch sessions that are remembered.", at_least=0),
+        _key("max.request.partition.size.limit", _I, 2000,
+             "Most partitions that one DescribeTopicPartitions answer holds.", at_least=1),
+        _key("node.id", _I, 1, "This node's number in the cluster.", at_least=0),
+        _key("num.partitions", _I, 1,
+             "Partitions of a topic whose creator does not say, and of topics created on first use.", at_least=1),
+        _key("offset.metadata.max.bytes", _I, 4096,
+             "Longest text, in bytes, that may be stored with a committed offset."),
+        _key("offsets.retention.check.interval.ms", _L, 600_000,
+             "How often, in ms, committed offsets are looked through for what has expired.", at_least=1),
+        _key("offsets.retention.minutes", _I, 10_080,
+             "Committed offsets of an empty group are kept for so many minutes.", at_least=1),
+        _key("offsets.topic.num.partitions", _I, 50,
+             "Partitions of the topic of committed offsets; fixed once it exists.", at_least=1),
+        _key("offsets.topic.replication.factor", _H, 1,
+             "Replicas of the topic of committed offsets, at most as many as there are brokers.", at_least=1),
+        _key("offsets.topic.segment.bytes", _I, 104_857_600,
+             "Segment size, in bytes, of the topic of committed offsets.", at_least=1),
+        _key("process.roles", _W, ["broker", "controller"],
+             "Roles of this process; one node is both broker and controller."),
+        _key("producer.id.expiration.ms", _I, 86_400_000,
+             "An idle producer's sequence numbers are forgotten after so many ms.", at_least=1),
+        _key("replica.high.watermark.checkpoint.interval.ms", _L, 5000,
+             "How often, in ms, high watermarks are written down."),
+        _key("socket.listen.backlog.size", _I, 50, "Connections that may wait to be accepted.", at_least=1),
+        _key("socket.request.max.bytes", _I, 104_857_600,
+             "Largest request, in bytes; a larger one is refused before it is read.", at_least=1),
+    ]
+)  # fmt: skip
+
+BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name([*SERVED_CONFIGS.values(), *INERT_CONFIGS.values()])
+"""Every key that may be set, as DescribeConfigs lists them."""

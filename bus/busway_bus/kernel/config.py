@@ -1,0 +1,163 @@
+"""The settings of one node, parsed from Kafka's `server.properties` names.
+
+What lives here: `BrokerConfig`, the precedence topic > broker > default, and the checks that need more than one key.
+What does not: reading files or arguments (`cli`), the tables of keys (`broker_configs`, `topic_configs`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from busway_bus.kernel.broker_configs import BROKER_CONFIGS
+from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigValue, closest
+from busway_bus.kernel.inert_configs import REFUSED_PREFIXES
+from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, parse_topic_configs
+
+_LOOPBACK: Final = ("127.", "::1", "localhost")
+_MS_PER: Final[Mapping[str, int]] = {"minutes": 60_000, "hours": 3_600_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One listener: its name, host (empty means every interface) and port (0 takes a free one)."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host.startswith(_LOOPBACK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """All settings of a node, frozen at start.
+
+    `given` holds what the operator set, by Kafka's name, typed; everything else is the default. The common ones are
+    properties; any other is read with `get("its.kafka.name")`.
+    """
+
+    given: Mapping[str, ConfigValue]
+    listeners: tuple[Endpoint, ...]
+    advertised: tuple[Endpoint, ...]
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
+        """Settings from `server.properties` lines.
+
+        Raises:
+            ConfigError: a key is unknown, refused or nonsensical; the text names it and says what to do.
+        """
+        given: dict[str, ConfigValue] = {}
+        for name, text in properties.items():
+            given[name] = _key_of(name).parse(text)
+        if "broker.id" in given and given.setdefault("node.id", given["broker.id"]) != given["broker.id"]:
+            raise ConfigError("broker.id", "differs from node.id; remove broker.id")
+        _check_roles(given)
+        for name in ("log.dir", "log.dirs"):
+            directories = given.get(name)
+            if isinstance(directories, list) and len(directories) != 1:
+                raise ConfigError(name, f"exactly one data directory is served, {len(directories)} are given")
+        listeners = _endpoints(given, "listeners")
+        advertised = _endpoints(given, "advertised.listeners") or listeners
+        for endpoint in listeners:
+            if not endpoint.loopback and given.get("busway.insecure") is not True:
+                shown = endpoint.host or "every interface"
+                raise ConfigError(
+                    "listeners",
+                    f"{endpoint.name} would listen on {shown} with neither authentication nor encryption; bind to "
+                    f"127.0.0.1, or say busway.insecure=true (--insecure) if the network is trusted",
+                )
+        return cls(given=given, listeners=listeners, advertised=advertised)
+
+    @classmethod
+    def defaults(cls, **overrides: str) -> "BrokerConfig":
+        """Kafka's defaults with some keys set, their dots written as underscores: `defaults(log_dirs=".busway")`."""
+        return cls.from_properties({name.replace("_", "."): text for name, text in overrides.items()})
+
+    def get(self, name: str) -> Any:
+        """The value of a broker key in force, typed: as given, else its default."""
+        if name in self.given:
+            return self.given[name]
+        return BROKER_CONFIGS[name].default
+
+    @property
+    def node_id(self) -> int:
+        """This node's id, 1 unless set."""
+        return int(self.get("node.id"))
+
+    @property
+    def data_dir(self) -> str:
+        """The one data directory."""
+        return str((self.get("log.dirs") or self.get("log.dir"))[0])
+
+    def topic_default(self, name: str) -> ConfigValue:
+        """The value that a topic key has on this node when the topic does not set it."""
+        for synonym in TOPIC_CONFIGS[name].synonyms:
+            value = self.given.get(synonym)
+            if value is None:
+                continue
+            unit = synonym.rsplit(".", 1)[-1]
+            if unit in _MS_PER and isinstance(value, int):
+                return value * _MS_PER[unit] if value >= 0 else -1
+            return value
+        return TOPIC_CONFIGS[name].default
+
+    def topic_config(self, overrides: Mapping[str, str | None]) -> dict[str, ConfigValue]:
+        """Every topic key with the value in force for a topic with these own settings.
+
+        Raises:
+            ConfigError: an override is unknown or not allowed.
+        """
+        values = {name: self.topic_default(name) for name in TOPIC_CONFIGS}
+        values.update(parse_topic_configs(overrides))
+        return values
+
+
+def _key_of(name: str) -> ConfigKey:
+    key = BROKER_CONFIGS.get(name)
+    if key is not None:
+        return key
+    for prefix, reason in REFUSED_PREFIXES.items():
+        if name.startswith(prefix):
+            raise ConfigError(name, f"{reason}. Remove it to start")
+    hint = closest(name, BROKER_CONFIGS)
+    raise ConfigError(name, "unknown property" + (f", did you mean {hint}?" if hint else ". Remove it to start"))
+
+
+def _check_roles(given: Mapping[str, ConfigValue]) -> None:
+    roles = given.get("process.roles")
+    if isinstance(roles, list) and set(roles) != {"broker", "controller"}:
+        raise ConfigError("process.roles", "one node serves both roles, write broker,controller")
+    for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+        voters = given.get(name)
+        if isinstance(voters, list) and len(voters) > 1:
+            raise ConfigError(name, f"{len(voters)} controllers are named, but clusters are not served yet; name one")
+
+
+def _endpoints(given: Mapping[str, ConfigValue], name: str) -> tuple[Endpoint, ...]:
+    texts = given.get(name) or (BROKER_CONFIGS[name].default if name == "listeners" else None)
+    if not isinstance(texts, list):
+        return ()
+    controllers = given.get("controller.listener.names") or []
+    protocols = dict(
+        pair.split(":", 1)
+        for pair in str(given.get("listener.security.protocol.map") or "PLAINTEXT:PLAINTEXT").split(",")
+        if ":" in pair
+    )
+    found = []
+    for text in texts:
+        listener, separator, address = text.partition("://")
+        host, colon, port = address.rpartition(":")
+        if not separator or not colon or not port.isdigit() or int(port) > 65_535:
+            raise ConfigError(name, f"{text!r} is not NAME://host:port")
+        if isinstance(controllers, list) and listener in controllers:
+            continue
+        if protocols.get(listener, listener) != "PLAINTEXT":
+            raise ConfigError(name, f"{text!r}: only PLAINTEXT is served; set listener.security.protocol.map")
+        found.append(Endpoint(name=listener, host=host.strip("[]"), port=int(port)))
+    if not found:
+        raise ConfigError(name, "no broker listener is left; name one, such as PLAINTEXT://127.0.0.1:9092")
+    return tuple(found)

@@ -1,0 +1,126 @@
+"""The topic configuration keys: Kafka 4.3's, with Kafka's defaults, and Busway's `durability`.
+
+Each key names the broker keys that set its default, as `DescribeConfigs` reports them. Keys of tiered storage and
+replication throttles are listed because Kafka lists them; the text says where they have no effect on this version.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigType, ConfigValue, by_name, closest
+
+LONG_MAX: Final = 2**63 - 1
+_NO_EFFECT: Final = "Accepted so that topics can move between clusters; without effect, tiered storage is not served."
+_B, _S, _I, _L, _D, _W = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+
+
+def _key(
+    name: str, kind: ConfigType, default: ConfigValue, synonyms: tuple[str, ...], doc: str, **bounds: object
+) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=kind,
+        default=default,
+        synonyms=synonyms,
+        doc=doc,
+        read_only=False,
+        **bounds,  # type: ignore[arg-type]
+    )
+
+
+TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
+    [
+        _key("cleanup.policy", _W, ["delete"], ("log.cleanup.policy",),
+             "What happens to old segments: delete them by age and size, compact to the last record of a key, or both.",
+             one_of=("delete", "compact")),
+        _key("compression.gzip.level", _I, -1, ("compression.gzip.level",),
+             "Level when the broker compresses with gzip; -1 is the library's default.", at_least=-1, at_most=9),
+        _key("compression.lz4.level", _I, 9, ("compression.lz4.level",), "Level when the broker compresses with lz4.",
+             at_least=1, at_most=17),
+        _key("compression.type", _S, "producer", ("compression.type",),
+             "Codec of the stored batches; producer keeps the batch as it was sent.",
+             one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+        _key("compression.zstd.level", _I, 3, ("compression.zstd.level",),
+             "Level when the broker compresses with zstd.",
+             at_least=-131072, at_most=22),
+        _key("delete.retention.ms", _L, 86_400_000, ("log.cleaner.delete.retention.ms",),
+             "How long, in ms, a tombstone of a compacted topic stays readable after it was cleaned.", at_least=0),
+        _key("durability", _S, "flush", ("log.durability",),
+             "When a write is acknowledged: flush after it is on disk, interval from memory with a flush every 100 ms, "
+             "os from memory with the flush left to the operating system (as Apache Kafka does by default).",
+             one_of=("flush", "interval", "os")),
+        _key("file.delete.delay.ms", _L, 60_000, ("log.segment.delete.delay.ms",),
+             "How long, in ms, a removed segment stays on disk for readers that still hold it.", at_least=0),
+        _key("flush.messages", _L, LONG_MAX, ("log.flush.interval.messages",),
+             "Flush after so many records; only matters with durability other than flush.", at_least=1),
+        _key("flush.ms", _L, LONG_MAX, ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+             "Flush after so many ms; only matters with durability other than flush.", at_least=0),
+        _key("follower.replication.throttled.replicas", _W, [], (),
+             "partition:broker pairs whose follower traffic is throttled; one node has no such traffic."),
+        _key("index.interval.bytes", _I, 4096, ("log.index.interval.bytes",),
+             "An offset index entry is written about every so many bytes.", at_least=0),
+        _key("leader.replication.throttled.replicas", _W, [], (),
+             "partition:broker pairs whose leader traffic is throttled; one node has no such traffic."),
+        _key("local.retention.bytes", _L, -2, ("log.local.retention.bytes",), _NO_EFFECT, at_least=-2),
+        _key("local.retention.ms", _L, -2, ("log.local.retention.ms",), _NO_EFFECT, at_least=-2),
+        _key("max.compaction.lag.ms", _L, LONG_MAX, ("log.cleaner.max.compaction.lag.ms",),
+             "A record of a compacted topic is cleaned at the latest after so many ms.", at_least=1),
+        _key("max.message.bytes", _I, 1_048_588, ("message.max.bytes",),
+             "Largest record batch, in bytes as stored, that a producer may write.", at_least=0),
+        _key("message.timestamp.after.max.ms", _L, 3_600_000, ("log.message.timestamp.after.max.ms",),
+             "How far, in ms, a record's timestamp may be ahead of the broker's clock.", at_least=0),
+        _key("message.timestamp.before.max.ms", _L, LONG_MAX, ("log.message.timestamp.before.max.ms",),
+             "How far, in ms, a record's timestamp may be behind the broker's clock.", at_least=0),
+        _key("message.timestamp.type", _S, "CreateTime", ("log.message.timestamp.type",),
+             "Whose clock stamps the records: the producer's or the broker's.", one_of=("CreateTime", "LogAppendTime")),
+        _key("min.cleanable.dirty.ratio", _D, 0.5, ("log.cleaner.min.cleanable.ratio",),
+             "A compacted log is cleaned once this share of it has not been cleaned yet.", at_least=0, at_most=1),
+        _key("min.compaction.lag.ms", _L, 0, ("log.cleaner.min.compaction.lag.ms",),
+             "A record stays uncleaned for at least so many ms.", at_least=0),
+        _key("min.insync.replicas", _I, 1, ("min.insync.replicas",),
+             "With acks=all, a write needs so many in-sync replicas.", at_least=1),
+        _key("preallocate", _B, False, ("log.preallocate",),
+             "Reserve the file of a new segment at once; without effect here, it brought no gain."),
+        _key("remote.log.copy.disable", _B, False, (), _NO_EFFECT),
+        _key("remote.log.delete.on.disable", _B, False, (), _NO_EFFECT),
+        _key("remote.storage.enable", _B, False, (), _NO_EFFECT),
+        _key("retention.bytes", _L, -1, ("log.retention.bytes",),
+             "A partition's oldest segments go when it is larger than so many bytes; -1 is no limit."),
+        _key("retention.ms", _L, 604_800_000, ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+             "A segment goes when its newest record is older than so many ms; -1 keeps it for ever.", at_least=-1),
+        _key("segment.bytes", _I, 1_073_741_824, ("log.segment.bytes",),
+             "Largest segment file, in bytes.", at_least=1_048_576),
+        _key("segment.index.bytes", _I, 10_485_760, ("log.index.size.max.bytes",),
+             "Largest offset index of a segment, in bytes.", at_least=4),
+        _key("segment.jitter.ms", _L, 0, ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+             "Random share taken off segment.ms, in ms, so that partitions do not all roll at once.", at_least=0),
+        _key("segment.ms", _L, 604_800_000, ("log.roll.ms", "log.roll.hours"),
+             "A segment is closed after so many ms even when it is not full.", at_least=1),
+        _key("unclean.leader.election.enable", _B, False, ("unclean.leader.election.enable",),
+             "Whether a replica that is not in sync may lead, losing records."),
+    ]
+)  # fmt: skip
+
+
+def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, ConfigValue]:
+    """The typed values of a topic's own settings; a null override is no override.
+
+    Raises:
+        ConfigError: a name is unknown (with the closest known one) or a value is not allowed.
+    """
+    values: dict[str, ConfigValue] = {}
+    for name, text in overrides.items():
+        key = TOPIC_CONFIGS.get(name)
+        if key is None:
+            hint = closest(name, TOPIC_CONFIGS)
+            raise ConfigError(name, "unknown topic config" + (f", did you mean {hint}?" if hint else ""))
+        if text is not None:
+            values[name] = key.parse(text)
+    return values

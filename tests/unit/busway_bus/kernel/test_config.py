@@ -1,0 +1,84 @@
+"""Settings: Kafka's names are understood, nonsense is refused by name."""
+
+import pytest
+
+from busway_bus.kernel.broker_configs import BROKER_CONFIGS
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.config_def import ConfigError, render
+from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
+
+SINGLE_NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "7",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "advertised.listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "num.network.threads": "3",
+    "log.dirs": "data",
+    "log.retention.hours": "2",
+}
+
+
+def test_a_server_properties_written_for_kafka_is_understood() -> None:
+    """The keys of Kafka's own single-node example give the same settings here."""
+    config = BrokerConfig.from_properties(SINGLE_NODE)
+    assert config.node_id == 7
+    assert config.data_dir == "data"
+    assert [(endpoint.name, endpoint.port) for endpoint in config.listeners] == [("PLAINTEXT", 9092)]
+    assert config.topic_default("retention.ms") == 2 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"num.partitons": "3"}, "did you mean num.partitions?"),
+        ({"num.partitions": "many"}, "num.partitions: 'many' is not a whole number"),
+        ({"num.partitions": "0"}, "num.partitions: 0 is too small"),
+        ({"num.partitions": "99999999999"}, "does not fit a int"),
+        ({"auto.create.topics.enable": "yes"}, "write true or false"),
+        ({"log.cleanup.policy": "shred"}, "'shred' is not one of delete, compact"),
+        ({"ssl.keystore.location": "x"}, "TLS is not served"),
+        ({"authorizer.class.name": "x"}, "access control is not served"),
+        ({"listeners": "PLAINTEXT://:9092"}, "every interface"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "0.0.0.0"),
+        ({"listeners": "PLAINTEXT://localhost"}, "is not NAME://host:port"),
+        ({"listeners": "SSL://localhost:9092"}, "only PLAINTEXT is served"),
+        ({"log.dirs": "a,b"}, "exactly one data directory"),
+        ({"broker.id": "1", "node.id": "2"}, "differs from node.id"),
+        ({"process.roles": "broker"}, "process.roles"),
+        ({"controller.quorum.voters": "1@a:1,2@b:2"}, "clusters are not served yet"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_by_name(properties: dict[str, str], named: str) -> None:
+    """The text names the key and what to do about it."""
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.from_properties(properties)
+    assert named in str(refused.value)
+    assert next(iter(properties)) in str(refused.value)
+
+
+def test_a_wide_bind_starts_when_the_operator_says_the_network_is_trusted() -> None:
+    """`busway.insecure` is the one way past the loopback rule."""
+    config = BrokerConfig.from_properties({"listeners": "PLAINTEXT://0.0.0.0:9092", "busway.insecure": "true"})
+    assert config.listeners[0].host == "0.0.0.0"
+
+
+def test_a_topics_own_setting_wins_over_the_brokers_and_the_default() -> None:
+    """Precedence: topic, then broker, then Kafka's default."""
+    config = BrokerConfig.from_properties({"log.segment.bytes": "2000000"})
+    assert config.topic_config({})["segment.bytes"] == 2_000_000
+    assert config.topic_config({"segment.bytes": "3000000"})["segment.bytes"] == 3_000_000
+    assert config.topic_config({})["retention.ms"] == 604_800_000
+    with pytest.raises(ConfigError, match=r"did you mean retention\.ms"):
+        config.topic_config({"retension.ms": "1"})
+
+
+def test_every_default_is_a_value_its_own_key_accepts() -> None:
+    """No key ships a default that it would refuse from an operator."""
+    for key in (*BROKER_CONFIGS.values(), *TOPIC_CONFIGS.values()):
+        text = render(key.default)
+        if text is not None:
+            assert key.parse(text) == key.default, key.name
