@@ -21,7 +21,7 @@ up: $(READY)
 	$(BIN)/busway up
 
 interop: $(READY)
-	$(BIN)/python tools/install_foreign.py
+	$(BIN)/python tools/jars.py kafka
 	$(BIN)/pytest -m "java or foreign"
 
 spark: $(READY)

@@ -1,0 +1,154 @@
+"""The APIs: keys, versions, message classes, header versions, negotiation.
+
+What lives here: one table made from the message classes themselves. What does not: which APIs a broker serves (its handlers
+say that). Ranges are those of Apache Kafka 4.3.1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from busway_protocol.messages import (
+    cluster,
+    configs,
+    fetch,
+    groups_classic,
+    metadata,
+    offsets,
+    produce,
+    sasl,
+    topics,
+    transactions,
+)
+from busway_protocol.schema import info_of
+
+
+class ApiKey(IntEnum):
+    """The numbers of the APIs."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API: its messages, the versions that exist and the first flexible one."""
+
+    key: ApiKey
+    name: str
+    request: type[Any]
+    response: type[Any]
+    min_version: int
+    max_version: int
+    flexible_from: int
+
+
+_MODULES: Final = (
+    cluster,
+    configs,
+    fetch,
+    groups_classic,
+    metadata,
+    offsets,
+    produce,
+    sasl,
+    topics,
+    transactions,
+)
+
+
+def _collect() -> Mapping[ApiKey, Api]:
+    found: dict[ApiKey, dict[str, type[Any]]] = {}
+    for module in _MODULES:
+        for value in vars(module).values():
+            if isinstance(value, type) and hasattr(value, "message_info"):
+                info = info_of(value)
+                assert info.api_key is not None
+                found.setdefault(ApiKey(info.api_key), {})[info.direction] = value
+    table = {}
+    for key in sorted(found):
+        request, response = found[key]["request"], found[key]["response"]
+        info = info_of(request)
+        table[key] = Api(
+            key=key,
+            name=request.__name__.removesuffix("Request"),
+            request=request,
+            response=response,
+            min_version=info.min_version,
+            max_version=info.max_version,
+            flexible_from=info.flexible_since,
+        )
+    return table
+
+
+APIS: Final[Mapping[ApiKey, Api]] = _collect()
+
+
+def api(key: int) -> Api:
+    """The API with this key.
+
+    Raises:
+        KeyError: no such API is defined here.
+    """
+    return APIS[ApiKey(key)] if key in APIS else _unknown(key)
+
+
+def _unknown(key: int) -> Api:
+    raise KeyError(f"no API has the key {key}")
+
+
+def request_class(key: int) -> type[Any]:
+    """The class of an API's requests."""
+    return api(key).request
+
+
+def response_class(key: int) -> type[Any]:
+    """The class of an API's responses."""
+    return api(key).response
+
+
+def request_header_version(key: int, version: int) -> int:
+    """The version of the header in front of this request."""
+    return 2 if version >= api(key).flexible_from else 1
+
+
+def response_header_version(key: int, version: int) -> int:
+    """The version of the header in front of this response: always 0 for ApiVersions, so that a client which does not
+    know the version yet can read it (KIP-511)."""
+    if key == ApiKey.API_VERSIONS:
+        return 0
+    return 1 if version >= api(key).flexible_from else 0
+
+
+def negotiate(key: int, offered: tuple[int, int]) -> int | None:
+    """The highest version that both this package and a broker offering `offered` (lowest, highest) speak, or None."""
+    known = api(key)
+    version = min(known.max_version, offered[1])
+    return version if version >= max(known.min_version, offered[0]) else None

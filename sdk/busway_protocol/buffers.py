@@ -1,0 +1,51 @@
+"""Small pieces that compiled codecs call: variable-length integers and identifiers.
+
+What lives here: the slow paths of varints (the fast path, one byte, is inlined by the compiler) and cached conversions.
+Encoding as in the Kafka protocol guide: unsigned LEB128 of at most five bytes; zigzag for signed.
+"""
+
+from functools import lru_cache
+from uuid import UUID
+
+from busway_protocol.errors import MalformedMessage
+from busway_protocol.types import Buffer
+
+_UVARINT_SHIFT_MAX = 28
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned varint of up to 32 bits at `position`, and the position behind it.
+
+    Raises:
+        MalformedMessage: it is longer than five bytes or more than 32 bits.
+        IndexError: the buffer ends inside it.
+    """
+    value = 0
+    shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                raise MalformedMessage("varint is larger than 32 bits")
+            return value, position
+        shift += 7
+        if shift > _UVARINT_SHIFT_MAX:
+            raise MalformedMessage("varint is longer than 5 bytes")
+
+
+def uvarint(value: int) -> bytes:
+    """`value` (0 to 2^32 - 1) as an unsigned varint."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+@lru_cache(maxsize=4096)
+def uuid_of(raw: bytes) -> UUID:
+    """The identifier of these 16 bytes. Cached: a connection names the same few topics over and over."""
+    return UUID(bytes=raw)

@@ -1,0 +1,592 @@
+"""Codecs: one straight-line encode and one decode function per message and version, compiled on first use.
+
+What lives here: the generator and the four functions that everyone calls. What does not: what the fields are (`schema`).
+
+The generated source is registered with `linecache`, so a debugger steps through it and a traceback shows it. Nested
+structures are inlined as loops; neighbouring fields of fixed width, and the length of the string or array behind them,
+are read and written by one `struct` call. Every length is checked against the bytes that are left before anything is
+allocated for it. Record batches are never copied: they are decoded as memoryviews and written as chunks by reference.
+"""
+
+import linecache
+import struct
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, TypeVar
+
+from busway_protocol.buffers import read_uvarint, uuid_of, uvarint
+from busway_protocol.errors import MalformedMessage, UnencodableMessage
+from busway_protocol.schema import Field, fields_of, info_of
+from busway_protocol.types import Buffer, Kind
+
+T = TypeVar("T")
+Chunk = bytes | bytearray | memoryview
+
+INLINE_BYTES: Final = 1024
+"""Records smaller than this are copied into the surrounding chunk: one more buffer for the socket costs more."""
+
+_CODES: Final = {
+    Kind.BOOL: "?",
+    Kind.INT8: "b",
+    Kind.INT16: "h",
+    Kind.UINT16: "H",
+    Kind.INT32: "i",
+    Kind.UINT32: "I",
+    Kind.INT64: "q",
+    Kind.FLOAT64: "d",
+    Kind.UUID: "16s",
+}
+_WIDTH: Final = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
+
+
+_ENCODERS: dict[tuple[type[Any], int], Callable[[Any], list[Chunk]]] = {}
+_DECODERS: dict[tuple[type[Any], int], Callable[[memoryview, int, int], tuple[Any, int]]] = {}
+
+
+def encode(message: object, version: int) -> bytes:
+    """`message` in `version`, as one piece.
+
+    Raises:
+        UnencodableMessage: a value does not fit its field or the version; the text names the field.
+    """
+    chunks = encode_chunks(message, version)
+    return bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
+
+
+def encode_chunks(message: object, version: int) -> list[Chunk]:
+    """`message` in `version`, as pieces to be written one after the other; large record buffers go by reference.
+
+    Raises:
+        UnencodableMessage: a value does not fit its field or the version; the text names the field.
+    """
+    cls: type[Any] = type(message)
+    try:
+        chunks: list[Chunk] = encoder(cls, version)(message)
+    except (struct.error, AttributeError, TypeError, OverflowError) as problem:
+        raise UnencodableMessage(f"{cls.__name__} v{version}: {problem}") from problem
+    return chunks
+
+
+def decode(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> T:
+    """The message of class `cls` that fills `buffer` from `offset` to its end.
+
+    Raises:
+        MalformedMessage: the bytes are not such a message.
+    """
+    message, end = decode_from(cls, version, buffer, offset)
+    if end != len(buffer):
+        raise MalformedMessage(f"{cls.__name__} v{version}: {len(buffer) - end} bytes follow the message")
+    return message
+
+
+def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int) -> tuple[T, int]:
+    """The message of class `cls` at `offset`, and the position behind it.
+
+    Raises:
+        MalformedMessage: the bytes are not such a message.
+    """
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    try:
+        maker: type[Any] = cls
+        found: tuple[T, int] = decoder(maker, version)(view, offset, len(view))
+    except (struct.error, IndexError, UnicodeDecodeError) as problem:
+        raise MalformedMessage(f"{cls.__name__} v{version}: {problem}") from problem
+    return found
+
+
+def encoder(cls: type[Any], version: int) -> Callable[[Any], list[Chunk]]:
+    """The compiled encoder of `cls` in `version`."""
+    made = _ENCODERS.get((cls, version))
+    if made is None:
+        _check_version(cls, version)
+        made = _ENCODERS[cls, version] = _Encoder(cls, version).compiled()
+    return made
+
+
+def decoder(cls: type[Any], version: int) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+    """The compiled decoder of `cls` in `version`."""
+    made = _DECODERS.get((cls, version))
+    if made is None:
+        _check_version(cls, version)
+        made = _DECODERS[cls, version] = _Decoder(cls, version).compiled()
+    return made
+
+
+def _check_version(cls: type[Any], version: int) -> None:
+    info = info_of(cls)
+    if not info.min_version <= version <= info.max_version:
+        known = f"{info.min_version} to {info.max_version}"
+        raise UnencodableMessage(f"{cls.__name__} has the versions {known}, not {version}")
+
+
+class _Source:
+    """Lines of a function in the making, and the objects that they refer to."""
+
+    def __init__(self, cls: type[Any], version: int) -> None:
+        self.cls = cls
+        self.version = version
+        self.flexible = info_of(cls).flexible(version)
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names: dict[str, Any] = {}
+        self.serial = 0
+
+    def put(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def fresh(self, stem: str) -> str:
+        self.serial += 1
+        return f"{stem}{self.serial}"
+
+    def refer(self, stem: str, value: Any) -> str:
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = self.fresh(f"_{stem}")
+        self.names[name] = value
+        return name
+
+    def function(self, signature: str) -> Callable[..., Any]:
+        text = "\n".join([f"def {signature}:", *self.lines, ""])
+        filename = f"<busway {signature.split('(', maxsplit=1)[0]} {self.cls.__name__} v{self.version}>"
+        code = compile(text, filename, "exec")
+        scope = dict(self.names)
+        exec(code, scope)  # noqa: S102 - source made above from our own class definitions, never from input
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        made: Callable[..., Any] = scope[signature.split("(", maxsplit=1)[0]]
+        assert callable(made)
+        return made
+
+
+class _Decoder(_Source):
+    """Writes `decode(b, p, end) -> (message, position)`; in it `b` is a memoryview and `end` the limit for lengths."""
+
+    def __init__(self, cls: type[Any], version: int) -> None:
+        super().__init__(cls, version)
+        self.run: list[tuple[str, str]] = []  # format code, target
+        self.names.update(_read_uvarint=read_uvarint, _uuid_of=uuid_of, _short=_short, _bad=_bad)
+
+    def compiled(self) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+        made = self.structure(self.cls)
+        self.put(f"return {made}, p")
+        return self.function("decode(b, p, end)")
+
+    def structure(self, cls: type[Any]) -> str:
+        """Code that reads one structure; answers the variable that holds it."""
+        target = self.fresh("m")
+        maker = self.refer(cls.__name__, cls)
+        new = self.refer("new", object.__new__)
+        self.put(f"{target} = {new}({maker})")
+        self.put(f"{target}.unknown_tags = None")
+        fields = fields_of(cls)
+        tagged = []
+        for field in fields:
+            if not field.exists(self.version):
+                self.default(target, field)
+            elif field.tagged(self.version):
+                self.default(target, field)
+                tagged.append(field)
+            else:
+                self.value(field, f"{target}.{field.name}")
+        self.flush()
+        if self.flexible:
+            self.tags(target, cls, tagged)
+        return target
+
+    def default(self, target: str, field: Field) -> None:
+        value = field.default
+        if isinstance(value, list):
+            self.put(f"{target}.{field.name} = []")
+        elif field.struct is not None and value is not None:
+            self.put(f"{target}.{field.name} = {self.refer(field.struct.__name__, field.struct)}()")
+        elif value is None or isinstance(value, bool | int | float | str | bytes):
+            self.put(f"{target}.{field.name} = {value!r}")
+        else:
+            self.put(f"{target}.{field.name} = {self.refer('default', value)}")
+
+    def tags(self, target: str, cls: type[Any], tagged: list[Field]) -> None:
+        count, previous, number, size, stop = (self.fresh(stem) for stem in ("n", "last", "tag", "size", "stop"))
+        self.uvarint(count)
+        self.put(f"if {count}:")
+        self.depth += 1
+        self.put(f"{previous} = -1")
+        self.put(f"for _ in range({count}):")
+        self.depth += 1
+        self.uvarint(number)
+        self.uvarint(size)
+        self.put(f"{stop} = p + {size}")
+        self.put(f"if {stop} > end: _short({cls.__name__!r}, 'a tagged field', {size}, end - p)")
+        self.put(f"if {number} <= {previous}: _bad({cls.__name__!r}, 'tags are not in ascending order')")
+        self.put(f"{previous} = {number}")
+        word = "if"
+        for field in tagged:
+            self.put(f"{word} {number} == {field.tag}:")
+            word = "elif"
+            self.depth += 1
+            self.value(field, f"{target}.{field.name}")
+            self.flush()
+            self.put(f"if p != {stop}: _bad({field.name!r}, 'the tagged field has another size than announced')")
+            self.depth -= 1
+        if tagged:
+            self.put("else:")
+            self.depth += 1
+        self.put(f"if {target}.unknown_tags is None: {target}.unknown_tags = {{}}")
+        self.put(f"{target}.unknown_tags[{number}] = bytes(b[p:{stop}])")
+        self.put(f"p = {stop}")
+        self.depth -= 3 if tagged else 2
+
+    def value(self, field: Field, target: str) -> None:
+        """Code that reads one field into `target`; fixed-width ones are put off until the run is flushed."""
+        flexible = self.flexible and field.flexible
+        if field.is_array:
+            self.array(field, target, flexible)
+        elif field.struct is not None:
+            self.nested(field, target)
+        elif field.kind in _CODES:
+            self.run.append((_CODES[field.kind], target))
+        else:
+            self.sized(field, target, flexible)
+
+    def flush(self, length_code: str | None = None) -> str:
+        """Read the pending run, with a length of `length_code` at its end; answers the length's variable."""
+        length = ""
+        run = list(self.run)
+        self.run.clear()
+        if length_code:
+            length = self.fresh("n")
+            run.append((length_code, length))
+        if not run:
+            return length
+        layout = struct.Struct(">" + "".join(code for code, _ in run))
+        reader = self.refer_struct(layout)
+        targets = ", ".join(target for _, target in run)
+        self.put(f"{targets}{',' if len(run) == 1 else ''} = {reader}(b, p)")
+        self.put(f"p += {layout.size}")
+        for code, target in run:
+            if code == "16s":
+                self.put(f"{target} = _uuid_of({target})")
+        return length
+
+    def refer_struct(self, layout: struct.Struct) -> str:
+        name = "_u" + "".join(char if char.isalnum() else "o" for char in layout.format[1:])
+        self.names[name] = layout.unpack_from
+        return name
+
+    def uvarint(self, target: str) -> None:
+        self.put(f"{target} = b[p]; p += 1")
+        self.put(f"if {target} > 127: {target}, p = _read_uvarint(b, p - 1)")
+
+    def length(self, flexible: bool, code: str) -> str:
+        if not flexible:
+            return self.flush(code)
+        self.flush()
+        length = self.fresh("n")
+        self.uvarint(length)
+        self.put(f"{length} -= 1")
+        return length
+
+    def absent(self, field: Field, target: str, length: str) -> None:
+        if field.nullable(self.version):
+            self.put(f"if {length} == -1: {target} = None")
+            self.put(f"elif {length} < 0: _bad({field.name!r}, 'the length is negative')")
+        else:
+            self.put(f"if {length} < 0: _bad({field.name!r}, 'null or a negative length where none is allowed')")
+        self.put("else:")
+
+    def sized(self, field: Field, target: str, flexible: bool) -> None:
+        length = self.length(flexible, "h" if field.kind is Kind.STRING else "i")
+        self.absent(field, target, length)
+        self.depth += 1
+        stop = self.fresh("stop")
+        self.put(f"{stop} = p + {length}")
+        self.put(f"if {stop} > end: _short({self.cls.__name__!r}, {field.name!r}, {length}, end - p)")
+        read = {Kind.STRING: "str(b[p:{}], 'utf-8')", Kind.BYTES: "bytes(b[p:{}])", Kind.RECORDS: "b[p:{}]"}
+        assert field.kind is not None
+        self.put(f"{target} = {read[field.kind].format(stop)}; p = {stop}")
+        self.depth -= 1
+
+    def nested(self, field: Field, target: str) -> None:
+        assert field.struct is not None
+        self.flush()
+        if field.nullable(self.version):
+            marker = self.fresh("n")
+            self.put(f"{marker} = b[p]; p += 1")
+            self.put(f"if {marker} == 255: {target} = None")
+            self.put(f"elif {marker} != 1: _bad({field.name!r}, 'the marker of a structure is neither 1 nor -1')")
+            self.put("else:")
+            self.depth += 1
+        self.put(f"{target} = {self.structure(field.struct)}")
+        if field.nullable(self.version):
+            self.depth -= 1
+
+    def array(self, field: Field, target: str, flexible: bool) -> None:
+        count = self.length(flexible, "i")
+        self.absent(field, target, count)
+        self.depth += 1
+        least = self.least_bytes(field)
+        self.put(f"if {count} * {least} > end - p: _short({self.cls.__name__!r}, {field.name!r}, {count}, end - p)")
+        if field.kind in _CODES and field.kind is not Kind.UUID:
+            unpack = self.refer("unpack", struct.unpack_from)
+            code = _CODES[field.kind]
+            self.put(f"{target} = list({unpack}(f'>{{{count}}}{code}', b, p)); p += {count} * {least}")
+        else:
+            items, item = self.fresh("items"), self.fresh("item")
+            self.put(f"{target} = {items} = []")
+            self.put(f"for _ in range({count}):")
+            self.depth += 1
+            if field.struct is not None:
+                item = self.structure(field.struct)
+            else:
+                element = _element(field)
+                self.value(element, item)
+                self.flush()
+            self.put(f"{items}.append({item})")
+            self.depth -= 1
+        self.depth -= 1
+
+    def least_bytes(self, field: Field) -> int:
+        """The fewest bytes that one element can take: what makes a lying count visible."""
+        if field.kind in _CODES:
+            return _WIDTH[_CODES[field.kind]]
+        if field.kind is not None:
+            return 1 if self.flexible else (2 if field.kind is Kind.STRING else 4)
+        total = 1 if self.flexible else 0
+        for inner in fields_of(field.struct or object):
+            if inner.exists(self.version) and not inner.tagged(self.version):
+                if inner.is_array:
+                    total += 1 if self.flexible else 4
+                elif inner.struct is not None and inner.nullable(self.version):
+                    total += 1
+                else:
+                    total += self.least_bytes(inner)
+        return max(total, 1)
+
+
+class _Encoder(_Source):
+    """Writes `encode(m) -> list of chunks`; in it `w` is the bytearray that is being filled."""
+
+    def __init__(self, cls: type[Any], version: int) -> None:
+        super().__init__(cls, version)
+        self.run: list[tuple[str, str]] = []  # format code, expression
+        self.names.update(_uvarint=uvarint, _refuse=_refuse, _records=_records)
+
+    def compiled(self) -> Callable[[Any], list[Chunk]]:
+        self.put("w = bytearray()")
+        self.put("chunks = [w]")
+        self.structure(self.cls, "m")
+        self.put("return chunks")
+        return self.function("encode(m)")
+
+    def structure(self, cls: type[Any], source: str) -> None:
+        tagged = []
+        for field in fields_of(cls):
+            expression = f"{source}.{field.name}"
+            if not field.exists(self.version):
+                self.absent(cls, field, expression)
+            elif field.tagged(self.version):
+                tagged.append(field)
+            else:
+                self.value(field, expression)
+        self.flush()
+        if self.flexible:
+            self.tags(source, tagged)
+
+    def absent(self, cls: type[Any], field: Field, expression: str) -> None:
+        if not field.ignorable:
+            default = self.constant(field)
+            self.put(f"if {expression} != {default}: _refuse({cls.__name__!r}, {field.name!r}, {self.version})")
+
+    def constant(self, field: Field) -> str:
+        value = field.default
+        if value is None or isinstance(value, bool | int | float | str | bytes):
+            return repr(value)
+        if value == []:
+            return "[]"
+        return self.refer("default", value)
+
+    def tags(self, source: str, tagged: list[Field]) -> None:
+        unknown = f"{source}.unknown_tags"
+        if not tagged:
+            self.put(f"if {unknown} is None: w.append(0)")
+            self.put("else:")
+            self.depth += 1
+        parts = self.fresh("parts")
+        self.put(f"{parts} = dict({unknown}) if {unknown} else {{}}")
+        for field in tagged:
+            expression = f"{source}.{field.name}"
+            self.put(f"if {expression} != {self.constant(field)}:")
+            self.depth += 1
+            outer = self.fresh("outer")
+            self.put(f"{outer} = w; w = bytearray()")
+            self.value(field, expression)
+            self.flush()
+            self.put(f"{parts}[{field.tag}] = w; w = {outer}")
+            self.depth -= 1
+        self.put(f"w += _uvarint(len({parts}))")
+        part = self.fresh("part")
+        self.put(f"for tag in sorted({parts}):")
+        self.put(f"    {part} = {parts}[tag]; w += _uvarint(tag); w += _uvarint(len({part})); w += {part}")
+        if not tagged:
+            self.depth -= 1
+
+    def value(self, field: Field, expression: str) -> None:
+        flexible = self.flexible and field.flexible
+        if field.is_array:
+            self.array(field, expression, flexible)
+        elif field.struct is not None:
+            self.nested(field, expression)
+        elif field.kind is Kind.UUID:
+            self.run.append(("16s", f"{expression}.bytes"))
+        elif field.kind in _CODES:
+            self.run.append((_CODES[field.kind], expression))
+        elif field.kind is Kind.RECORDS:
+            self.records(expression, flexible)
+        else:
+            self.sized(field, expression, flexible)
+
+    def flush(self, code: str | None = None, expression: str | None = None) -> None:
+        run = list(self.run)
+        self.run.clear()
+        if code and expression:
+            run.append((code, expression))
+        if not run:
+            return
+        layout = struct.Struct(">" + "".join(found for found, _ in run))
+        name = "_p" + "".join(char if char.isalnum() else "o" for char in layout.format[1:])
+        self.names[name] = layout.pack
+        self.put(f"w += {name}({', '.join(source for _, source in run)})")
+
+    def length(self, flexible: bool, code: str, expression: str) -> None:
+        """Code that writes a length."""
+        if not flexible:
+            self.flush(code, expression)
+            return
+        self.flush()
+        length = self.fresh("n")
+        self.put(f"{length} = {expression} + 1")
+        self.put(f"if {length} < 128: w.append({length})")
+        self.put(f"else: w += _uvarint({length})")
+
+    def null(self, field: Field, value: str, flexible: bool, code: str) -> None:
+        """Opens the branch for a value that is there, after the one for null."""
+        self.put(f"if {value} is None:")
+        if not field.nullable(self.version):
+            self.put(f"    _refuse({self.cls.__name__!r}, {field.name!r}, {self.version}, 'null')")
+        elif flexible:
+            self.put("    w.append(0)")
+        else:
+            self.put(f"    w += {struct.pack('>' + code, -1)!r}")
+        self.put("else:")
+
+    def sized(self, field: Field, expression: str, flexible: bool) -> None:
+        code = "h" if field.kind is Kind.STRING else "i"
+        value = self.fresh("v")
+        if field.nullable(self.version):
+            self.flush()
+            self.put(f"{value} = {expression}")
+            self.null(field, value, flexible, code)
+            self.depth += 1
+            self.put(f"{value} = {value}.encode()" if field.kind is Kind.STRING else f"{value} = bytes({value})")
+            self.length(flexible, code, f"len({value})")
+            self.put(f"w += {value}")
+            self.depth -= 1
+            return
+        self.put(f"{value} = {expression}{'.encode()' if field.kind is Kind.STRING else ''}")
+        if flexible and field.kind is Kind.STRING:
+            self.put(
+                f"if len({value}) > 32767: _refuse({self.cls.__name__!r}, {field.name!r}, {self.version}, 'its length')"
+            )
+        self.length(flexible, code, f"len({value})")
+        self.put(f"w += {value}")
+
+    def records(self, expression: str, flexible: bool) -> None:
+        """Record buffers end the current chunk and follow it by reference."""
+        value, size, pieces = self.fresh("v"), self.fresh("size"), self.fresh("pieces")
+        self.flush()
+        self.put(f"{value} = {expression}")
+        self.put(f"if {value} is None: w += {(bytes(1) if flexible else struct.pack('>i', -1))!r}")
+        self.put("else:")
+        self.depth += 1
+        self.put(f"{size}, {pieces} = _records({value})")
+        self.length(flexible, "i", size)
+        self.put(f"if {size} < {INLINE_BYTES}:")
+        self.put(f"    for piece in {pieces}: w += piece")
+        self.put(f"else: chunks.extend({pieces}); w = bytearray(); chunks.append(w)")
+        self.depth -= 1
+
+    def nested(self, field: Field, expression: str) -> None:
+        assert field.struct is not None
+        self.flush()
+        if not field.nullable(self.version):
+            self.structure(field.struct, expression)
+            return
+        value = self.fresh("v")
+        self.put(f"{value} = {expression}")
+        self.put(f"if {value} is None: w.append(255)")
+        self.put("else:")
+        self.depth += 1
+        self.put("w.append(1)")
+        self.structure(field.struct, value)
+        self.depth -= 1
+
+    def array(self, field: Field, expression: str, flexible: bool) -> None:
+        items, item = self.fresh("items"), self.fresh("item")
+        self.flush()
+        self.put(f"{items} = {expression}")
+        self.null(field, items, flexible, "i")
+        self.depth += 1
+        self.length(flexible, "i", f"len({items})")
+        if field.kind in _CODES and field.kind is not Kind.UUID:
+            pack = self.refer("pack", struct.pack)
+            self.put(f"w += {pack}(f'>{{len({items})}}{_CODES[field.kind]}', *{items})")
+        else:
+            self.put(f"for {item} in {items}:")
+            self.depth += 1
+            self.put("pass")
+            if field.struct is not None:
+                self.structure(field.struct, item)
+            else:
+                self.value(_element(field), item)
+                self.flush()
+            self.depth -= 1
+        self.depth -= 1
+
+
+def _element(field: Field) -> Field:
+    """The element of an array as a field of its own: never null, never tagged."""
+    return Field(
+        name=field.name,
+        kind=field.kind,
+        struct=field.struct,
+        is_array=False,
+        since=0,
+        until=field.until,
+        nullable_since=1,
+        nullable_until=0,
+        tag=None,
+        tagged_since=field.tagged_since,
+        ignorable=False,
+        flexible=field.flexible,
+        entity=field.entity,
+        default=None,
+    )
+
+
+def _records(value: Buffer | list[Buffer]) -> tuple[int, list[Buffer]]:
+    """Size in bytes and pieces of a records field."""
+    pieces = value if isinstance(value, list) else [value]
+    return sum(len(piece) for piece in pieces), pieces
+
+
+def _short(where: str, field: str, wanted: int, left: int) -> NoReturn:
+    raise MalformedMessage(f"{where}: {field} announces {wanted}, but only {left} bytes are left")
+
+
+def _bad(where: str, problem: str) -> NoReturn:
+    raise MalformedMessage(f"{where}: {problem}")
+
+
+def _refuse(where: str, field: str, version: int, what: str = "the value set") -> NoReturn:
+    raise UnencodableMessage(f"{where} v{version} cannot carry {what} of {field}")
+
+
+__all__ = ["decode", "decode_from", "decoder", "encode", "encode_chunks", "encoder"]

@@ -1,0 +1,92 @@
+"""What a broker speaks, and which brokers there are.
+
+Messages: ApiVersions, DescribeCluster. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+"""
+
+from dataclasses import field
+from typing import Annotated
+
+from busway_protocol.schema import message, struct
+from busway_protocol.types import Bool, BrokerId, Int8, Int16, Int32, Int64, NullableStr, Str, ignorable, since, tag
+
+
+@message(api_key=18, direction="request", versions=(0, 4), flexible=3)
+class ApiVersionsRequest:
+    """Asks what the broker speaks; the client says its software name from version 3 on (KIP-511)."""
+
+    client_software_name: Annotated[Str, since(3), ignorable] = ""
+    client_software_version: Annotated[Str, since(3), ignorable] = ""
+
+
+@struct
+class ApiVersion:
+    """One api version."""
+
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
+
+
+@struct
+class SupportedFeatureKey:
+    """One supported feature key."""
+
+    name: Annotated[Str, since(3)] = ""
+    min_version: Annotated[Int16, since(3)] = 0
+    max_version: Annotated[Int16, since(3)] = 0
+
+
+@struct
+class FinalizedFeatureKey:
+    """One finalized feature key."""
+
+    name: Annotated[Str, since(3)] = ""
+    max_version_level: Annotated[Int16, since(3)] = 0
+    min_version_level: Annotated[Int16, since(3)] = 0
+
+
+@message(api_key=18, direction="response", versions=(0, 4), flexible=3)
+class ApiVersionsResponse:
+    """The versions of every API, and the features of the cluster (KIP-584)."""
+
+    error_code: Int16
+    api_keys: list[ApiVersion]
+    throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
+    supported_features: Annotated[list[SupportedFeatureKey], since(3), tag(0), ignorable] = field(default_factory=list)
+    finalized_features_epoch: Annotated[Int64, since(3), tag(1), ignorable] = -1
+    finalized_features: Annotated[list[FinalizedFeatureKey], since(3), tag(2), ignorable] = field(default_factory=list)
+    zk_migration_ready: Annotated[Bool, since(3), tag(3), ignorable] = False
+
+
+@message(api_key=60, direction="request", versions=(0, 2), flexible=0)
+class DescribeClusterRequest:
+    """Asks for the brokers of the cluster (KIP-700)."""
+
+    include_cluster_authorized_operations: Bool
+    endpoint_type: Annotated[Int8, since(1)] = 1
+    include_fenced_brokers: Annotated[Bool, since(2)] = False
+
+
+@struct
+class DescribeClusterBroker:
+    """One describe cluster broker."""
+
+    broker_id: BrokerId
+    host: Str
+    port: Int32
+    rack: NullableStr = None
+    is_fenced: Annotated[Bool, since(2)] = False
+
+
+@message(api_key=60, direction="response", versions=(0, 2), flexible=0)
+class DescribeClusterResponse:
+    """The brokers, the controller and the id of the cluster."""
+
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: NullableStr = None
+    endpoint_type: Annotated[Int8, since(1)] = 1
+    cluster_id: Str
+    controller_id: BrokerId = -1
+    brokers: list[DescribeClusterBroker]
+    cluster_authorized_operations: Int32 = -2147483648

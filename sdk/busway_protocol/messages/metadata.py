@@ -1,0 +1,159 @@
+"""Which topics there are and who leads their partitions.
+
+Messages: Metadata, DescribeTopicPartitions. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+"""
+
+from dataclasses import field
+from typing import Annotated
+
+from busway_protocol.schema import message, struct
+from busway_protocol.types import (
+    ZERO_UUID,
+    Bool,
+    BrokerId,
+    Entity,
+    Int16,
+    Int32,
+    NullableStr,
+    Str,
+    TopicName,
+    Uuid,
+    ignorable,
+    nullable_since,
+    since,
+    until,
+)
+
+
+@struct
+class MetadataRequestTopic:
+    """One metadata request topic."""
+
+    topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
+    name: Annotated[NullableStr, nullable_since(10), Entity("topicName")]
+
+
+@message(api_key=3, direction="request", versions=(0, 13), flexible=9)
+class MetadataRequest:
+    """Asks for topics by name or id, or for all: an empty list in version 0, null from version 1 on."""
+
+    topics: Annotated[list[MetadataRequestTopic] | None, nullable_since(1)]
+    allow_auto_topic_creation: Annotated[Bool, since(4)] = True
+    include_cluster_authorized_operations: Annotated[Bool, since(8), until(10)] = False
+    include_topic_authorized_operations: Annotated[Bool, since(8)] = False
+
+
+@struct
+class MetadataResponseBroker:
+    """One metadata response broker."""
+
+    node_id: BrokerId
+    host: Str
+    port: Int32
+    rack: Annotated[NullableStr, since(1), ignorable] = None
+
+
+@struct
+class MetadataResponsePartition:
+    """One metadata response partition."""
+
+    error_code: Int16
+    partition_index: Int32
+    leader_id: BrokerId
+    leader_epoch: Annotated[Int32, since(7), ignorable] = -1
+    replica_nodes: list[BrokerId]
+    isr_nodes: list[BrokerId]
+    offline_replicas: Annotated[list[BrokerId], since(5), ignorable] = field(default_factory=list)
+
+
+@struct
+class MetadataResponseTopic:
+    """One metadata response topic."""
+
+    error_code: Int16
+    name: Annotated[NullableStr, nullable_since(12), Entity("topicName")]
+    topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
+    is_internal: Annotated[Bool, since(1), ignorable] = False
+    partitions: list[MetadataResponsePartition]
+    topic_authorized_operations: Annotated[Int32, since(8)] = -2147483648
+
+
+@message(api_key=3, direction="response", versions=(0, 13), flexible=9)
+class MetadataResponse:
+    """The brokers, the controller, and the partitions of each topic."""
+
+    throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
+    brokers: list[MetadataResponseBroker]
+    cluster_id: Annotated[NullableStr, since(2), ignorable] = None
+    controller_id: Annotated[BrokerId, since(1), ignorable] = -1
+    topics: list[MetadataResponseTopic]
+    cluster_authorized_operations: Annotated[Int32, since(8), until(10)] = -2147483648
+    error_code: Annotated[Int16, since(13), ignorable] = 0
+
+
+@struct
+class TopicRequest:
+    """One topic request."""
+
+    name: TopicName
+
+
+@struct
+class Cursor:
+    """One cursor."""
+
+    topic_name: TopicName
+    partition_index: Int32
+
+
+@message(api_key=75, direction="request", versions=(0, 0), flexible=0)
+class DescribeTopicPartitionsRequest:
+    """Pages through the partitions of topics, with a cursor (KIP-966)."""
+
+    topics: list[TopicRequest]
+    response_partition_limit: Int32 = 2000
+    cursor: Cursor | None = None
+
+
+@struct
+class DescribeTopicPartitionsResponsePartition:
+    """One describe topic partitions response partition."""
+
+    error_code: Int16
+    partition_index: Int32
+    leader_id: BrokerId
+    leader_epoch: Annotated[Int32, ignorable] = -1
+    replica_nodes: list[BrokerId]
+    isr_nodes: list[BrokerId]
+    eligible_leader_replicas: list[BrokerId] | None = None
+    last_known_elr: list[BrokerId] | None = None
+    offline_replicas: Annotated[list[BrokerId], ignorable]
+
+
+@struct
+class DescribeTopicPartitionsResponseTopic:
+    """One describe topic partitions response topic."""
+
+    error_code: Int16
+    name: Annotated[NullableStr, Entity("topicName")]
+    topic_id: Annotated[Uuid, ignorable]
+    is_internal: Annotated[Bool, ignorable] = False
+    partitions: list[DescribeTopicPartitionsResponsePartition]
+    topic_authorized_operations: Int32 = -2147483648
+
+
+@struct
+class DescribeTopicPartitionsResponseCursor:
+    """One describe topic partitions response cursor."""
+
+    topic_name: TopicName
+    partition_index: Int32
+
+
+@message(api_key=75, direction="response", versions=(0, 0), flexible=0)
+class DescribeTopicPartitionsResponse:
+    """One page of partitions, and the cursor of the next."""
+
+    throttle_time_ms: Annotated[Int32, ignorable]
+    topics: list[DescribeTopicPartitionsResponseTopic]
+    next_cursor: DescribeTopicPartitionsResponseCursor | None = None

@@ -1,0 +1,163 @@
+"""Looking offsets up, and moving the start of a log.
+
+Messages: ListOffsets, OffsetForLeaderEpoch, DeleteRecords. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+"""
+
+from typing import Annotated
+
+from busway_protocol.schema import message, struct
+from busway_protocol.types import BrokerId, Int8, Int16, Int32, Int64, TopicName, ignorable, since
+
+
+@struct
+class ListOffsetsPartition:
+    """One list offsets partition."""
+
+    partition_index: Int32
+    current_leader_epoch: Annotated[Int32, since(4), ignorable] = -1
+    timestamp: Int64
+
+
+@struct
+class ListOffsetsTopic:
+    """One list offsets topic."""
+
+    name: TopicName
+    partitions: list[ListOffsetsPartition]
+
+
+@message(api_key=2, direction="request", versions=(1, 11), flexible=6)
+class ListOffsetsRequest:
+    """Asks for offsets by timestamp; negative timestamps ask for the ends of the log."""
+
+    replica_id: BrokerId
+    isolation_level: Annotated[Int8, since(2)] = 0
+    topics: list[ListOffsetsTopic]
+    timeout_ms: Annotated[Int32, since(10), ignorable] = 0
+
+
+@struct
+class ListOffsetsPartitionResponse:
+    """One list offsets partition response."""
+
+    partition_index: Int32
+    error_code: Int16
+    timestamp: Annotated[Int64, since(1)] = -1
+    offset: Annotated[Int64, since(1)] = -1
+    leader_epoch: Annotated[Int32, since(4)] = -1
+
+
+@struct
+class ListOffsetsTopicResponse:
+    """One list offsets topic response."""
+
+    name: TopicName
+    partitions: list[ListOffsetsPartitionResponse]
+
+
+@message(api_key=2, direction="response", versions=(1, 11), flexible=6)
+class ListOffsetsResponse:
+    """One offset and timestamp for each partition asked about."""
+
+    throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
+    topics: list[ListOffsetsTopicResponse]
+
+
+@struct
+class OffsetForLeaderPartition:
+    """One offset for leader partition."""
+
+    partition: Int32
+    current_leader_epoch: Annotated[Int32, since(2), ignorable] = -1
+    leader_epoch: Int32
+
+
+@struct
+class OffsetForLeaderTopic:
+    """One offset for leader topic."""
+
+    topic: TopicName
+    partitions: list[OffsetForLeaderPartition]
+
+
+@message(api_key=23, direction="request", versions=(2, 4), flexible=4)
+class OffsetForLeaderEpochRequest:
+    """Asks where a leader epoch ended, to find out whether a log was cut (KIP-320)."""
+
+    replica_id: Annotated[BrokerId, since(3), ignorable] = -2
+    topics: list[OffsetForLeaderTopic]
+
+
+@struct
+class EpochEndOffset:
+    """One epoch end offset."""
+
+    error_code: Int16
+    partition: Int32
+    leader_epoch: Annotated[Int32, since(1), ignorable] = -1
+    end_offset: Int64 = -1
+
+
+@struct
+class OffsetForLeaderTopicResult:
+    """One offset for leader topic result."""
+
+    topic: TopicName
+    partitions: list[EpochEndOffset]
+
+
+@message(api_key=23, direction="response", versions=(2, 4), flexible=4)
+class OffsetForLeaderEpochResponse:
+    """The end offset of each epoch asked about."""
+
+    throttle_time_ms: Annotated[Int32, since(2), ignorable]
+    topics: list[OffsetForLeaderTopicResult]
+
+
+@struct
+class DeleteRecordsPartition:
+    """One delete records partition."""
+
+    partition_index: Int32
+    offset: Int64
+
+
+@struct
+class DeleteRecordsTopic:
+    """One delete records topic."""
+
+    name: TopicName
+    partitions: list[DeleteRecordsPartition]
+
+
+@message(api_key=21, direction="request", versions=(0, 2), flexible=2)
+class DeleteRecordsRequest:
+    """Moves the start of partitions forward; offset -1 means the high watermark (KIP-107)."""
+
+    topics: list[DeleteRecordsTopic]
+    timeout_ms: Int32
+
+
+@struct
+class DeleteRecordsPartitionResult:
+    """One delete records partition result."""
+
+    partition_index: Int32
+    low_watermark: Int64
+    error_code: Int16
+
+
+@struct
+class DeleteRecordsTopicResult:
+    """One delete records topic result."""
+
+    name: TopicName
+    partitions: list[DeleteRecordsPartitionResult]
+
+
+@message(api_key=21, direction="response", versions=(0, 2), flexible=2)
+class DeleteRecordsResponse:
+    """The new start of each partition."""
+
+    throttle_time_ms: Int32
+    topics: list[DeleteRecordsTopicResult]

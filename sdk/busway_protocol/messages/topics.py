@@ -1,0 +1,173 @@
+"""Creating, growing and deleting topics.
+
+Messages: CreateTopics, DeleteTopics, CreatePartitions. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+"""
+
+from dataclasses import field
+from typing import Annotated
+
+from busway_protocol.schema import message, struct
+from busway_protocol.types import (
+    ZERO_UUID,
+    Bool,
+    BrokerId,
+    Entity,
+    Int8,
+    Int16,
+    Int32,
+    NullableStr,
+    Str,
+    TopicName,
+    Uuid,
+    ignorable,
+    nullable_since,
+    since,
+    tag,
+    until,
+)
+
+
+@struct
+class CreatableReplicaAssignment:
+    """One creatable replica assignment."""
+
+    partition_index: Int32
+    broker_ids: list[BrokerId]
+
+
+@struct
+class CreatableTopicConfig:
+    """One creatable topic config."""
+
+    name: Str
+    value: NullableStr
+
+
+@struct
+class CreatableTopic:
+    """One creatable topic."""
+
+    name: TopicName
+    num_partitions: Int32
+    replication_factor: Int16
+    assignments: list[CreatableReplicaAssignment]
+    configs: list[CreatableTopicConfig]
+
+
+@message(api_key=19, direction="request", versions=(2, 7), flexible=5)
+class CreateTopicsRequest:
+    """Topics to create; -1 asks for the default number of partitions or replicas (KIP-464)."""
+
+    topics: list[CreatableTopic]
+    timeout_ms: Int32 = 60000
+    validate_only: Annotated[Bool, since(1)] = False
+
+
+@struct
+class CreatableTopicConfigs:
+    """One creatable topic configs."""
+
+    name: Annotated[Str, since(5)] = ""
+    value: Annotated[NullableStr, since(5)] = ""
+    read_only: Annotated[Bool, since(5)] = False
+    config_source: Annotated[Int8, since(5), ignorable] = -1
+    is_sensitive: Annotated[Bool, since(5)] = False
+
+
+@struct
+class CreatableTopicResult:
+    """One creatable topic result."""
+
+    name: TopicName
+    topic_id: Annotated[Uuid, since(7), ignorable] = ZERO_UUID
+    error_code: Int16
+    error_message: Annotated[NullableStr, since(1), ignorable]
+    topic_config_error_code: Annotated[Int16, since(5), tag(0), ignorable] = 0
+    num_partitions: Annotated[Int32, since(5), ignorable] = -1
+    replication_factor: Annotated[Int16, since(5), ignorable] = -1
+    configs: Annotated[list[CreatableTopicConfigs] | None, since(5), ignorable] = field(default_factory=list)
+
+
+@message(api_key=19, direction="response", versions=(2, 7), flexible=5)
+class CreateTopicsResponse:
+    """The outcome for each topic, with its settings from version 5 on."""
+
+    throttle_time_ms: Annotated[Int32, since(2), ignorable]
+    topics: list[CreatableTopicResult]
+
+
+@struct
+class DeleteTopicState:
+    """One delete topic state."""
+
+    name: Annotated[NullableStr, since(6), Entity("topicName")] = None
+    topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
+
+
+@message(api_key=20, direction="request", versions=(1, 6), flexible=4)
+class DeleteTopicsRequest:
+    """Topics to delete, by name or from version 6 on by id."""
+
+    topics: Annotated[list[DeleteTopicState], since(6)] = field(default_factory=list)
+    topic_names: Annotated[list[TopicName], until(5), ignorable] = field(default_factory=list)
+    timeout_ms: Int32
+
+
+@struct
+class DeletableTopicResult:
+    """One deletable topic result."""
+
+    name: Annotated[NullableStr, nullable_since(6), Entity("topicName")]
+    topic_id: Annotated[Uuid, since(6), ignorable] = ZERO_UUID
+    error_code: Int16
+    error_message: Annotated[NullableStr, since(5), ignorable] = None
+
+
+@message(api_key=20, direction="response", versions=(1, 6), flexible=4)
+class DeleteTopicsResponse:
+    """The outcome for each topic."""
+
+    throttle_time_ms: Annotated[Int32, since(1), ignorable]
+    responses: list[DeletableTopicResult]
+
+
+@struct
+class CreatePartitionsAssignment:
+    """One create partitions assignment."""
+
+    broker_ids: list[BrokerId]
+
+
+@struct
+class CreatePartitionsTopic:
+    """One create partitions topic."""
+
+    name: TopicName
+    count: Int32
+    assignments: list[CreatePartitionsAssignment] | None
+
+
+@message(api_key=37, direction="request", versions=(0, 3), flexible=2)
+class CreatePartitionsRequest:
+    """The new number of partitions of topics (KIP-195)."""
+
+    topics: list[CreatePartitionsTopic]
+    timeout_ms: Int32
+    validate_only: Bool
+
+
+@struct
+class CreatePartitionsTopicResult:
+    """One create partitions topic result."""
+
+    name: TopicName
+    error_code: Int16
+    error_message: NullableStr = None
+
+
+@message(api_key=37, direction="response", versions=(0, 3), flexible=2)
+class CreatePartitionsResponse:
+    """The outcome for each topic."""
+
+    throttle_time_ms: Int32
+    results: list[CreatePartitionsTopicResult]

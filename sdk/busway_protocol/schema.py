@@ -1,0 +1,221 @@
+"""From a class with annotated fields to the description that the compiler works on.
+
+What lives here: the decorators `message` and `struct`, and `Field`, the meaning of one annotation. What does not: code
+generation (`compile`) and the list of APIs (`apis`).
+
+One class serves all versions of a message, as Kafka does it: the logic above has one path, and a version matters to the
+codec alone. Classes are slotted, keyword-only dataclasses; unknown tagged fields are kept in `unknown_tags` and written
+back (KIP-482).
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from busway_protocol.types import (
+    ZERO_UUID,
+    Entity,
+    Flag,
+    Kind,
+    NullableSince,
+    NullableUntil,
+    Since,
+    Tag,
+    Until,
+)
+
+T = TypeVar("T")
+Direction: TypeAlias = Literal["request", "response", "header", "data"]
+NEVER: Final = 32_767
+"""A version that no message reaches."""
+
+_IMPLICIT: Final[dict[Kind, Any]] = {
+    Kind.BOOL: False,
+    Kind.FLOAT64: 0.0,
+    Kind.UUID: ZERO_UUID,
+    Kind.STRING: "",
+    Kind.BYTES: b"",
+    Kind.RECORDS: None,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageInfo:
+    """What the decorator says of a whole message."""
+
+    api_key: int | None
+    direction: Direction
+    min_version: int
+    max_version: int
+    flexible_since: int
+
+    def flexible(self, version: int) -> bool:
+        """Whether this version has compact lengths and tagged fields."""
+        return version >= self.flexible_since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field: its type and the versions in which it exists, may be null and is tagged."""
+
+    name: str
+    kind: Kind | None
+    struct: type[Any] | None
+    is_array: bool
+    since: int
+    until: int
+    nullable_since: int
+    nullable_until: int
+    tag: int | None
+    tagged_since: int
+    ignorable: bool
+    flexible: bool
+    entity: str | None
+    default: Any
+    """The default value; for arrays and structs a fresh one comes from calling `make_default`."""
+
+    def exists(self, version: int) -> bool:
+        """Whether the field is part of this version."""
+        return self.since <= version <= self.until
+
+    def nullable(self, version: int) -> bool:
+        """Whether null can be written in this version."""
+        return self.nullable_since <= version <= self.nullable_until
+
+    def tagged(self, version: int) -> bool:
+        """Whether the field travels as a tagged field in this version."""
+        return self.tag is not None and version >= self.tagged_since
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def struct(cls: type[T]) -> type[T]:
+    """A structure inside messages: a slotted, keyword-only dataclass that keeps unknown tagged fields."""
+    annotations = dict(cls.__annotations__)
+    annotations["unknown_tags"] = dict[int, bytes] | None
+    cls.__annotations__ = annotations
+    cls.unknown_tags = field(default=None, repr=False)  # type: ignore[attr-defined]
+    return dataclass(slots=True, kw_only=True)(cls)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def message(
+    *,
+    versions: tuple[int, int],
+    flexible: int | None = None,
+    api_key: int | None = None,
+    direction: Direction = "data",
+) -> Callable[[type[T]], type[T]]:
+    """A whole message.
+
+    Args:
+        versions: lowest and highest version that exist.
+        flexible: first flexible version (KIP-482), None where there is none.
+        api_key: the API that it belongs to.
+        direction: request or response; header and data for what is neither.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        made = struct(cls)
+        info = MessageInfo(
+            api_key=api_key,
+            direction=direction,
+            min_version=versions[0],
+            max_version=versions[1],
+            flexible_since=NEVER if flexible is None else flexible,
+        )
+        made.message_info = info  # type: ignore[attr-defined]
+        return made
+
+    return decorate
+
+
+def info_of(cls: type[Any]) -> MessageInfo:
+    """What `message` was told about `cls`."""
+    info = cls.message_info
+    assert isinstance(info, MessageInfo)
+    return info
+
+
+def fields_of(cls: type[Any]) -> list[Field]:
+    """The fields of a message or structure, in wire order."""
+    hints = get_type_hints(cls, vars(sys.modules[cls.__module__]), include_extras=True)
+    return [
+        _field(declared, hints[declared.name])
+        for declared in dataclasses.fields(cls)
+        if declared.name != "unknown_tags"
+    ]
+
+
+def _field(declared: "dataclasses.Field[Any]", hint: Any) -> Field:
+    markers: list[Any] = []
+    optional = False
+    while True:
+        origin = get_origin(hint)
+        if origin is Annotated:
+            hint, *found = get_args(hint)
+            markers += found
+        elif origin in {Union, UnionType} and NoneType in get_args(hint) and Kind.RECORDS not in markers:
+            optional = True
+            hint = Union[tuple(arg for arg in get_args(hint) if arg is not NoneType)]  # noqa: UP007
+        else:
+            break
+    is_array = get_origin(hint) is list and Kind.RECORDS not in markers
+    element = hint
+    if is_array:
+        (element,) = get_args(hint)
+        if get_origin(element) is Annotated:
+            element, *found = get_args(element)
+            markers += found
+    kind = next((marker for marker in markers if isinstance(marker, Kind)), None)
+    optional = optional or kind is Kind.RECORDS
+    first = _number(markers, Since, 0)
+    tagged = next((marker for marker in markers if isinstance(marker, Tag)), None)
+    flags = {marker.name for marker in markers if isinstance(marker, Flag)}
+    entity = next((marker.name for marker in markers if isinstance(marker, Entity)), None)
+    return Field(
+        name=declared.name,
+        kind=kind,
+        struct=None if kind else element,
+        is_array=is_array,
+        since=first,
+        until=_number(markers, Until, NEVER),
+        nullable_since=_number(markers, NullableSince, first) if optional else NEVER,
+        nullable_until=_number(markers, NullableUntil, NEVER) if optional else -1,
+        tag=None if tagged is None else tagged.number,
+        tagged_since=NEVER if tagged is None else (first if tagged.since is None else tagged.since),
+        ignorable="ignorable" in flags,
+        flexible="not_flexible" not in flags,
+        entity=entity,
+        default=_default(declared, kind, element, is_array),
+    )
+
+
+def _number(markers: list[Any], marker: type[Any], otherwise: int) -> int:
+    return next((found.version for found in markers if isinstance(found, marker)), otherwise)
+
+
+def _default(declared: "dataclasses.Field[Any]", kind: Kind | None, element: Any, is_array: bool) -> Any:
+    if declared.default is not MISSING:
+        return declared.default
+    if declared.default_factory is not MISSING:
+        return declared.default_factory()
+    if is_array:
+        return []
+    if kind is None:
+        return element()
+    return _IMPLICIT.get(kind, 0)

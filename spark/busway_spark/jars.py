@@ -1,0 +1,83 @@
+"""The Maven artifacts that Spark needs to read a topic, pinned, and where they are kept.
+
+What lives here: the coordinates and one call to Maven. Every artifact is named directly and its dependencies excluded:
+Spark's own parent pom sends Maven to a repository that many networks do not reach, and PySpark brings the rest anyway.
+The set was run end to end with PySpark 4.2.0 on Java 17; see docs/decisions/0004-spark-versions.md before moving it.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+ARTIFACTS: Final[tuple[tuple[str, str, str], ...]] = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
+    ("org.apache.spark", "spark-avro_2.13", "4.1.1"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.13.1"),
+)
+
+
+class JarsMissing(RuntimeError):
+    """The artifacts are not there and could not be fetched; the text holds the command that would."""
+
+
+def jar_folder() -> Path:
+    """Where this set of artifacts is kept: `$BUSWAY_SPARK_JARS`, else a folder of the user's cache named by the set."""
+    given = os.environ.get("BUSWAY_SPARK_JARS")
+    if given:
+        return Path(given)
+    digest = hashlib.sha256(repr(ARTIFACTS).encode()).hexdigest()[:12]
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "busway" / f"spark-jars-{digest}"
+
+
+def jar_paths() -> list[Path]:
+    """The artifacts on disk, fetched with Maven on first use.
+
+    Raises:
+        JarsMissing: Maven is not installed or could not fetch them.
+    """
+    folder = jar_folder()
+    expected = [folder / f"{artifact}-{version}.jar" for _, artifact, version in ARTIFACTS]
+    if not all(path.is_file() for path in expected):
+        _fetch(folder)
+    missing = [path.name for path in expected if not path.is_file()]
+    if missing:
+        raise JarsMissing(f"Maven did not bring {', '.join(missing)} into {folder}")
+    return expected
+
+
+def _fetch(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarsMissing(
+            "Spark's Kafka and Avro artifacts are fetched with Maven, which is not installed: "
+            "apt-get install maven openjdk-17-jdk-headless (or your system's packages of those names)"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        pom = Path(scratch) / "pom.xml"
+        pom.write_text(_pom())
+        command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command line
+    if done.returncode != 0:
+        raise JarsMissing(f"Maven could not fetch Spark's artifacts: {(done.stdout + done.stderr).strip()[-500:]}")
+
+
+def _pom() -> str:
+    every = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"{every}</dependency>"
+        for group, artifact, version in ARTIFACTS
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>busway</groupId><artifactId>spark-jars</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )

@@ -1,0 +1,1 @@
+"""What several suites need: Apache Kafka, Java, message makers."""
