@@ -24,6 +24,9 @@ Chunk = bytes | bytearray | memoryview
 INLINE_BYTES: Final = 1024
 """Records smaller than this are copied into the surrounding chunk: one more buffer for the socket costs more."""
 
+STRING_BYTES_MAX: Final = 32_767
+"""Longest string on the wire, in UTF-8; compact strings keep the bound of the two-byte length that they replaced."""
+
 _CODES: Final = {
     Kind.BOOL: "?",
     Kind.INT8: "b",
@@ -61,7 +64,7 @@ def encode_chunks(message: object, version: int) -> list[Chunk]:
     cls: type[Any] = type(message)
     try:
         chunks: list[Chunk] = encoder(cls, version)(message)
-    except (struct.error, AttributeError, TypeError, OverflowError) as problem:
+    except (struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError) as problem:
         raise UnencodableMessage(f"{cls.__name__} v{version}: {problem}") from problem
     return chunks
 
@@ -297,6 +300,10 @@ class _Decoder(_Source):
         self.absent(field, target, length)
         self.depth += 1
         stop = self.fresh("stop")
+        if flexible and field.kind is Kind.STRING:
+            self.put(
+                f"if {length} > {STRING_BYTES_MAX}: _bad({field.name!r}, 'the string is longer than 32,767 bytes')"
+            )
         self.put(f"{stop} = p + {length}")
         self.put(f"if {stop} > end: _short({self.cls.__name__!r}, {field.name!r}, {length}, end - p)")
         read = {Kind.STRING: "str(b[p:{}], 'utf-8')", Kind.BYTES: "bytes(b[p:{}])", Kind.RECORDS: "b[p:{}]"}
@@ -486,17 +493,22 @@ class _Encoder(_Source):
             self.null(field, value, flexible, code)
             self.depth += 1
             self.put(f"{value} = {value}.encode()" if field.kind is Kind.STRING else f"{value} = bytes({value})")
+            if flexible and field.kind is Kind.STRING:
+                self.bounded(field, value)
             self.length(flexible, code, f"len({value})")
             self.put(f"w += {value}")
             self.depth -= 1
             return
         self.put(f"{value} = {expression}{'.encode()' if field.kind is Kind.STRING else ''}")
         if flexible and field.kind is Kind.STRING:
-            self.put(
-                f"if len({value}) > 32767: _refuse({self.cls.__name__!r}, {field.name!r}, {self.version}, 'its length')"
-            )
+            self.bounded(field, value)
         self.length(flexible, code, f"len({value})")
         self.put(f"w += {value}")
+
+    def bounded(self, field: Field, value: str) -> None:
+        """Code that refuses a string which no version could carry: compact lengths alone would let it pass."""
+        where = f"{self.cls.__name__!r}, {field.name!r}, {self.version}"
+        self.put(f"if len({value}) > {STRING_BYTES_MAX}: _refuse({where}, 'the length')")
 
     def records(self, expression: str, flexible: bool) -> None:
         """Record buffers end the current chunk and follow it by reference."""

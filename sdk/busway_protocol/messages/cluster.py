@@ -20,7 +20,7 @@ class ApiVersionsRequest:
 
 @struct
 class ApiVersion:
-    """One api version."""
+    """The versions of one API that the broker serves, both ends included."""
 
     api_key: Int16
     min_version: Int16
@@ -29,7 +29,7 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """One supported feature key."""
+    """The levels of a feature that this broker could run at."""
 
     name: Annotated[Str, since(3)] = ""
     min_version: Annotated[Int16, since(3)] = 0
@@ -38,7 +38,7 @@ class SupportedFeatureKey:
 
 @struct
 class FinalizedFeatureKey:
-    """One finalized feature key."""
+    """The level of a feature that the whole cluster has agreed on; changes how clients behave."""
 
     name: Annotated[Str, since(3)] = ""
     max_version_level: Annotated[Int16, since(3)] = 0
@@ -69,7 +69,7 @@ class DescribeClusterRequest:
 
 @struct
 class DescribeClusterBroker:
-    """One describe cluster broker."""
+    """A broker, or from version 1 on a controller, and where it listens."""
 
     broker_id: BrokerId
     host: Str
@@ -82,7 +82,7 @@ class DescribeClusterBroker:
 class DescribeClusterResponse:
     """The brokers, the controller and the id of the cluster."""
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = 0
     error_code: Int16
     error_message: NullableStr = None
     endpoint_type: Annotated[Int8, since(1)] = 1

@@ -11,7 +11,7 @@ from busway_protocol.types import Bool, Int8, Int16, Int32, NullableStr, Str, ig
 
 @struct
 class DescribeConfigsResource:
-    """One describe configs resource."""
+    """A topic, broker or group whose settings are asked for; null keys ask for all of them."""
 
     resource_type: Int8
     resource_name: Str
@@ -29,7 +29,7 @@ class DescribeConfigsRequest:
 
 @struct
 class DescribeConfigsSynonym:
-    """One describe configs synonym."""
+    """A value that would hold, were the ones before it in the list not set."""
 
     name: Annotated[Str, since(1)]
     value: Annotated[NullableStr, since(1)]
@@ -38,7 +38,7 @@ class DescribeConfigsSynonym:
 
 @struct
 class DescribeConfigsResourceResult:
-    """One describe configs resource result."""
+    """One setting: its value (null where it is a secret), where that comes from, its type."""
 
     name: Str
     value: NullableStr
@@ -52,7 +52,7 @@ class DescribeConfigsResourceResult:
 
 @struct
 class DescribeConfigsResult:
-    """One describe configs result."""
+    """The settings of one resource, or why they are withheld."""
 
     error_code: Int16
     error_message: NullableStr
@@ -65,13 +65,13 @@ class DescribeConfigsResult:
 class DescribeConfigsResponse:
     """Every setting with its value, source and synonyms (KIP-226, KIP-569)."""
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = 0
     results: list[DescribeConfigsResult]
 
 
 @struct
 class AlterableConfig:
-    """One alterable config."""
+    """A setting and its new value; null takes it back to its default."""
 
     name: Str
     value: NullableStr
@@ -79,7 +79,7 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    """One alter configs resource."""
+    """A resource and all that it is to have set."""
 
     resource_type: Int8
     resource_name: Str
@@ -96,7 +96,7 @@ class AlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """One alter configs resource response."""
+    """Whether the settings of one resource were replaced."""
 
     error_code: Int16
     error_message: NullableStr
@@ -108,13 +108,13 @@ class AlterConfigsResourceResponse:
 class AlterConfigsResponse:
     """The outcome for each resource."""
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse]
 
 
 @struct
 class IncrementalAlterConfigsRequestAlterableConfig:
-    """One incremental alter configs request alterable config."""
+    """A setting and what to do with it: 0 set, 1 delete, 2 append, 3 subtract."""
 
     name: Str
     config_operation: Int8
@@ -123,7 +123,7 @@ class IncrementalAlterConfigsRequestAlterableConfig:
 
 @struct
 class IncrementalAlterConfigsRequestAlterConfigsResource:
-    """One incremental alter configs request alter configs resource."""
+    """A resource and the changes to its settings."""
 
     resource_type: Int8
     resource_name: Str
@@ -140,7 +140,7 @@ class IncrementalAlterConfigsRequest:
 
 @struct
 class IncrementalAlterConfigsResponseAlterConfigsResourceResponse:
-    """One incremental alter configs response alter configs resource response."""
+    """Whether the changes to one resource were made: all of them or none."""
 
     error_code: Int16
     error_message: NullableStr
@@ -152,5 +152,5 @@ class IncrementalAlterConfigsResponseAlterConfigsResourceResponse:
 class IncrementalAlterConfigsResponse:
     """The outcome for each resource."""
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = 0
     responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse]

@@ -29,7 +29,7 @@ from busway_protocol.types import (
 
 @struct
 class ReplicaState:
-    """One replica state."""
+    """Which follower asks, and in which of its lives (KIP-903); -1 for consumers."""
 
     replica_id: Annotated[BrokerId, since(15)] = -1
     replica_epoch: Annotated[Int64, since(15)] = -1
@@ -37,7 +37,7 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
-    """One fetch partition."""
+    """From where to read a partition, how much of it, and what the reader believes of its epochs."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, since(9), ignorable] = -1
@@ -51,7 +51,7 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    """One fetch topic."""
+    """The partitions of one topic that are wanted."""
 
     topic: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
@@ -60,7 +60,7 @@ class FetchTopic:
 
 @struct
 class ForgottenTopic:
-    """One forgotten topic."""
+    """Partitions that the fetch session is to drop (KIP-227)."""
 
     topic: Annotated[TopicName, since(7), until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
@@ -87,7 +87,7 @@ class FetchRequest:
 
 @struct
 class EpochEndOffset:
-    """One epoch end offset."""
+    """Where the reader's log parts from the leader's: it has to cut itself there (KIP-595)."""
 
     epoch: Annotated[Int32, since(12)] = -1
     end_offset: Annotated[Int64, since(12)] = -1
@@ -95,7 +95,7 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """One leader id and epoch."""
+    """Who leads now, so that a reader need not ask for metadata first (KIP-951)."""
 
     leader_id: Annotated[BrokerId, since(12)] = -1
     leader_epoch: Annotated[Int32, since(12)] = -1
@@ -103,7 +103,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class SnapshotId:
-    """One snapshot id."""
+    """The snapshot to load where the log no longer goes back far enough; metadata log only."""
 
     end_offset: Int64 = -1
     epoch: Int32 = -1
@@ -111,7 +111,7 @@ class SnapshotId:
 
 @struct
 class AbortedTransaction:
-    """One aborted transaction."""
+    """A producer whose records from this offset up to its next marker were rolled back."""
 
     producer_id: Annotated[ProducerId, since(4)]
     first_offset: Annotated[Int64, since(4)]
@@ -119,7 +119,7 @@ class AbortedTransaction:
 
 @struct
 class PartitionData:
-    """One partition data."""
+    """Batches of one partition, and its high watermark, last stable offset and start."""
 
     partition_index: Int32
     error_code: Int16
@@ -136,7 +136,7 @@ class PartitionData:
 
 @struct
 class FetchableTopicResponse:
-    """One fetchable topic response."""
+    """What was read of one topic."""
 
     topic: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
@@ -145,7 +145,7 @@ class FetchableTopicResponse:
 
 @struct
 class NodeEndpoint:
-    """One node endpoint."""
+    """The address of a leader that the response names (KIP-951)."""
 
     node_id: Annotated[BrokerId, since(16)] = 0
     host: Annotated[Str, since(16)] = ""
@@ -157,7 +157,7 @@ class NodeEndpoint:
 class FetchResponse:
     """Batches by topic and partition, and where each log stands."""
 
-    throttle_time_ms: Annotated[Int32, since(1), ignorable]
+    throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Annotated[Int16, since(7), ignorable] = 0
     session_id: Annotated[Int32, since(7)] = 0
     responses: list[FetchableTopicResponse]

@@ -40,7 +40,7 @@ class FindCoordinatorRequest:
 
 @struct
 class Coordinator:
-    """One coordinator."""
+    """The coordinator of one key, or why none is known."""
 
     key: Annotated[Str, since(4)] = ""
     node_id: Annotated[BrokerId, since(4)] = 0
@@ -65,7 +65,7 @@ class FindCoordinatorResponse:
 
 @struct
 class JoinGroupRequestProtocol:
-    """One join group request protocol."""
+    """An assignor that the member can work with, and its subscription in that assignor's bytes."""
 
     name: Str
     metadata: Bytes
@@ -87,7 +87,7 @@ class JoinGroupRequest:
 
 @struct
 class JoinGroupResponseMember:
-    """One join group response member."""
+    """A member and its subscription; only the leader is told of them."""
 
     member_id: Str
     group_instance_id: Annotated[NullableStr, since(5), ignorable] = None
@@ -111,7 +111,7 @@ class JoinGroupResponse:
 
 @struct
 class SyncGroupRequestAssignment:
-    """One sync group request assignment."""
+    """What one member is to read, in the assignor's bytes."""
 
     member_id: Str
     assignment: Bytes
@@ -161,7 +161,7 @@ class HeartbeatResponse:
 
 @struct
 class MemberIdentity:
-    """One member identity."""
+    """A member to take out: by member id, or by instance id where it is static."""
 
     member_id: Annotated[Str, since(3)] = ""
     group_instance_id: Annotated[NullableStr, since(3)] = None
@@ -179,7 +179,7 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
-    """One member response."""
+    """Whether one member was taken out."""
 
     member_id: Annotated[Str, since(3)] = ""
     group_instance_id: Annotated[NullableStr, since(3)] = ""
@@ -205,7 +205,7 @@ class DescribeGroupsRequest:
 
 @struct
 class DescribedGroupMember:
-    """One described group member."""
+    """A member, where it connects from, its subscription and its assignment."""
 
     member_id: Str
     group_instance_id: Annotated[NullableStr, since(4), ignorable] = None
@@ -217,7 +217,7 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    """One described group."""
+    """One group: its state, its protocol and its members."""
 
     error_code: Int16
     error_message: Annotated[NullableStr, since(6)] = None
@@ -247,7 +247,7 @@ class ListGroupsRequest:
 
 @struct
 class ListedGroup:
-    """One listed group."""
+    """The name, protocol, state and type of a group."""
 
     group_id: GroupId
     protocol_type: Str
@@ -273,7 +273,7 @@ class DeleteGroupsRequest:
 
 @struct
 class DeletableGroupResult:
-    """One deletable group result."""
+    """Whether one group was deleted."""
 
     group_id: GroupId
     error_code: Int16
@@ -283,13 +283,13 @@ class DeletableGroupResult:
 class DeleteGroupsResponse:
     """The outcome for each group."""
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = 0
     results: list[DeletableGroupResult]
 
 
 @struct
 class OffsetCommitRequestPartition:
-    """One offset commit request partition."""
+    """The next offset to read of a partition, and a note of the reader's own."""
 
     partition_index: Int32
     committed_offset: Int64
@@ -299,7 +299,7 @@ class OffsetCommitRequestPartition:
 
 @struct
 class OffsetCommitRequestTopic:
-    """One offset commit request topic."""
+    """A topic, by name up to version 9 and by id from 10 on, and how far it was read."""
 
     name: Annotated[TopicName, until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -320,7 +320,7 @@ class OffsetCommitRequest:
 
 @struct
 class OffsetCommitResponsePartition:
-    """One offset commit response partition."""
+    """Whether the offset of one partition was stored."""
 
     partition_index: Int32
     error_code: Int16
@@ -328,7 +328,7 @@ class OffsetCommitResponsePartition:
 
 @struct
 class OffsetCommitResponseTopic:
-    """One offset commit response topic."""
+    """The outcome for the partitions of one topic."""
 
     name: Annotated[TopicName, until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -345,7 +345,7 @@ class OffsetCommitResponse:
 
 @struct
 class OffsetFetchRequestTopic:
-    """One offset fetch request topic."""
+    """Partitions of one topic, in the versions that ask for a single group."""
 
     name: Annotated[TopicName, until(7)] = ""
     partition_indexes: Annotated[list[Int32], until(7)] = field(default_factory=list)
@@ -353,7 +353,7 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """One offset fetch request topics."""
+    """Partitions of one topic, in the versions that ask for many groups."""
 
     name: Annotated[TopicName, since(8), until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -362,7 +362,7 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """One offset fetch request group."""
+    """A group and what to tell of it; null topics ask for all its offsets."""
 
     group_id: Annotated[GroupId, since(8)] = ""
     member_id: Annotated[NullableStr, since(9), ignorable] = None
@@ -384,7 +384,7 @@ class OffsetFetchRequest:
 
 @struct
 class OffsetFetchResponsePartition:
-    """One offset fetch response partition."""
+    """A committed offset, or -1; in the versions that ask for a single group."""
 
     partition_index: Annotated[Int32, until(7)] = 0
     committed_offset: Annotated[Int64, until(7)] = 0
@@ -395,7 +395,7 @@ class OffsetFetchResponsePartition:
 
 @struct
 class OffsetFetchResponseTopic:
-    """One offset fetch response topic."""
+    """Committed offsets of one topic, in the versions that ask for a single group."""
 
     name: Annotated[TopicName, until(7)] = ""
     partitions: Annotated[list[OffsetFetchResponsePartition], until(7)] = field(default_factory=list)
@@ -403,7 +403,7 @@ class OffsetFetchResponseTopic:
 
 @struct
 class OffsetFetchResponsePartitions:
-    """One offset fetch response partitions."""
+    """A committed offset, or -1; in the versions that ask for many groups."""
 
     partition_index: Annotated[Int32, since(8)] = 0
     committed_offset: Annotated[Int64, since(8)] = 0
@@ -414,7 +414,7 @@ class OffsetFetchResponsePartitions:
 
 @struct
 class OffsetFetchResponseTopics:
-    """One offset fetch response topics."""
+    """Committed offsets of one topic, in the versions that ask for many groups."""
 
     name: Annotated[TopicName, since(8), until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -423,7 +423,7 @@ class OffsetFetchResponseTopics:
 
 @struct
 class OffsetFetchResponseGroup:
-    """One offset fetch response group."""
+    """The committed offsets of one group."""
 
     group_id: Annotated[GroupId, since(8)] = ""
     topics: Annotated[list[OffsetFetchResponseTopics], since(8)] = field(default_factory=list)
@@ -442,14 +442,14 @@ class OffsetFetchResponse:
 
 @struct
 class OffsetDeleteRequestPartition:
-    """One offset delete request partition."""
+    """A partition whose committed offset is to go."""
 
     partition_index: Int32
 
 
 @struct
 class OffsetDeleteRequestTopic:
-    """One offset delete request topic."""
+    """Partitions of one topic whose committed offsets are to go."""
 
     name: TopicName
     partitions: list[OffsetDeleteRequestPartition]
@@ -465,7 +465,7 @@ class OffsetDeleteRequest:
 
 @struct
 class OffsetDeleteResponsePartition:
-    """One offset delete response partition."""
+    """Whether the offset of one partition was deleted."""
 
     partition_index: Int32
     error_code: Int16
@@ -473,7 +473,7 @@ class OffsetDeleteResponsePartition:
 
 @struct
 class OffsetDeleteResponseTopic:
-    """One offset delete response topic."""
+    """The outcome for the partitions of one topic."""
 
     name: TopicName
     partitions: list[OffsetDeleteResponsePartition]
@@ -484,5 +484,5 @@ class OffsetDeleteResponse:
     """The outcome for each partition."""
 
     error_code: Int16
-    throttle_time_ms: Annotated[Int32, ignorable]
+    throttle_time_ms: Annotated[Int32, ignorable] = 0
     topics: list[OffsetDeleteResponseTopic]

@@ -27,7 +27,7 @@ from busway_protocol.types import (
 
 @struct
 class MetadataRequestTopic:
-    """One metadata request topic."""
+    """A topic asked for, by name or from version 10 on by id."""
 
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
     name: Annotated[NullableStr, nullable_since(10), Entity("topicName")]
@@ -45,7 +45,7 @@ class MetadataRequest:
 
 @struct
 class MetadataResponseBroker:
-    """One metadata response broker."""
+    """A broker that is alive, and where clients reach it."""
 
     node_id: BrokerId
     host: Str
@@ -55,7 +55,7 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    """One metadata response partition."""
+    """The leader and the replicas of a partition."""
 
     error_code: Int16
     partition_index: Int32
@@ -68,7 +68,7 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    """One metadata response topic."""
+    """A topic with its partitions, or why it cannot be told of."""
 
     error_code: Int16
     name: Annotated[NullableStr, nullable_since(12), Entity("topicName")]
@@ -93,14 +93,14 @@ class MetadataResponse:
 
 @struct
 class TopicRequest:
-    """One topic request."""
+    """A topic asked for, by name."""
 
     name: TopicName
 
 
 @struct
 class Cursor:
-    """One cursor."""
+    """Where to go on: the first partition of the page wanted."""
 
     topic_name: TopicName
     partition_index: Int32
@@ -117,7 +117,7 @@ class DescribeTopicPartitionsRequest:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
-    """One describe topic partitions response partition."""
+    """Leader and replicas, and those that may lead after the in-sync ones are gone (KIP-966)."""
 
     error_code: Int16
     partition_index: Int32
@@ -132,7 +132,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @struct
 class DescribeTopicPartitionsResponseTopic:
-    """One describe topic partitions response topic."""
+    """A topic with those of its partitions that fit the page."""
 
     error_code: Int16
     name: Annotated[NullableStr, Entity("topicName")]
@@ -144,7 +144,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 @struct
 class DescribeTopicPartitionsResponseCursor:
-    """One describe topic partitions response cursor."""
+    """The first partition of the next page."""
 
     topic_name: TopicName
     partition_index: Int32
@@ -154,6 +154,6 @@ class DescribeTopicPartitionsResponseCursor:
 class DescribeTopicPartitionsResponse:
     """One page of partitions, and the cursor of the next."""
 
-    throttle_time_ms: Annotated[Int32, ignorable]
+    throttle_time_ms: Annotated[Int32, ignorable] = 0
     topics: list[DescribeTopicPartitionsResponseTopic]
     next_cursor: DescribeTopicPartitionsResponseCursor | None = None

@@ -11,7 +11,7 @@ from busway_protocol.types import BrokerId, Int8, Int16, Int32, Int64, TopicName
 
 @struct
 class ListOffsetsPartition:
-    """One list offsets partition."""
+    """A partition and the timestamp looked for: -1 end, -2 start, -3 largest timestamp."""
 
     partition_index: Int32
     current_leader_epoch: Annotated[Int32, since(4), ignorable] = -1
@@ -20,7 +20,7 @@ class ListOffsetsPartition:
 
 @struct
 class ListOffsetsTopic:
-    """One list offsets topic."""
+    """The partitions of one topic that are asked about."""
 
     name: TopicName
     partitions: list[ListOffsetsPartition]
@@ -38,7 +38,7 @@ class ListOffsetsRequest:
 
 @struct
 class ListOffsetsPartitionResponse:
-    """One list offsets partition response."""
+    """The first offset at or after the timestamp, or -1 where there is none."""
 
     partition_index: Int32
     error_code: Int16
@@ -49,7 +49,7 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    """One list offsets topic response."""
+    """What was found in the partitions of one topic."""
 
     name: TopicName
     partitions: list[ListOffsetsPartitionResponse]
@@ -65,7 +65,7 @@ class ListOffsetsResponse:
 
 @struct
 class OffsetForLeaderPartition:
-    """One offset for leader partition."""
+    """A partition and the epoch whose end is looked for."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, since(2), ignorable] = -1
@@ -74,7 +74,7 @@ class OffsetForLeaderPartition:
 
 @struct
 class OffsetForLeaderTopic:
-    """One offset for leader topic."""
+    """The partitions of one topic that are asked about."""
 
     topic: TopicName
     partitions: list[OffsetForLeaderPartition]
@@ -90,7 +90,7 @@ class OffsetForLeaderEpochRequest:
 
 @struct
 class EpochEndOffset:
-    """One epoch end offset."""
+    """The largest epoch up to the one asked for, and the offset behind its last record."""
 
     error_code: Int16
     partition: Int32
@@ -100,7 +100,7 @@ class EpochEndOffset:
 
 @struct
 class OffsetForLeaderTopicResult:
-    """One offset for leader topic result."""
+    """What was found in the partitions of one topic."""
 
     topic: TopicName
     partitions: list[EpochEndOffset]
@@ -110,13 +110,13 @@ class OffsetForLeaderTopicResult:
 class OffsetForLeaderEpochResponse:
     """The end offset of each epoch asked about."""
 
-    throttle_time_ms: Annotated[Int32, since(2), ignorable]
+    throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[OffsetForLeaderTopicResult]
 
 
 @struct
 class DeleteRecordsPartition:
-    """One delete records partition."""
+    """A partition and its new first offset."""
 
     partition_index: Int32
     offset: Int64
@@ -124,7 +124,7 @@ class DeleteRecordsPartition:
 
 @struct
 class DeleteRecordsTopic:
-    """One delete records topic."""
+    """The partitions of one topic that are to be cut."""
 
     name: TopicName
     partitions: list[DeleteRecordsPartition]
@@ -140,7 +140,7 @@ class DeleteRecordsRequest:
 
 @struct
 class DeleteRecordsPartitionResult:
-    """One delete records partition result."""
+    """Where a partition begins now."""
 
     partition_index: Int32
     low_watermark: Int64
@@ -149,7 +149,7 @@ class DeleteRecordsPartitionResult:
 
 @struct
 class DeleteRecordsTopicResult:
-    """One delete records topic result."""
+    """The outcome for the partitions of one topic."""
 
     name: TopicName
     partitions: list[DeleteRecordsPartitionResult]
@@ -159,5 +159,5 @@ class DeleteRecordsTopicResult:
 class DeleteRecordsResponse:
     """The new start of each partition."""
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = 0
     topics: list[DeleteRecordsTopicResult]

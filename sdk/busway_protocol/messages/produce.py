@@ -28,7 +28,7 @@ from busway_protocol.types import (
 
 @struct
 class PartitionProduceData:
-    """One partition produce data."""
+    """The batch for one partition."""
 
     index: Int32
     records: Records = None
@@ -36,7 +36,7 @@ class PartitionProduceData:
 
 @struct
 class TopicProduceData:
-    """One topic produce data."""
+    """The batches for one topic."""
 
     name: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
@@ -55,7 +55,7 @@ class ProduceRequest:
 
 @struct
 class BatchIndexAndErrorMessage:
-    """One batch index and error message."""
+    """Which record of the batch was refused, and why (KIP-467)."""
 
     batch_index: Annotated[Int32, since(8)] = 0
     batch_index_error_message: Annotated[NullableStr, since(8)] = None
@@ -63,7 +63,7 @@ class BatchIndexAndErrorMessage:
 
 @struct
 class LeaderIdAndEpoch:
-    """One leader id and epoch."""
+    """Who leads now, so that a producer need not ask for metadata first (KIP-951)."""
 
     leader_id: Annotated[BrokerId, since(10)] = -1
     leader_epoch: Annotated[Int32, since(10)] = -1
@@ -71,7 +71,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class PartitionProduceResponse:
-    """One partition produce response."""
+    """The offset of the batch's first record, or why it was refused."""
 
     index: Int32
     error_code: Int16
@@ -85,7 +85,7 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
-    """One topic produce response."""
+    """The outcome for the partitions of one topic."""
 
     name: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
@@ -94,7 +94,7 @@ class TopicProduceResponse:
 
 @struct
 class NodeEndpoint:
-    """One node endpoint."""
+    """The address of a leader that the response names (KIP-951)."""
 
     node_id: Annotated[BrokerId, since(10)] = 0
     host: Annotated[Str, since(10)] = ""

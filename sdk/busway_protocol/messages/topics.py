@@ -29,7 +29,7 @@ from busway_protocol.types import (
 
 @struct
 class CreatableReplicaAssignment:
-    """One creatable replica assignment."""
+    """The brokers that are to hold one partition; the first is its preferred leader."""
 
     partition_index: Int32
     broker_ids: list[BrokerId]
@@ -37,7 +37,7 @@ class CreatableReplicaAssignment:
 
 @struct
 class CreatableTopicConfig:
-    """One creatable topic config."""
+    """A setting of the new topic."""
 
     name: Str
     value: NullableStr
@@ -45,7 +45,7 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
-    """One creatable topic."""
+    """A topic to create: its size, or where each replica goes, and its settings."""
 
     name: TopicName
     num_partitions: Int32
@@ -65,7 +65,7 @@ class CreateTopicsRequest:
 
 @struct
 class CreatableTopicConfigs:
-    """One creatable topic configs."""
+    """A setting that the new topic has, and where its value comes from."""
 
     name: Annotated[Str, since(5)] = ""
     value: Annotated[NullableStr, since(5)] = ""
@@ -76,7 +76,7 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """One creatable topic result."""
+    """Whether one topic was created, its id, and from version 5 on its size and settings."""
 
     name: TopicName
     topic_id: Annotated[Uuid, since(7), ignorable] = ZERO_UUID
@@ -92,13 +92,13 @@ class CreatableTopicResult:
 class CreateTopicsResponse:
     """The outcome for each topic, with its settings from version 5 on."""
 
-    throttle_time_ms: Annotated[Int32, since(2), ignorable]
+    throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[CreatableTopicResult]
 
 
 @struct
 class DeleteTopicState:
-    """One delete topic state."""
+    """A topic to delete: by name, or by id where the name is null."""
 
     name: Annotated[NullableStr, since(6), Entity("topicName")] = None
     topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
@@ -115,7 +115,7 @@ class DeleteTopicsRequest:
 
 @struct
 class DeletableTopicResult:
-    """One deletable topic result."""
+    """Whether one topic was deleted."""
 
     name: Annotated[NullableStr, nullable_since(6), Entity("topicName")]
     topic_id: Annotated[Uuid, since(6), ignorable] = ZERO_UUID
@@ -127,20 +127,20 @@ class DeletableTopicResult:
 class DeleteTopicsResponse:
     """The outcome for each topic."""
 
-    throttle_time_ms: Annotated[Int32, since(1), ignorable]
+    throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     responses: list[DeletableTopicResult]
 
 
 @struct
 class CreatePartitionsAssignment:
-    """One create partitions assignment."""
+    """The brokers that are to hold one of the new partitions."""
 
     broker_ids: list[BrokerId]
 
 
 @struct
 class CreatePartitionsTopic:
-    """One create partitions topic."""
+    """A topic, how many partitions it is to have in all, and where the new ones go."""
 
     name: TopicName
     count: Int32
@@ -158,7 +158,7 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    """One create partitions topic result."""
+    """Whether one topic was enlarged."""
 
     name: TopicName
     error_code: Int16
@@ -169,5 +169,5 @@ class CreatePartitionsTopicResult:
 class CreatePartitionsResponse:
     """The outcome for each topic."""
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = 0
     results: list[CreatePartitionsTopicResult]

@@ -30,7 +30,7 @@ class InitProducerIdRequest:
 class InitProducerIdResponse:
     """The producer id and its epoch."""
 
-    throttle_time_ms: Annotated[Int32, ignorable]
+    throttle_time_ms: Annotated[Int32, ignorable] = 0
     error_code: Int16
     producer_id: ProducerId = -1
     producer_epoch: Int16
