@@ -1,0 +1,137 @@
+"""The bytes that consumers put into JoinGroup and SyncGroup: subscriptions and assignments, versions 0 to 3.
+
+What lives here: `ConsumerProtocolSubscription`, `ConsumerProtocolAssignment` and their framing (int16 version in front).
+What does not: the assignors. A version above 3 is read as 3, for later ones only add at the end.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import field
+from typing import Annotated, Final
+
+from busway_protocol.assignors.subscription import Subscription, TopicPartition
+from busway_protocol.compile import decode_from, encode
+from busway_protocol.errors import MalformedMessage
+from busway_protocol.schema import message
+from busway_protocol.schema import struct as wire_struct
+from busway_protocol.types import Buffer, Int32, NullableBytes, NullableStr, Str, TopicName, ignorable, since
+
+PROTOCOL_TYPE: Final = "consumer"
+VERSION: Final = 3
+_PREFIX: Final = struct.Struct(">h")
+
+
+@wire_struct
+class OwnedTopicPartition:
+    """Partitions of one topic that the member owned before."""
+
+    topic: Annotated[TopicName, since(1)] = ""
+    partitions: Annotated[list[Int32], since(1)] = field(default_factory=list)
+
+
+@message(versions=(0, 3))
+class ConsumerProtocolSubscription:
+    """What a consumer asks for."""
+
+    topics: list[Str]
+    user_data: NullableBytes = None
+    owned_partitions: Annotated[list[OwnedTopicPartition], since(1), ignorable] = field(default_factory=list)
+    generation_id: Annotated[Int32, since(2), ignorable] = -1
+    rack_id: Annotated[NullableStr, since(3), ignorable] = None
+
+
+@wire_struct
+class AssignedTopicPartition:
+    """Partitions of one topic given to the member."""
+
+    topic: TopicName
+    partitions: list[Int32]
+
+
+@message(versions=(0, 3))
+class ConsumerProtocolAssignment:
+    """What a consumer gets."""
+
+    assigned_partitions: list[AssignedTopicPartition]
+    user_data: NullableBytes = None
+
+
+def _grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    grouped: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        grouped.setdefault(topic, []).append(number)
+    return grouped
+
+
+def _version(data: Buffer) -> int:
+    if len(data) < _PREFIX.size:
+        raise MalformedMessage(f"{len(data)} bytes of consumer protocol, too few for its version")
+    version = int(_PREFIX.unpack_from(data)[0])
+    if version < 0:
+        raise MalformedMessage(f"consumer protocol version {version}")
+    return min(version, VERSION)
+
+
+def encode_subscription(subscription: Subscription, version: int = VERSION) -> bytes:
+    """The subscription as JoinGroup metadata; the group instance id travels beside it."""
+    value = ConsumerProtocolSubscription(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=[
+            OwnedTopicPartition(topic=topic, partitions=numbers)
+            for topic, numbers in _grouped(subscription.owned_partitions).items()
+        ],
+        generation_id=subscription.generation_id,
+        rack_id=subscription.rack_id,
+    )
+    return _PREFIX.pack(version) + encode(value, version)
+
+
+def decode_subscription(data: Buffer, group_instance_id: str | None = None) -> Subscription:
+    """The subscription in `data`; bytes behind what version 3 knows are ignored.
+
+    Raises:
+        MalformedMessage: these are no such bytes.
+    """
+    value, _ = decode_from(ConsumerProtocolSubscription, _version(data), data, 2)
+    return Subscription(
+        topics=tuple(value.topics),
+        owned_partitions=tuple((one.topic, number) for one in value.owned_partitions for number in one.partitions),
+        generation_id=value.generation_id,
+        group_instance_id=group_instance_id,
+        rack_id=value.rack_id,
+        user_data=value.user_data,
+    )
+
+
+def subscribed_topics(data: Buffer) -> frozenset[str] | None:
+    """The topics of a subscription; None for bytes that are none: the group may speak a protocol of its own."""
+    try:
+        return frozenset(decode_subscription(data).topics)
+    except MalformedMessage:
+        return None
+
+
+def encode_assignment(
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None, version: int = VERSION
+) -> bytes:
+    """The assignment as SyncGroup carries it."""
+    value = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            AssignedTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _grouped(partitions).items()
+        ],
+        user_data=user_data,
+    )
+    return _PREFIX.pack(version) + encode(value, version)
+
+
+def decode_assignment(data: Buffer) -> list[TopicPartition]:
+    """The partitions in `data`; empty bytes are an empty assignment.
+
+    Raises:
+        MalformedMessage: these are no such bytes.
+    """
+    if len(data) == 0:
+        return []
+    value, _ = decode_from(ConsumerProtocolAssignment, _version(data), data, 2)
+    return [(one.topic, number) for one in value.assigned_partitions for number in one.partitions]

@@ -1,0 +1,26 @@
+"""The range assignor: of each topic, every member gets a run of consecutive partitions.
+
+What lives here: the same result as Java's `RangeAssignor` for members without racks. What does not: rack awareness (KIP-881).
+"""
+
+from collections.abc import Mapping
+
+from busway_protocol.assignors.subscription import Assignment, Subscription, member_order
+
+NAME = "range"
+
+
+def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, Subscription]) -> Assignment:
+    """Member id → partitions. Topics that do not exist are left out."""
+    assignment: Assignment = {member: [] for member in subscriptions}
+    members = sorted(subscriptions, key=lambda member: member_order(member, subscriptions[member]))
+    for topic in sorted({topic for one in subscriptions.values() for topic in one.topics}):
+        partitions = partitions_by_topic.get(topic, 0)
+        readers = [member for member in members if topic in subscriptions[member].topics]
+        share, extra = divmod(partitions, len(readers))
+        first = 0
+        for place, member in enumerate(readers):
+            size = share + (1 if place < extra else 0)
+            assignment[member] += [(topic, number) for number in range(first, first + size)]
+            first += size
+    return assignment

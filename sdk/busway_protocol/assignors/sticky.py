@@ -1,0 +1,110 @@
+"""The sticky assignor: as even as the subscriptions allow, and of such assignments one that moves little (KIP-54).
+
+What lives here: balance first, then stickiness; deterministic. What does not: giving partitions up before others get them
+(`cooperative_sticky`). The result is as balanced as Java's, not member for member the same.
+"""
+
+from collections.abc import Mapping
+
+from busway_protocol.assignors.subscription import Assignment, Subscription, TopicPartition, member_order
+
+NAME = "sticky"
+
+
+def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, Subscription]) -> Assignment:
+    """Member id → partitions: no member can be given a partition of one that has two or more above it."""
+    if not subscriptions:
+        return {}
+    members = sorted(subscriptions, key=lambda member: member_order(member, subscriptions[member]))
+    wanted = {member: frozenset(subscriptions[member].topics) for member in members}
+    topics = sorted(frozenset().union(*wanted.values()))
+    everything = [(topic, number) for topic in topics for number in range(partitions_by_topic.get(topic, 0))]
+    readers = {topic: [member for member in members if topic in wanted[member]] for topic in topics}
+    owner = _kept(frozenset(everything), members, wanted, subscriptions)
+    owned: dict[str, set[TopicPartition]] = {member: set() for member in members}
+    for partition, member in owner.items():
+        owned[member].add(partition)
+    free = [partition for partition in everything if partition not in owner]
+    for partition in sorted(free, key=lambda one: (len(readers[one[0]]), one)):
+        member = min(readers[partition[0]], key=lambda one: len(owned[one]))
+        owned[member].add(partition)
+    _balance(owned, members, wanted, readers)
+    return {member: sorted(owned[member]) for member in subscriptions}
+
+
+def _kept(
+    everything: frozenset[TopicPartition],
+    members: list[str],
+    wanted: Mapping[str, frozenset[str]],
+    subscriptions: Mapping[str, Subscription],
+) -> dict[TopicPartition, str]:
+    """Who keeps what: of several claims the one of the latest generation holds; of equal ones none does."""
+    claims: dict[TopicPartition, list[tuple[int, str]]] = {}
+    for member in members:
+        for partition in dict.fromkeys(subscriptions[member].owned_partitions):
+            if partition in everything:
+                claims.setdefault(partition, []).append((subscriptions[member].generation_id, member))
+    owner = {}
+    for partition, made in claims.items():
+        latest = max(generation for generation, _ in made)
+        holders = [member for generation, member in made if generation == latest]
+        if len(holders) == 1 and partition[0] in wanted[holders[0]]:
+            owner[partition] = holders[0]
+    return owner
+
+
+def _balance(
+    owned: dict[str, set[TopicPartition]],
+    members: list[str],
+    wanted: Mapping[str, frozenset[str]],
+    readers: Mapping[str, list[str]],
+) -> None:
+    """Moves partitions along chains from members with many to members with few until no chain helps.
+
+    Each move makes the sum of squares of the loads smaller, so this ends.
+    """
+    stuck: set[str] = set()
+    while True:
+        poor = min((one for one in members if one not in stuck), key=lambda one: len(owned[one]), default=None)
+        if poor is None:
+            return
+        chain = _chain_to(poor, owned, wanted, readers)
+        if chain is None:
+            stuck.add(poor)
+            continue
+        stuck.clear()
+        for giver, partition, taker in chain:
+            owned[giver].remove(partition)
+            owned[taker].add(partition)
+
+
+def _chain_to(
+    poor: str,
+    owned: Mapping[str, set[TopicPartition]],
+    wanted: Mapping[str, frozenset[str]],
+    readers: Mapping[str, list[str]],
+) -> list[tuple[str, TopicPartition, str]] | None:
+    """The shortest chain of moves by which `poor` gains one partition from someone with at least two more."""
+    came: dict[str, tuple[str, TopicPartition, str]] = {}
+    frontier = [poor]
+    seen = {poor}
+    while frontier:
+        following: list[str] = []
+        for taker in frontier:
+            for giver in sorted({one for topic in wanted[taker] for one in readers[topic]} - seen):
+                partition = max((one for one in owned[giver] if one[0] in wanted[taker]), default=None)
+                if partition is None:
+                    continue
+                seen.add(giver)
+                came[giver] = (giver, partition, taker)
+                following.append(giver)
+        rich = max(following, key=lambda one: len(owned[one]), default=None)
+        if rich is not None and len(owned[rich]) >= len(owned[poor]) + 2:
+            chain = []
+            while rich != poor:
+                step = came[rich]
+                chain.append(step)
+                rich = step[2]
+            return chain
+        frontier = following
+    return None

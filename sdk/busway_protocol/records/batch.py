@@ -1,0 +1,163 @@
+"""The header of a record batch, over a memoryview, and walking from batch to batch without opening them.
+
+What lives here: the 61 bytes that a broker reads and writes. What does not: the records inside (`record`, `builder`).
+Layout of format v2 (KIP-98): base offset, length, leader epoch, magic, CRC-32C over everything behind it, attributes, last
+offset delta, base and maximum timestamp, producer id, epoch and base sequence, count.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from busway_protocol.errors import ProtocolError
+from busway_protocol.records.crc import crc32c
+from busway_protocol.types import Buffer
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = HEADER.size
+LENGTH_OVERHEAD: Final = 12
+"""The base offset and the length itself, which the length does not count."""
+CRC_START: Final = 21
+MAGIC: Final = 2
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+_PREFIX: Final = struct.Struct(">qiib")
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+
+
+class CorruptBatch(ProtocolError):
+    """Bytes that are no intact record batch."""
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a batch's header, as stored."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, its offset and length included."""
+        return self.batch_length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, also where compaction has removed it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """Number of the codec, as in `compression.CODECS`."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 for CreateTime, 1 for LogAppendTime."""
+        return (self.attributes & LOG_APPEND_TIME) >> 3
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds a control record, which consumers never see."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; sequences wrap after 2^31 - 1."""
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF if self.base_sequence >= 0 else -1
+
+
+def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
+    """The header at `offset`.
+
+    Raises:
+        CorruptBatch: fewer than 61 bytes are there, or the format is not v2.
+    """
+    try:
+        header = BatchHeader._make(HEADER.unpack_from(buffer, offset))
+    except struct.error:
+        raise CorruptBatch(f"{len(buffer) - offset} bytes are too few for a record batch") from None
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"record format {header.magic} is not served, only 2 is")
+    return header
+
+
+def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Every whole batch in `buffer`; a batch cut off at the end, as a fetch may hold, is left out.
+
+    Raises:
+        CorruptBatch: a length is impossible, or the format is not v2.
+    """
+    view = memoryview(buffer)
+    position, end = 0, len(view)
+    while end - position >= _PREFIX.size:
+        _, length, _, magic = _PREFIX.unpack_from(view, position)
+        if length < HEADER_BYTES - LENGTH_OVERHEAD:
+            raise CorruptBatch(f"a batch of {length} bytes is shorter than its own header")
+        if magic != MAGIC:
+            raise CorruptBatch(f"record format {magic} is not served, only 2 is")
+        stop = position + length + LENGTH_OVERHEAD
+        if stop > end:
+            return
+        yield read_header(view, position), view[position:stop]
+        position = stop
+
+
+def computed_crc(batch: Buffer) -> int:
+    """The checksum that a whole batch ought to carry."""
+    return crc32c(memoryview(batch)[CRC_START:])
+
+
+def verify_crc(batch: Buffer, header: BatchHeader) -> None:
+    """Check the checksum of one whole batch.
+
+    Raises:
+        CorruptBatch: it does not match.
+    """
+    found = computed_crc(batch)
+    if found != header.crc:
+        raise CorruptBatch(
+            f"the checksum of the batch at offset {header.base_offset} is {found:#x}, not {header.crc:#x}"
+        )
+
+
+def assign_offset(batch: bytearray | memoryview, *, base_offset: int, leader_epoch: int) -> None:
+    """Write the two fields that the checksum does not cover."""
+    _OFFSET.pack_into(batch, 0, base_offset)
+    _EPOCH.pack_into(batch, LENGTH_OVERHEAD, leader_epoch)
+
+
+def set_log_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Stamp the batch with the broker's time, and its checksum anew (KIP-32)."""
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
+    _ATTRIBUTES.pack_into(batch, CRC_START, attributes | LOG_APPEND_TIME)
+    _OFFSET.pack_into(batch, 35, timestamp_ms)
+    _CRC.pack_into(batch, 17, computed_crc(batch))

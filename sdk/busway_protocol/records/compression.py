@@ -1,0 +1,140 @@
+"""The codecs of record batches, with a limit on what may come out.
+
+What lives here: names, numbers, compress and decompress over native libraries. Snappy is written in the framing of Java's
+snappy library and read in that framing or bare, as clients write both. Output grows step by step up to a limit that the
+caller gives, so that a small batch which would inflate to gigabytes costs a bounded amount.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import cramjam
+
+from busway_protocol.errors import ProtocolError
+
+CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+NAMES: Final[Mapping[int, str]] = {number: name for name, number in CODECS.items()}
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = struct.Struct(">8sii")
+_XERIAL_BLOCK: Final = 32 * 1024
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+"""Frame magic, version 1 with independent blocks (Java reads no others), blocks of 64 KiB, and the checksum of those two."""
+_LZ4_BLOCK: Final = 64 * 1024
+_LZ4_STORED: Final = 0x80000000
+_TOO_SMALL: Final = "failed to write whole buffer"
+
+
+class UnknownCodec(ProtocolError):
+    """The codec number is none that Kafka defines."""
+
+
+class DamagedCompression(ProtocolError):
+    """The compressed bytes cannot be decompressed."""
+
+
+class OutputTooLarge(ProtocolError):
+    """The bytes inflate beyond the limit."""
+
+
+def compress(codec: int, data: bytes | bytearray) -> bytes:
+    """`data` compressed with `codec` (its number in `CODECS`).
+
+    Raises:
+        UnknownCodec: there is no such codec.
+    """
+    if codec == 0:
+        return bytes(data)
+    if codec == 1:
+        return bytes(cramjam.gzip.compress(data))
+    if codec == 2:
+        return _xerial_compress(data)
+    if codec == 3:
+        return _lz4_compress(data)
+    if codec == 4:
+        return bytes(cramjam.zstd.compress(data))
+    raise UnknownCodec(f"compression codec {codec} is not known; {', '.join(CODECS)} are")
+
+
+def decompress(codec: int, data: memoryview | bytes, max_size: int) -> memoryview:
+    """`data` decompressed, at most `max_size` bytes of it.
+
+    Raises:
+        UnknownCodec: there is no such codec.
+        DamagedCompression: the data does not follow its format.
+        OutputTooLarge: it would become larger than `max_size` bytes.
+    """
+    if codec == 0:
+        return memoryview(data)
+    if codec == 2:
+        return _snappy_decompress(bytes(data), max_size)
+    formats: Mapping[int, Callable[[Any, Any], int]] = {
+        1: cramjam.gzip.decompress_into,
+        3: cramjam.lz4.decompress_into,
+        4: cramjam.zstd.decompress_into,
+    }
+    if codec not in formats:
+        raise UnknownCodec(f"compression codec {codec} is not known; {', '.join(CODECS)} are")
+    size = min(max_size, max(4 * len(data), 4096))
+    source = bytes(data)
+    while True:
+        output = bytearray(size)
+        try:
+            written = formats[codec](source, output)
+        except cramjam.DecompressionError as problem:
+            if _TOO_SMALL not in str(problem):
+                raise DamagedCompression(f"{NAMES[codec]} data is damaged: {problem}") from problem
+            if size >= max_size:
+                raise OutputTooLarge(
+                    f"{len(data)} bytes of {NAMES[codec]} become more than {max_size}; raise the limit or send smaller batches"
+                ) from problem
+            size = min(max_size, size * 4)
+            continue
+        return memoryview(output)[:written]
+
+
+def _lz4_compress(data: bytes | bytearray) -> bytes:
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK):
+        plain = bytes(data[start : start + _LZ4_BLOCK])
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (len(block).to_bytes(4, "little"), block)
+        else:
+            parts += ((len(plain) | _LZ4_STORED).to_bytes(4, "little"), plain)
+    parts.append(bytes(4))
+    return b"".join(parts)
+
+
+def _xerial_compress(data: bytes | bytearray) -> bytes:
+    parts = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1)]
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _snappy_decompress(data: bytes, max_size: int) -> memoryview:
+    if not data.startswith(_XERIAL_MAGIC):
+        return memoryview(_raw_snappy(data, max_size))
+    output = bytearray()
+    position = _XERIAL_HEADER.size
+    while position < len(data):
+        size = int.from_bytes(data[position : position + 4], "big", signed=True)
+        position += 4
+        if size < 0 or position + size > len(data):
+            raise DamagedCompression("snappy data is damaged: a block reaches beyond its end")
+        output += _raw_snappy(data[position : position + size], max_size - len(output))
+        position += size
+    return memoryview(output)
+
+
+def _raw_snappy(data: bytes, max_size: int) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(data)
+        if size > max_size:
+            raise OutputTooLarge(f"{len(data)} bytes of snappy become {size}, more than the limit allows")
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as problem:
+        raise DamagedCompression(f"snappy data is damaged: {problem}") from problem

@@ -1,0 +1,31 @@
+"""What a builder packs, a reader unpacks; what would inflate too far is refused."""
+
+import os
+
+import pytest
+
+from busway_protocol.records.builder import BatchBuilder
+from busway_protocol.records.compression import CODECS, OutputTooLarge, compress, decompress
+from busway_protocol.records.record import decode_records
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_comes_back(codec):
+    """Keys, values, headers, nulls and times survive every codec, compressible or not."""
+    builder = BatchBuilder(codec)
+    rows = [
+        (5 - at, None if at == 3 else os.urandom(at), b"v" * at * 9000, (("h", None), ("é", b"1"))) for at in range(20)
+    ]
+    for row in rows:
+        builder.append(*row)
+    read = decode_records(builder.build(100))
+    assert [(r.timestamp, r.key, r.value, r.headers) for r in read] == rows
+    assert [r.offset for r in read] == list(range(100, 120))
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_bomb_is_refused(codec):
+    """Ten megabytes of zeros do not come out where one is the limit."""
+    bomb = compress(codec, bytes(10_000_000))
+    with pytest.raises(OutputTooLarge):
+        decompress(codec, bomb, 1_000_000)
