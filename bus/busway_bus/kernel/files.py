@@ -1,0 +1,57 @@
+"""The broker's interface to the disk.
+
+What lives here: what a log needs of a file system, as two protocols. `log.os_files` does it with the operating system;
+`testing.sim_files` does it in memory and can lose what was never synced, as a power cut does.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class File(Protocol):
+    """One open file. Sizes and positions are in bytes."""
+
+    size: int
+
+    def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Write the pieces at the end, all or an OSError."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on; fewer at the end of the file."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+
+    def sync(self) -> None:
+        """Return when all that was appended is on disk. An OSError is final: the pages may be gone."""
+
+    def close(self) -> None:
+        """Close without syncing."""
+
+
+class Files(Protocol):
+    """A directory tree; paths are relative to the data directory, with slashes."""
+
+    def open(self, path: str) -> File:
+        """The file at `path`, made when it is not there."""
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """A whole small file, None when it is not there."""
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Put `content` in place of a small file so that after a power cut either the old or the new one is there."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; nothing happens when it is not there."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or directory."""
+
+    def list(self, path: str) -> Sequence[str]:
+        """The names in a directory, sorted; empty when it is not there."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory durably; nothing happens when it is there."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all that is in it."""

@@ -1,0 +1,62 @@
+"""The small files beside the logs, in Kafka's formats.
+
+What lives here: offset checkpoints (recovery point, high watermark, log start), `partition.metadata` and `meta.properties` as
+text. What does not: writing them (any `Files` does that durably).
+"""
+
+import base64
+from collections.abc import Mapping
+from uuid import UUID
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
+
+
+def offsets_text(offsets: Mapping[tuple[str, int], int]) -> str:
+    """An offset checkpoint: version, count, then `topic partition offset` a line."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    return "\n".join(["0", str(len(lines)), *lines, ""])
+
+
+def offsets_from_text(text: str) -> dict[tuple[str, int], int]:
+    """The offsets of a checkpoint; lines that cannot be read are left out, they only make recovery read more."""
+    found = {}
+    for line in text.splitlines()[2:]:
+        parts = line.rsplit(" ", 2)
+        if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
+            found[parts[0], int(parts[1])] = int(parts[2])
+    return found
+
+
+def uuid_text(value: UUID) -> str:
+    """An identifier as Kafka prints it: URL-safe base64 without padding, 22 characters."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def uuid_from_text(text: str) -> UUID:
+    """The identifier in Kafka's print.
+
+    Raises:
+        ValueError: it is not 22 characters of base64.
+    """
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """A Java properties file."""
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def properties_from_text(text: str) -> dict[str, str]:
+    """The pairs of a Java properties file; `#` and `!` begin comments."""
+    pairs = {}
+    for raw in text.splitlines():
+        line = raw.strip()
+        if line and line[0] not in "#!":
+            name, _, value = line.partition("=")
+            pairs[name.strip()] = value.strip()
+    return pairs

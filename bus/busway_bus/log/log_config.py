@@ -1,0 +1,41 @@
+"""The settings of one log, by Kafka's topic config names.
+
+What lives here: a frozen picture of a topic's settings as the log needs them. Parsing and defaults are in `kernel`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from busway_bus.kernel.config_def import ConfigValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Times in ms, sizes in bytes; the defaults are Kafka's."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    durability: str = "flush"
+    file_delete_delay_ms: int = 60_000
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = 2**63 - 1
+    message_timestamp_type: str = "CreateTime"
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_ms: int = 604_800_000
+
+    @property
+    def compacted(self) -> bool:
+        """Whether only the last record of each key is kept."""
+        return "compact" in self.cleanup_policy
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, ConfigValue]) -> "LogConfig":
+        """From typed topic settings (`BrokerConfig.topic_config`)."""
+        chosen = {name: values[name.replace("_", ".")] for name in cls.__dataclass_fields__}
+        policy = chosen["cleanup_policy"]
+        assert isinstance(policy, list)
+        return cls(**{**chosen, "cleanup_policy": tuple(policy)})  # type: ignore[arg-type]

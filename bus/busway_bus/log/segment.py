@@ -1,0 +1,243 @@
+"""One segment of a log: a file of batches and its two indexes.
+
+What lives here: append, read a byte range, find an offset or a time, truncate, check and rebuild, over any `Files`. File names
+are the base offset in twenty digits, as Kafka writes them. What does not: which segment is meant (`partition_log`).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from busway_bus.kernel.files import Files
+from busway_bus.log.index import OffsetIndex, TimeIndex
+from busway_bus.log.log_config import LogConfig
+from busway_protocol.records.batch import (
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    BatchHeader,
+    CorruptBatch,
+    read_header,
+    verify_crc,
+)
+
+OFFSETS_MAX: Final = 2**31 - 1
+"""A segment's indexes hold offsets relative to its base in four bytes."""
+_SCAN_BYTES: Final = 64 * 1024
+_RECENT_MAX: Final = 64
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """`00000000000000000042.log` and the like."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """Batches from `base_offset` on.
+
+    Attributes:
+        size: bytes of the log file.
+        next_offset: the offset behind the last batch.
+        max_timestamp: largest record timestamp, -1 when there is none; `max_timestamp_offset` is a record that has it.
+    """
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_directory",
+        "_files",
+        "_index_file",
+        "_log",
+        "_recent",
+        "_time_file",
+        "base_offset",
+        "created_ms",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "offsets",
+        "times",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, created_ms: int) -> None:
+        self._files = files
+        self._directory = directory
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.created_ms = created_ms
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        self._log = files.open(self.path(".log"))
+        self._index_file = files.open(self.path(".index"))
+        self._time_file = files.open(self.path(".timeindex"))
+        self.offsets = OffsetIndex()
+        self.times = TimeIndex()
+        self._bytes_since_entry = 0
+        self._recent: dict[int, int] = {}
+
+    def path(self, suffix: str) -> str:
+        """Path of one of the segment's files."""
+        return f"{self._directory}/{file_name(self.base_offset, suffix)}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log file."""
+        return self._log.size
+
+    def append(self, pieces: list[bytes | bytearray | memoryview], header: BatchHeader, config: LogConfig) -> None:
+        """Write one batch whose header has its final offsets."""
+        position = self._log.size
+        self._log.append(pieces)
+        self._note(header, position, config.index_interval_bytes)
+
+    def _note(self, header: BatchHeader, position: int, interval: int) -> None:
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+        if self._bytes_since_entry > interval:
+            self._index_file.append([self.offsets.append(header.last_offset - self.base_offset, position)])
+            self._index_time()
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += header.size_bytes
+        self.next_offset = header.last_offset + 1
+
+    def _index_time(self) -> None:
+        if self.max_timestamp >= 0:
+            entry = self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            if entry:
+                self._time_file.append([entry])
+
+    def full(self, more_bytes: int, last_offset: int, config: LogConfig) -> bool:
+        """Whether a batch of `more_bytes` that ends at `last_offset` belongs into a new segment."""
+        return (
+            self.size + more_bytes > config.segment_bytes
+            or last_offset - self.base_offset > OFFSETS_MAX
+            or len(self.offsets) * 8 >= config.segment_index_bytes - 8
+        )
+
+    def finish(self) -> None:
+        """Close the time index with its last entry, as a roll does."""
+        self._index_time()
+
+    def position_of(self, offset: int) -> int:
+        """Position of the batch that holds `offset`, or of the first one behind it."""
+        known = self._recent.get(offset)
+        if known is not None:
+            return known
+        position = self.offsets.position(offset - self.base_offset)
+        for header, at in self.headers(position):
+            if header.last_offset >= offset:
+                return at
+        return self.size
+
+    def remember(self, offset: int, position: int) -> None:
+        """Keep the position of an offset that a sequential reader will ask for next."""
+        recent = self._recent
+        if len(recent) >= _RECENT_MAX:
+            del recent[next(iter(recent))]
+        recent[offset] = position
+
+    def headers(self, position: int = 0) -> Iterator[tuple[BatchHeader, int]]:
+        """Headers of the batches from `position` on, with their positions; ends at a torn tail."""
+        size = self.size
+        window = b""
+        start = position
+        while position + HEADER_BYTES <= size:
+            at = position - start
+            if at + HEADER_BYTES > len(window):
+                start, at = position, 0
+                window = self._log.read(position, _SCAN_BYTES)
+            header = read_header(window, at)
+            if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > size:
+                return
+            yield header, position
+            position += header.size_bytes
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the log file."""
+        return self._log.read(position, size)
+
+    def batch_size(self, position: int) -> int:
+        """Size in bytes of the batch at `position`."""
+        return read_header(self._log.read(position, HEADER_BYTES)).size_bytes
+
+    def truncate(self, offset: int) -> None:
+        """Cut everything at and behind `offset`, which begins a batch."""
+        position = self.position_of(offset)
+        self._log.truncate(position)
+        relative = offset - self.base_offset
+        self._index_file.truncate(self.offsets.truncate(relative))
+        self._time_file.truncate(self.times.truncate(relative))
+        self._recent.clear()
+        self._rescan()
+
+    def _rescan(self) -> None:
+        self.max_timestamp = self.max_timestamp_offset = -1
+        self.next_offset = self.base_offset
+        for header, _ in self.headers():
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+            self.next_offset = header.last_offset + 1
+
+    def load(self) -> bool:
+        """Trust the files after a clean shutdown; answers whether they deserve it."""
+        offsets = OffsetIndex.from_bytes(self._index_file.read(0, self._index_file.size))
+        times = TimeIndex.from_bytes(self._time_file.read(0, self._time_file.size))
+        if offsets is None or times is None or (len(offsets) and offsets.positions[-1] >= self.size):
+            return False
+        self.offsets, self.times = offsets, times
+        if times.timestamps:
+            self.max_timestamp = times.timestamps[-1]
+            self.max_timestamp_offset = times.offsets[-1] + self.base_offset
+        end = 0
+        try:
+            for header, position in self.headers(offsets.positions[-1] if len(offsets) else 0):
+                end = position + header.size_bytes
+                self.next_offset = header.last_offset + 1
+                if header.max_timestamp > self.max_timestamp:
+                    self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        except CorruptBatch:
+            return False
+        return end == self.size
+
+    def recover(self, config: LogConfig) -> tuple[int, CorruptBatch | None]:
+        """Read every batch, build the indexes anew and answer where the intact part ends, and why there.
+
+        Nothing is cut here: whether a damaged end is a torn tail or lost data depends on what was flushed.
+        """
+        self._index_file.truncate(0)
+        self._time_file.truncate(0)
+        self.offsets, self.times = OffsetIndex(), TimeIndex()
+        self.max_timestamp = self.max_timestamp_offset = -1
+        self.next_offset = self.base_offset
+        self._bytes_since_entry = 0
+        self._recent.clear()
+        end = 0
+        try:
+            for header, position in self.headers():
+                # The checksum does not cover the base offset; only compaction leaves gaps.
+                gap = header.base_offset - self.next_offset
+                if gap < 0 or (gap and not config.compacted):
+                    raise CorruptBatch(f"offset {header.base_offset} comes after {self.next_offset - 1}")
+                verify_crc(self._log.read(position, header.size_bytes), header)
+                self._note(header, position, config.index_interval_bytes)
+                end = position + header.size_bytes
+        except CorruptBatch as problem:
+            return end, problem
+        return end, None if end == self.size else CorruptBatch(f"{self.size - end} bytes at the end are no whole batch")
+
+    def cut(self, size: int) -> None:
+        """Cut the log file to its intact part."""
+        self._log.truncate(size)
+
+    def sync(self) -> None:
+        """Return when the batches are on disk; the indexes can always be made again."""
+        self._log.sync()
+
+    def close(self) -> None:
+        """Close the files without syncing."""
+        for opened in (self._log, self._index_file, self._time_file):
+            opened.close()
+
+    def delete(self) -> None:
+        """Remove the segment's files."""
+        self.close()
+        for suffix in (".log", ".index", ".timeindex", ".snapshot"):
+            self._files.remove(self.path(suffix))
