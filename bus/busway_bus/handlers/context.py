@@ -1,0 +1,54 @@
+"""Who asks, in which version, and what a handler may use.
+
+What lives here: `NodeServices`, all that handlers see of the node, and `RequestContext`. What does not: how any of it works.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from busway_bus.coordinator.runtime import GroupCoordinator
+from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.replication.fetch_sessions import FetchSessions
+from busway_bus.replication.manager import ReplicaManager
+from busway_bus.replication.metadata_log import MetadataLog
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeServices:
+    """The parts of the node that handlers call."""
+
+    config: BrokerConfig
+    cluster_id: str
+    directory_id: UUID
+    metadata: MetadataLog
+    replicas: ReplicaManager
+    sessions: FetchSessions
+    groups: GroupCoordinator
+    advertised: Endpoint
+    producer_ids: range = range(0)
+
+    @property
+    def node_id(self) -> int:
+        """This node's id."""
+        return self.config.node_id
+
+    @property
+    def image(self) -> ClusterImage:
+        """The current picture of the cluster."""
+        return self.metadata.image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """One request's circumstances."""
+
+    api_version: int
+    client_id: str | None
+    client_host: str
+    node: NodeServices
+
+
+Request = Any
+"""The decoded message of the handler's API."""

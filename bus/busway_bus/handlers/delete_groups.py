@@ -1,0 +1,30 @@
+"""DeleteGroups (key 42, versions 0-2): delete groups without members (KIP-229).
+
+Versions: 2 is flexible.
+Behaviour: the group's offsets go with it.
+*Not supported*: nothing is left out.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.groups_classic import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+API = ApiKey.DELETE_GROUPS
+VERSIONS = (0, 2)
+
+
+async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+    """Delete each group."""
+    results = []
+    for group_id in request.groups_names:
+        try:
+            code = await context.node.groups.delete(group_id)
+        except KafkaError as problem:
+            code = ErrorCode.GROUP_ID_NOT_FOUND if problem.code is ErrorCode.NOT_COORDINATOR else problem.code
+        results.append(DeletableGroupResult(group_id=group_id, error_code=code))
+    return DeleteGroupsResponse(results=results)

@@ -1,0 +1,52 @@
+"""DeleteRecords (key 21, versions 0-2): move the start of partitions forward (KIP-107).
+
+Versions: 2 is flexible.
+Behaviour: offset -1 means the high watermark; the new start survives a restart.
+*Not supported*: nothing is left out.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_bus.replication.manager import wall_ms
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+API = ApiKey.DELETE_RECORDS
+VERSIONS = (0, 2)
+HIGH_WATERMARK = -1
+
+
+def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    """Move each partition's start, then write the starts down."""
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name, partitions=[_one(topic.name, partition, context) for partition in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    context.node.replicas.checkpoint()
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _one(topic: str, wanted: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
+    try:
+        partition = context.node.replicas.find(topic, wanted.partition_index)
+        if "delete" not in partition.log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"topic {topic} has not cleanup.policy=delete")
+        offset = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+        if offset < 0 or offset > partition.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        partition.log.advance_start(offset, wall_ms())
+    except KafkaError as problem:
+        return DeleteRecordsPartitionResult(
+            partition_index=wanted.partition_index, low_watermark=-1, error_code=problem.code
+        )
+    return DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=partition.log.start_offset, error_code=ErrorCode.NONE
+    )

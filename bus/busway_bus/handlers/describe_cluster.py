@@ -1,0 +1,36 @@
+"""DescribeCluster (key 60, versions 0-2): the brokers of the cluster (KIP-700).
+
+Versions: 1 can ask for controllers (KIP-919), 2 for fenced brokers too.
+Behaviour: one node, which is its own controller.
+*Not supported*: asking for the controllers' endpoints; one node opens none.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+API = ApiKey.DESCRIBE_CLUSTER
+VERSIONS = (0, 2)
+BROKERS = 1
+
+
+def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """Name the one broker."""
+    node = context.node
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="this is the address of a broker, not of a controller",
+            cluster_id=node.cluster_id,
+            brokers=[],
+        )
+    broker = DescribeClusterBroker(
+        broker_id=node.node_id,
+        host=node.advertised.host,
+        port=node.advertised.port,
+        rack=node.config.get("broker.rack"),
+    )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE, cluster_id=node.cluster_id, controller_id=node.node_id, brokers=[broker]
+    )

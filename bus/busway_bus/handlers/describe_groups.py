@@ -1,0 +1,71 @@
+"""DescribeGroups (key 15, versions 0-6): state and members of groups.
+
+Versions: 4 has static members, 5 is flexible, 6 answers GROUP_ID_NOT_FOUND where older ones say Dead.
+Behaviour: subscriptions and assignments are shown while the group is stable.
+*Not supported*: authorized operations, which need access control.
+"""
+
+from busway_bus.groups.classic import ClassicGroup, State
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.groups_classic import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+API = ApiKey.DESCRIBE_GROUPS
+VERSIONS = (0, 6)
+NOT_FOUND_SINCE = 6
+
+
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    """Describe each group."""
+    return DescribeGroupsResponse(groups=[_one(group_id, context) for group_id in request.groups])
+
+
+def _one(group_id: str, context: RequestContext) -> DescribedGroup:
+    try:
+        shard = context.node.groups.shard(group_id)
+        group = shard.groups.get(group_id)
+        if group is None and group_id in shard.offsets:
+            group = shard.group(group_id)
+    except KafkaError as problem:
+        return _empty(group_id, problem.code, State.DEAD.value if problem.code is ErrorCode.NONE else "")
+    if group is None:
+        if context.api_version >= NOT_FOUND_SINCE:
+            answer = _empty(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
+            answer.error_message = f"group {group_id} does not exist"
+            return answer
+        return _empty(group_id, ErrorCode.NONE, State.DEAD.value)
+    return _described(group)
+
+
+def _empty(group_id: str, code: ErrorCode, state: str) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code, group_id=group_id, group_state=state, protocol_type="", protocol_data="", members=[]
+    )
+
+
+def _described(group: ClassicGroup) -> DescribedGroup:
+    stable = group.state is State.STABLE
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol) if stable else b"",
+                member_assignment=member.assignment if stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,81 @@
+"""DescribeTopicPartitions (key 75, version 0): the partitions of topics, page by page (KIP-966).
+
+Behaviour: topics in the order of their names, at most response_partition_limit partitions; the cursor says where to go on.
+*Not supported*: eligible leader replicas, which one node does not have.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_bus.metadata.image import TopicImage
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from busway_protocol.types import ZERO_UUID
+
+API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+VERSIONS = (0, 0)
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
+    """One page."""
+    image = context.node.image
+    names = sorted({topic.name for topic in request.topics} or image.topics)
+    first = 0
+    if request.cursor is not None:
+        cursor = request.cursor
+        names = [name for name in names if name >= cursor.topic_name]
+        first = max(cursor.partition_index, 0) if names and names[0] == cursor.topic_name else 0
+    left = min(max(request.response_partition_limit, 1), context.node.config.get("max.request.partition.size.limit"))
+    topics = []
+    following = None
+    for name in names:
+        if left == 0:
+            following = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        numbers = range(first, min(len(topic.partitions), first + left))
+        first = 0
+        topics.append(_topic(topic, numbers))
+        left -= len(numbers)
+        if numbers.stop < len(topic.partitions):
+            following = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=numbers.stop)
+            break
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=following)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=ZERO_UUID, partitions=[]
+    )
+
+
+def _topic(topic: TopicImage, numbers: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=number,
+                leader_id=topic.partitions[number].leader,
+                leader_epoch=topic.partitions[number].leader_epoch,
+                replica_nodes=list(topic.partitions[number].replicas),
+                isr_nodes=list(topic.partitions[number].isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+            for number in numbers
+        ],
+    )

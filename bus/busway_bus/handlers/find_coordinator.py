@@ -1,0 +1,41 @@
+"""FindCoordinator (key 10, versions 0-6): which broker looks after a group.
+
+Versions: 1 has a key type, 3 is flexible, 4 asks for many at once (KIP-699), 6 knows share groups (KIP-932).
+Behaviour: this node coordinates every group; the topic of offsets is made when the first group asks.
+*Not supported*: transactions (COORDINATOR_NOT_AVAILABLE) and share groups (INVALID_REQUEST).
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.groups_classic import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+API = ApiKey.FIND_COORDINATOR
+VERSIONS = (0, 6)
+BATCHED_SINCE = 4
+GROUP, TRANSACTION = 0, 1
+
+
+async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    """Answer every key."""
+    if request.key_type == GROUP:
+        await context.node.groups.ensure()
+    if context.api_version >= BATCHED_SINCE:
+        found = [_one(key, request.key_type, context) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _one(request.key, request.key_type, context)
+    return FindCoordinatorResponse(
+        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+    )
+
+
+def _one(key: str, key_type: int, context: RequestContext) -> Coordinator:
+    code, text = ErrorCode.NONE, ""
+    if key_type == TRANSACTION:
+        code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactions are not served by this version"
+    elif key_type != GROUP:
+        code, text = ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served by this version"
+    if code is not ErrorCode.NONE:
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text)
+    endpoint = context.node.advertised
+    return Coordinator(key=key, node_id=context.node.node_id, host=endpoint.host, port=endpoint.port)

@@ -1,0 +1,25 @@
+"""Heartbeat (key 12, versions 0-4): a member is alive.
+
+Versions: 3 has static members (KIP-345), 4 is flexible.
+Behaviour: REBALANCE_IN_PROGRESS asks the member to join again.
+*Not supported*: nothing is left out.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import KafkaError
+from busway_protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
+
+API = ApiKey.HEARTBEAT
+VERSIONS = (0, 4)
+
+
+def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    """Note it."""
+    try:
+        code = context.node.groups.heartbeat(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+    except KafkaError as problem:
+        code = problem.code
+    return HeartbeatResponse(error_code=code)

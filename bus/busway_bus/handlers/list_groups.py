@@ -1,0 +1,39 @@
+"""ListGroups (key 16, versions 0-5): the groups of this broker.
+
+Versions: 3 is flexible, 4 filters by state (KIP-518), 5 by type (KIP-848).
+Behaviour: groups that have only offsets are listed as Empty. All groups are classic.
+*Not supported*: other types of group.
+"""
+
+from busway_bus.groups.classic import State
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.groups_classic import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+API = ApiKey.LIST_GROUPS
+VERSIONS = (0, 5)
+CLASSIC = "classic"
+
+
+def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    """List them."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    found = []
+    if not types or CLASSIC in types:
+        for shard in context.node.groups.shards:
+            for group_id in sorted(shard.groups.keys() | shard.offsets.keys()):
+                group = shard.groups.get(group_id)
+                state = group.state if group is not None else State.EMPTY
+                if not states or state.value.lower() in states:
+                    protocol_type = (group.protocol_type if group is not None else None) or ""
+                    found.append(
+                        ListedGroup(
+                            group_id=group_id,
+                            protocol_type=protocol_type,
+                            group_state=state.value,
+                            group_type=CLASSIC,
+                        )
+                    )
+    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=found)

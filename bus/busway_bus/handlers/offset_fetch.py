@@ -1,0 +1,129 @@
+"""OffsetFetch (key 9, versions 1-10): how far groups have read.
+
+Versions: 2 asks for all topics with null, 5 has the leader epoch, 6 is flexible, 7 can ask for stable offsets (KIP-447),
+8 for many groups (KIP-709), 9 has member epochs (KIP-848), 10 topic ids.
+Behaviour: a partition without an offset answers -1. Offsets are always stable, there are no transactions.
+*Not supported*: member epochs.
+"""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from busway_bus.groups.shard import CommittedOffset
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.groups_classic import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from busway_protocol.types import ZERO_UUID
+
+API = ApiKey.OFFSET_FETCH
+VERSIONS = (1, 10)
+GROUP_ERROR_SINCE = 2
+GROUPS_SINCE = 8
+TOPIC_IDS_SINCE = 10
+NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
+
+Wanted = list[tuple[str | None, UUID, Sequence[int]]]
+
+
+def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    """Look every group up."""
+    if context.api_version >= GROUPS_SINCE:
+        return OffsetFetchResponse(groups=[_group(group, context) for group in request.groups])
+    try:
+        table = _table(request.group_id, context)
+        code = ErrorCode.NONE
+    except KafkaError as problem:
+        table, code = {}, problem.code
+    wanted = (
+        _all(table)
+        if request.topics is None
+        else [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
+    )
+    partition_code = code if context.api_version < GROUP_ERROR_SINCE else ErrorCode.NONE
+    return OffsetFetchResponse(
+        error_code=code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name or "",
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=number,
+                        committed_offset=found.offset,
+                        committed_leader_epoch=found.leader_epoch,
+                        metadata=found.metadata,
+                        error_code=partition_code,
+                    )
+                    for number, found in _find(table, name, numbers)
+                ],
+            )
+            for name, _, numbers in wanted
+        ],
+    )
+
+
+def _group(group: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
+    try:
+        table = _table(group.group_id, context)
+    except KafkaError as problem:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=problem.code)
+    image = context.node.image
+    wanted: Wanted = []
+    if group.topics is None:
+        wanted = [
+            (name, image.topics[name].topic_id if name and name in image.topics else ZERO_UUID, numbers)
+            for name, _, numbers in _all(table)
+        ]
+    else:
+        for topic in group.topics:
+            by_id = context.api_version >= TOPIC_IDS_SINCE
+            name = image.names.get(topic.topic_id) if by_id else topic.name
+            wanted.append((name, topic.topic_id, topic.partition_indexes))
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        error_code=ErrorCode.NONE,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=name or "",
+                topic_id=topic_id,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=number,
+                        committed_offset=found.offset,
+                        committed_leader_epoch=found.leader_epoch,
+                        metadata=found.metadata,
+                        error_code=ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID,
+                    )
+                    for number, found in _find(table, name, numbers)
+                ],
+            )
+            for name, topic_id, numbers in wanted
+        ],
+    )
+
+
+def _table(group_id: str, context: RequestContext) -> dict[tuple[str, int], CommittedOffset]:
+    return context.node.groups.shard(group_id).offsets.get(group_id, {})
+
+
+def _all(table: dict[tuple[str, int], CommittedOffset]) -> Wanted:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in table:
+        by_topic.setdefault(topic, []).append(number)
+    return [(topic, ZERO_UUID, sorted(numbers)) for topic, numbers in by_topic.items()]
+
+
+def _find(
+    table: dict[tuple[str, int], CommittedOffset], name: str | None, numbers: Sequence[int]
+) -> Iterable[tuple[int, CommittedOffset]]:
+    for number in numbers:
+        yield number, table.get((name or "", number), NOTHING)

@@ -1,0 +1,44 @@
+"""OffsetForLeaderEpoch (key 23, versions 2-4): where a leader epoch ended (KIP-320).
+
+Versions: 3 names the replica that asks, 4 is flexible.
+Behaviour: the largest epoch up to the one asked for, and its end; consumers find out with it whether a log was cut.
+*Not supported*: nothing is left out.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.offsets import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+API = ApiKey.OFFSET_FOR_LEADER_EPOCH
+VERSIONS = (2, 4)
+
+
+def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+    """Look each partition up."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_one(topic.topic, wanted, context) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _one(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition, error_code=ErrorCode.NONE)
+    try:
+        partition = context.node.replicas.find(topic, wanted.partition)
+        partition.check_epoch(wanted.current_leader_epoch)
+        end = partition.high_watermark
+        answer.leader_epoch, answer.end_offset = partition.log.epochs.end_offset(wanted.leader_epoch, end)
+    except KafkaError as problem:
+        answer.error_code = problem.code
+    return answer

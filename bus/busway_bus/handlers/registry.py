@@ -1,0 +1,110 @@
+"""THE list of handlers. What ApiVersions advertises is computed from it.
+
+What lives here: which modules serve, and the check that each is one. What does not: anything about a single API.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Final
+
+from busway_bus.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sasl_handshake,
+    sync_group,
+)
+from busway_bus.handlers.api_versions import advertise
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey, api
+
+MODULES: Final[tuple[ModuleType, ...]] = (
+    produce,
+    fetch,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    find_coordinator,
+    join_group,
+    heartbeat,
+    leave_group,
+    sync_group,
+    describe_groups,
+    list_groups,
+    sasl_handshake,
+    api_versions,
+    create_topics,
+    delete_topics,
+    delete_records,
+    init_producer_id,
+    offset_for_leader_epoch,
+    describe_configs,
+    alter_configs,
+    create_partitions,
+    delete_groups,
+    incremental_alter_configs,
+    offset_delete,
+    describe_cluster,
+    describe_topic_partitions,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """One API as this broker serves it.
+
+    Attributes:
+        advertised_min: lowest version told to clients; below `min_version` only where old clients need it.
+        pipelined: whether the next request of a connection may begin before this one is answered.
+    """
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    advertised_min: int
+    pipelined: bool
+    handle: Callable[[Any, RequestContext], Any | Awaitable[Any]]
+
+
+def _handler(module: ModuleType) -> Handler:
+    key: ApiKey = module.API
+    low, high = module.VERSIONS
+    known = api(key)
+    assert known.min_version <= low <= high <= known.max_version, module.__name__
+    return Handler(
+        key=key,
+        min_version=low,
+        max_version=high,
+        advertised_min=getattr(module, "ADVERTISED_MIN", low),
+        pipelined=getattr(module, "PIPELINED", False),
+        handle=module.handle,
+    )
+
+
+HANDLERS: Final[Mapping[int, Handler]] = {int(module.API): _handler(module) for module in MODULES}
+advertise([(h.key, h.advertised_min, h.max_version) for h in HANDLERS.values()])

@@ -1,0 +1,105 @@
+"""The record types of the cluster's metadata log, as Kafka's controller writes them.
+
+What lives here: the types that one node needs, and their framing (frame version, type, version as varints, then the message).
+What does not: what they mean for the cluster (`image`). Layouts are those of the kafka-metadata 4.3.1 jar, so that
+`kafka-dump-log --cluster-metadata-decoder` reads them.
+"""
+
+from typing import Annotated, Any, Final
+
+from busway_protocol.buffers import read_uvarint, uvarint
+from busway_protocol.compile import decode, encode
+from busway_protocol.errors import MalformedMessage
+from busway_protocol.schema import info_of, message
+from busway_protocol.types import BrokerId, Int8, Int16, Int32, Int64, NullableStr, Str, Uuid, since, tag
+
+TOPIC: Final = "__cluster_metadata"
+TOPIC_ID_INT: Final = 1
+_FRAME_VERSION: Final = 1
+
+
+@message(api_key=2, versions=(0, 0), flexible=0)
+class TopicRecord:
+    """A topic came to be."""
+
+    name: Str
+    topic_id: Uuid
+
+
+@message(api_key=3, versions=(0, 1), flexible=0)
+class PartitionRecord:
+    """A partition came to be, or its replicas or leader changed."""
+
+    partition_id: Int32 = -1
+    topic_id: Uuid
+    replicas: list[Int32]
+    isr: list[Int32]
+    removing_replicas: list[Int32]
+    adding_replicas: list[Int32]
+    leader: BrokerId = -1
+    leader_recovery_state: Annotated[Int8, tag(0)] = 0
+    leader_epoch: Int32 = -1
+    partition_epoch: Int32 = -1
+    directories: Annotated[list[Uuid], since(1)]
+
+
+@message(api_key=4, versions=(0, 0), flexible=0)
+class ConfigRecord:
+    """A setting was given a value; null takes it away."""
+
+    resource_type: Int8
+    resource_name: Str
+    name: Str
+    value: NullableStr
+
+
+@message(api_key=9, versions=(0, 0), flexible=0)
+class RemoveTopicRecord:
+    """A topic is gone."""
+
+    topic_id: Uuid
+
+
+@message(api_key=12, versions=(0, 0), flexible=0)
+class FeatureLevelRecord:
+    """A feature was finalized at a level."""
+
+    name: Str
+    feature_level: Int16
+
+
+@message(api_key=15, versions=(0, 0), flexible=0)
+class ProducerIdsRecord:
+    """A broker was given all producer ids below `next_producer_id`."""
+
+    broker_id: BrokerId
+    broker_epoch: Int64 = -1
+    next_producer_id: Int64
+
+
+_TYPES: Final = {
+    info_of(cls).api_key: cls
+    for cls in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, FeatureLevelRecord, ProducerIdsRecord)
+}
+
+
+def to_bytes(record: Any) -> bytes:
+    """The value of a metadata log record."""
+    info = info_of(type(record))
+    assert info.api_key is not None
+    version = info.max_version
+    return uvarint(_FRAME_VERSION) + uvarint(info.api_key) + uvarint(version) + encode(record, version)
+
+
+def from_bytes(value: bytes) -> Any:
+    """The record in a metadata log value.
+
+    Raises:
+        MalformedMessage: it is of no type known here, or damaged.
+    """
+    frame, position = read_uvarint(value, 0)
+    key, position = read_uvarint(value, position)
+    version, position = read_uvarint(value, position)
+    if frame != _FRAME_VERSION or key not in _TYPES:
+        raise MalformedMessage(f"metadata record of type {key} in frame version {frame} is not known")
+    return decode(_TYPES[key], version, value, position)

@@ -1,0 +1,178 @@
+"""One node: the composition root.
+
+What lives here: building the parts, joining them, starting and stopping them in order, and the clock that drives maintenance.
+What does not: anything a part does.
+"""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Coroutine
+
+from busway_bus.coordinator.runtime import OFFSETS_TOPIC, GroupCoordinator
+from busway_bus.handlers.context import NodeServices
+from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.os_files import OsFiles
+from busway_bus.log.store import LogStore
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
+from busway_bus.replication.fetch_sessions import FetchSessions
+from busway_bus.replication.manager import ReplicaManager
+from busway_bus.replication.metadata_log import MetadataLog
+from busway_bus.server.listener import Listener
+
+log = logging.getLogger("busway.node")
+
+_SWEEP_S = 1.0
+_UNFORCED_FLUSH_S = 0.1
+
+
+class Node:
+    """A broker that is its own controller.
+
+    Args:
+        config: its settings.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self._listener = Listener(config, config.listeners[0])
+        self._files: OsFiles | None = None
+        self._store: LogStore | None = None
+        self._flusher = Flusher(self._disk_failed)
+        self._services: NodeServices | None = None
+        self._chores: list[asyncio.Task[None]] = []
+        self.failed: asyncio.Event = asyncio.Event()
+        """Set when the disk has failed: the node acknowledges nothing any more and should be stopped."""
+
+    @property
+    def services(self) -> NodeServices:
+        """The parts that handlers use; there once the node has started."""
+        assert self._services is not None, "the node has not started"
+        return self._services
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` for clients."""
+        endpoint = self.services.advertised
+        return f"{endpoint.host}:{endpoint.port}"
+
+    async def start(self) -> None:
+        """Open the data, then the doors.
+
+        Raises:
+            DirectoryInUse, WrongDirectory, CorruptLog: the data directory cannot be used.
+            CannotListen: the port cannot be bound.
+        """
+        bound = await self._listener.bind()
+        try:
+            self._files = OsFiles(self.config.data_dir)
+            self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=uuid.uuid4)
+            metadata = MetadataLog(self._store, self._flusher)
+            await metadata.format()
+            self._store.remove_leftovers(_partitions(metadata.image))
+            replicas = ReplicaManager(self.config, self._store, self._flusher)
+            metadata.subscribe(replicas.follow)
+            self._services = NodeServices(
+                config=self.config,
+                cluster_id=self._store.identity.cluster_id,
+                directory_id=self._store.identity.directory_id,
+                metadata=metadata,
+                replicas=replicas,
+                sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
+                groups=GroupCoordinator(
+                    self.config,
+                    replicas,
+                    create_topic=self._create_offsets_topic,
+                    partitions=lambda: _count(metadata.image, OFFSETS_TOPIC),
+                    topic_exists=lambda name: name in metadata.image.topics,
+                ),
+                advertised=self._advertised(bound),
+            )
+            self._services.groups.load()
+            await self._listener.serve(self._services)
+        except BaseException:
+            await self._listener.close()
+            self._release()
+            raise
+        self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
+        log.info("node %d serves %s from %s", self.config.node_id, self.bootstrap_servers, self.config.data_dir)
+
+    def _advertised(self, bound: Endpoint) -> Endpoint:
+        told = self.config.advertised[0]
+        host = told.host or "127.0.0.1"
+        if host in {"0.0.0.0", "::"}:  # noqa: S104 - a client cannot connect to "everywhere"
+            host = "127.0.0.1"
+        return Endpoint(name=told.name, host=host, port=told.port or bound.port)
+
+    async def _create_offsets_topic(self) -> None:
+        await create_topic(self.services, OFFSETS_TOPIC)
+
+    def _all_chores(self) -> list[Coroutine[None, None, None]]:
+        services, config = self.services, self.config
+
+        async def every(seconds: float, name: str, action: object) -> None:
+            assert callable(action)
+            while True:
+                await asyncio.sleep(seconds)
+                try:
+                    outcome = action()
+                    if asyncio.iscoroutine(outcome):
+                        await outcome
+                except OSError as problem:
+                    log.error("%s failed: %s", name, problem)
+
+        checkpoint_ms = min(
+            config.get("log.flush.offset.checkpoint.interval.ms"),
+            config.get("replica.high.watermark.checkpoint.interval.ms"),
+        )
+        return [
+            every(_SWEEP_S, "closing idle connections", self._listener.sweep),
+            every(_UNFORCED_FLUSH_S, "flushing", services.replicas.flush_unforced),
+            every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.maintain),
+            every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.checkpoint),
+            every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
+        ]
+
+    async def stop(self) -> None:
+        """Close the doors, finish what is under way, leave the data so that the next start trusts it."""
+        for chore in self._chores:
+            chore.cancel()
+        for chore in self._chores:
+            with contextlib.suppress(asyncio.CancelledError):
+                await chore
+        self._chores = []
+        await self._listener.close()
+        if self._services is not None:
+            self._services.groups.close()
+        await self._flusher.drain()
+        if self._store is not None and not self.failed.is_set():
+            self._store.close()
+        self._release()
+
+    def _release(self) -> None:
+        self._flusher.close()
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+
+    def _disk_failed(self, problem: OSError) -> None:
+        log.critical("the disk under %s failed: %s; nothing is acknowledged any more", self.config.data_dir, problem)
+        self.failed.set()
+
+
+def _count(image: ClusterImage, topic: str) -> int:
+    found = image.topics.get(topic)
+    return len(found.partitions) if found is not None else 0
+
+
+def _partitions(image: ClusterImage) -> dict[tuple[str, int], uuid.UUID]:
+    known = {
+        (topic.name, number): topic.topic_id
+        for topic in image.topics.values()
+        for number in range(len(topic.partitions))
+    }
+    return {**known, (TOPIC, 0): uuid.UUID(int=TOPIC_ID_INT)}

@@ -1,0 +1,45 @@
+"""A partition as this node leads it: its log, its epoch, and who waits for more of it.
+
+What lives here: the high watermark on one node (what is on disk, or what is written where the topic trades safety for speed)
+and the waiters. What does not: asyncio beyond the futures that are handed in.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from busway_bus.log.partition_log import PartitionLog
+from busway_protocol.errors import ErrorCode, KafkaError
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Partition:
+    """One led partition."""
+
+    topic: str
+    number: int
+    topic_id: UUID
+    log: PartitionLog
+    leader_epoch: int
+    waiters: set[Callable[[], None]] = field(default_factory=set)
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which consumers may read."""
+        return self.log.flushed_offset if self.log.config.durability == "flush" else self.log.end_offset
+
+    def wake(self) -> None:
+        """Tell everyone who waits that there may be more."""
+        for waiter in tuple(self.waiters):
+            waiter()
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse a client that knows another leader epoch (KIP-320); -1 is one that does not care.
+
+        Raises:
+            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        """
+        if epoch < 0 or epoch == self.leader_epoch:
+            return
+        code = ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise KafkaError(code)

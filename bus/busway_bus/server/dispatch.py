@@ -1,0 +1,86 @@
+"""From a frame to a handler and back to chunks.
+
+What lives here: header, version check, decode, handler, encode. What does not: sockets and their order (`connection`).
+A request that cannot be read ends its connection, as in Kafka; one in a version that is not served is answered.
+"""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any
+
+from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.handlers.registry import HANDLERS
+from busway_protocol.apis import ApiKey, api, response_header_version
+from busway_protocol.compile import Chunk, decode_from, encode, encode_chunks
+from busway_protocol.errors import ErrorCode, ProtocolError
+from busway_protocol.headers import RequestHeader, ResponseHeader
+from busway_protocol.messages.cluster import ApiVersion, ApiVersionsResponse
+
+REQUEST_PREFIX_BYTES = 8
+
+
+class BadRequest(ProtocolError):
+    """A request that ends its connection; the text is for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An answer that is not there yet. `pipelined` lets the connection's next request begin meanwhile."""
+
+    answer: Awaitable[list[Chunk] | None]
+    pipelined: bool
+
+
+def dispatch(frame: memoryview, client_host: str, node: NodeServices) -> list[Chunk] | Pending | None:
+    """Answer one request: its chunks, None where no answer is owed, or a Pending.
+
+    Raises:
+        BadRequest: the connection has to end.
+    """
+    if len(frame) < REQUEST_PREFIX_BYTES:
+        raise BadRequest(f"a request of {len(frame)} bytes has no header")
+    key = int.from_bytes(frame[0:2], "big", signed=True)
+    version = int.from_bytes(frame[2:4], "big", signed=True)
+    correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+    handler = HANDLERS.get(key)
+    if handler is None:
+        raise BadRequest(f"API key {key} is not served")
+    if not handler.min_version <= version <= handler.max_version:
+        return _unsupported(key, version, correlation_id)
+    known = api(key)
+    try:
+        header, position = decode_from(RequestHeader, 2 if version >= known.flexible_from else 1, frame, 0)
+        # Bytes behind the message are let pass, as Kafka does: librdkafka 2.16 leaves three behind Metadata v13 for all topics.
+        request, _ = decode_from(known.request, version, frame, position)
+    except ProtocolError as problem:
+        raise BadRequest(str(problem)) from None
+    context = RequestContext(api_version=version, client_id=header.client_id, client_host=client_host, node=node)
+    answer = handler.handle(request, context)
+    if isawaitable(answer):
+        return Pending(_later(answer, key, version, correlation_id), handler.pipelined)
+    return None if answer is None else _chunks(answer, key, version, correlation_id)
+
+
+async def _later(answer: Awaitable[Any], key: int, version: int, correlation_id: int) -> list[Chunk] | None:
+    response = await answer
+    return None if response is None else _chunks(response, key, version, correlation_id)
+
+
+def _chunks(response: Any, key: int, version: int, correlation_id: int) -> list[Chunk]:
+    header = encode(ResponseHeader(correlation_id=correlation_id), response_header_version(key, version))
+    body = encode_chunks(response, version)
+    size = len(header) + sum(map(len, body))
+    return [size.to_bytes(4, "big") + header, *body]
+
+
+def _unsupported(key: int, version: int, correlation_id: int) -> list[Chunk]:
+    """ApiVersions in an unknown version gets an answer that every client can read (KIP-511); others end."""
+    if key != ApiKey.API_VERSIONS:
+        raise BadRequest(f"{ApiKey(key).name} version {version} is not served")
+    served = HANDLERS[key]
+    response = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=key, min_version=served.advertised_min, max_version=served.max_version)],
+    )
+    return _chunks(response, key, 0, correlation_id)

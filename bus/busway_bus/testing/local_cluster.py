@@ -1,0 +1,64 @@
+"""A real node in this process, on a free port, for tests.
+
+What lives here: start, restart, stop. What does not: faults and clocks, which come with the simulation.
+"""
+
+import shutil
+import tempfile
+from types import TracebackType
+
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.node import Node
+
+
+class LocalCluster:
+    """One node with data in `data_dir`, or in a directory of its own that goes with it.
+
+    Args:
+        data_dir: where the data is kept; None for a temporary place.
+        properties: further settings by Kafka's names; the first rebalance of a group does not wait unless they say so.
+    """
+
+    def __init__(self, data_dir: str | None = None, properties: dict[str, str] | None = None) -> None:
+        self._own = data_dir is None
+        self.data_dir = data_dir or tempfile.mkdtemp(prefix="busway-")
+        self._properties = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "group.initial.rebalance.delay.ms": "0",
+            **(properties or {}),
+            "log.dirs": self.data_dir,
+        }
+        self.node: Node | None = None
+        self._port = 0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` for clients."""
+        assert self.node is not None, "the cluster has not started"
+        return self.node.bootstrap_servers
+
+    async def start(self) -> None:
+        """Start the node; after a stop it comes back on the same port with the same data."""
+        properties = dict(self._properties)
+        if self._port:
+            properties["listeners"] = f"PLAINTEXT://127.0.0.1:{self._port}"
+        self.node = Node(BrokerConfig.from_properties(properties))
+        await self.node.start()
+        self._port = int(self.bootstrap_servers.rpartition(":")[2])
+
+    async def stop(self) -> None:
+        """Stop the node, keeping the data."""
+        if self.node is not None:
+            await self.node.stop()
+            self.node = None
+
+    async def __aenter__(self) -> "LocalCluster":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+        if self._own:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
