@@ -1,0 +1,225 @@
+"""The cluster as a producer, consumer or admin reaches it.
+
+What lives here: connections by broker, metadata kept fresh, requests to a leader, a coordinator or anyone, with retries where
+the broker says that they help. What does not: what is asked.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from busway.cluster.metadata import ClusterMetadata
+from busway.cluster.retry import Backoff
+from busway.errors import BrokerError, BuswayError, ConnectionFailed, RequestTimedOut
+from busway.net.connection import Connection
+from busway_protocol.errors import ErrorCode, error_for
+from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
+from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+GROUP: Final = 0
+_BATCHED_COORDINATORS: Final = 4
+Addresses = str | Sequence[str]
+
+
+def parse_addresses(bootstrap_servers: Addresses) -> list[tuple[str, int]]:
+    """`host:port` pairs from a string with commas or a list.
+
+    Raises:
+        ValueError: one of them is no address.
+    """
+    texts = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
+    found = []
+    for raw in texts:
+        text = raw.strip()
+        host, colon, port = text.rpartition(":")
+        if not colon:
+            host, port = text, "9092"
+        if not host or not port.isdigit():
+            raise ValueError(f"bootstrap_servers: {text!r} is not host:port")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+class ClusterClient:
+    """Connections to a cluster.
+
+    Args:
+        bootstrap_servers: addresses to begin with; after a restart of the whole cluster they are tried again.
+        client_id: told to the brokers.
+        request_timeout_s: for each answer.
+    """
+
+    def __init__(self, bootstrap_servers: Addresses, *, client_id: str, request_timeout_s: float = 30.0) -> None:
+        self._bootstrap = parse_addresses(bootstrap_servers)
+        self._client_id = client_id
+        self._timeout_s = request_timeout_s
+        self._connections: dict[object, Connection] = {}
+        self._connecting: dict[object, asyncio.Lock] = {}
+        self._refreshing = asyncio.Lock()
+        self.metadata = ClusterMetadata()
+        self.topics: set[str] = set()
+        """Topics that every refresh asks for."""
+
+    def backoff(self) -> Backoff:
+        """A fresh row of waits."""
+        return Backoff(random.random)
+
+    async def start(self) -> None:
+        """Reach the cluster once.
+
+        Raises:
+            ConnectionFailed: none of the bootstrap servers can be reached.
+        """
+        await self.refresh()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # Connections
+
+    async def connection(self, node_id: int, purpose: str = "") -> Connection:
+        """The connection to a broker; long polls keep one of their own by `purpose`.
+
+        Raises:
+            ConnectionFailed: the broker is not known or cannot be reached.
+        """
+        address = self.metadata.brokers.get(node_id)
+        if address is None:
+            raise ConnectionFailed(f"broker {node_id} is not in the cluster's metadata")
+        return await self._open((address, purpose), *address, advertised=True)
+
+    async def _open(self, key: object, host: str, port: int, *, advertised: bool = False) -> Connection:
+        found = self._connections.get(key)
+        if found is not None and found.open:
+            return found
+        async with self._connecting.setdefault(key, asyncio.Lock()):
+            found = self._connections.get(key)
+            if found is not None and found.open:
+                return found
+            connection = Connection(host, port, client_id=self._client_id, timeout_s=self._timeout_s)
+            try:
+                await connection.connect()
+            except ConnectionFailed as problem:
+                if advertised:
+                    raise ConnectionFailed(
+                        f"{problem}; this is the address that the broker advertises, check its advertised.listeners"
+                    ) from None
+                raise
+            self._connections[key] = connection
+            return connection
+
+    async def any_connection(self) -> Connection:
+        """A connection to some broker: an open one, a known one, or a bootstrap server.
+
+        Raises:
+            ConnectionFailed: none can be reached.
+        """
+        for found in self._connections.values():
+            if found.open:
+                return found
+        problems = []
+        known = list(self.metadata.brokers.values())
+        random.shuffle(known)
+        for host, port in [*known, *self._bootstrap]:
+            try:
+                return await self._open(((host, port), ""), host, port)
+            except BuswayError as problem:
+                problems.append(str(problem))
+        raise ConnectionFailed("no broker can be reached: " + "; ".join(dict.fromkeys(problems)))
+
+    async def ask_any(self, message: Any) -> Any:
+        """Send a request to some broker."""
+        connection = await self.any_connection()
+        return await connection.request(message)
+
+    async def ask_node(self, node_id: int, message: Any) -> Any:
+        """Send a request to one broker."""
+        connection = await self.connection(node_id)
+        return await connection.request(message)
+
+    async def ask_controller(self, message: Any) -> Any:
+        """Send a request to the controller, or to the broker that forwards to it."""
+        if self.metadata.controller not in self.metadata.brokers:
+            await self.refresh()
+        return await self.ask_node(self.metadata.controller, message)
+
+    # Metadata
+
+    async def refresh(self, *, every_topic: bool = False, create: bool = True) -> None:
+        """Ask for metadata: of the topics in use, or of all.
+
+        Raises:
+            ConnectionFailed, RequestTimedOut.
+        """
+        async with self._refreshing:
+            names = None if every_topic else [MetadataRequestTopic(name=name) for name in sorted(self.topics)]
+            request = MetadataRequest(topics=names, allow_auto_topic_creation=create)
+            try:
+                answer: MetadataResponse = await self.ask_any(request)
+            except (ConnectionFailed, RequestTimedOut):
+                answer = await self.ask_any(request)
+            self.metadata.update(answer, all_topics=every_topic)
+
+    async def ensure_topics(self, topics: Iterable[str], timeout_s: float | None = None) -> None:
+        """Return when the leaders of all partitions of `topics` are known.
+
+        Raises:
+            BrokerError: a topic cannot be had, UNKNOWN_TOPIC_OR_PARTITION say.
+            ConnectionFailed: no broker can be reached.
+        """
+        wanted = set(topics)
+        self.topics |= wanted
+        backoff = self.backoff()
+        deadline = asyncio.get_running_loop().time() + (self._timeout_s if timeout_s is None else timeout_s)
+        while True:
+            if all(name in self.metadata.topics for name in wanted):
+                return
+            problem: BuswayError | None = None
+            try:
+                await self.refresh()
+            except (ConnectionFailed, RequestTimedOut) as failed:
+                problem = failed
+            missing = [name for name in wanted if name not in self.metadata.topics]
+            if problem is None and missing:
+                code = self.metadata.problems.get(missing[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                problem = BrokerError(code, f"topic {missing[0]}")
+            if problem is None:
+                return
+            permanent = isinstance(problem, BrokerError) and not problem.retriable
+            if permanent or asyncio.get_running_loop().time() >= deadline:
+                raise problem
+            await asyncio.sleep(backoff.next())
+
+    async def find_coordinator(self, group_id: str) -> int:
+        """The id of the broker that coordinates a group; waits while there is none.
+
+        Raises:
+            BrokerError: the group is refused.
+            ConnectionFailed: no broker can be reached within the request timeout.
+        """
+        backoff = self.backoff()
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        while True:
+            problem: BuswayError
+            try:
+                connection = await self.any_connection()
+                answer: FindCoordinatorResponse = await connection.request(
+                    FindCoordinatorRequest(key=group_id), at_most=_BATCHED_COORDINATORS - 1
+                )
+                code = error_for(answer.error_code)
+                if code is ErrorCode.NONE:
+                    if answer.node_id not in self.metadata.brokers:
+                        await self.refresh()
+                    return answer.node_id
+                problem = BrokerError(code, f"group {group_id}", answer.error_message)
+                if not code.retriable:
+                    raise problem
+            except (ConnectionFailed, RequestTimedOut) as failed:
+                problem = failed
+            if asyncio.get_running_loop().time() >= deadline:
+                raise problem
+            await asyncio.sleep(backoff.next())

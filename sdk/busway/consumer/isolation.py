@@ -1,0 +1,80 @@
+"""From fetched bytes to the records that a consumer may see.
+
+What lives here: cutting batches, checksums, dropping control records and, at read_committed, those of aborted transactions
+(KIP-98). What does not: fetching.
+"""
+
+from busway.consumer.subscription import Assigned
+from busway.errors import DamagedData
+from busway.types import Record
+from busway_protocol.errors import ProtocolError
+from busway_protocol.records.batch import BatchHeader, iter_batches, verify_crc
+from busway_protocol.records.record import Record as StoredRecord
+from busway_protocol.records.record import decode_records
+
+ABORT = 0
+
+
+def take_chunk(assigned: Assigned, data: memoryview) -> int:
+    """Put fetched batches into the partition's buffer; answers the offset to fetch next.
+
+    Raises:
+        DamagedData: the bytes are no record batches.
+    """
+    following = assigned.fetch_position
+    try:
+        for header, batch in iter_batches(data):
+            assigned.chunks.append(batch)
+            following = header.next_offset
+    except ProtocolError as problem:
+        raise DamagedData(f"{_name(assigned)} at offset {following}: {problem}") from None
+    return following
+
+
+def decode_next(assigned: Assigned, *, check_crcs: bool, read_committed: bool) -> None:
+    """Decode the next batch of the buffer into records.
+
+    Raises:
+        DamagedData: the batch is damaged; the partition stays before it, `seek` goes past it.
+    """
+    batch = assigned.chunks.popleft()
+    ((header, _),) = iter_batches(batch)
+    records: list[StoredRecord] = []
+    try:
+        if check_crcs:
+            verify_crc(batch, header)
+        if header.is_control:
+            _control(assigned, header, batch)
+        elif not (read_committed and header.is_transactional and _aborted(assigned, header)):
+            records = decode_records(batch)
+    except ProtocolError as problem:
+        assigned.chunks.appendleft(batch)
+        raise DamagedData(
+            f"{_name(assigned)} at offset {header.base_offset}: {problem}; seek to {header.next_offset} to go past it"
+        ) from None
+    topic, number = assigned.partition
+    position = assigned.position or 0
+    epoch = header.partition_leader_epoch
+    assigned.records.extend(
+        Record(topic, number, offset, timestamp, timestamp_type, key, value, headers, epoch)
+        for offset, timestamp, timestamp_type, key, value, headers in records
+        if offset >= position
+    )
+    if not assigned.records:
+        assigned.position = max(position, header.next_offset)
+
+
+def _control(assigned: Assigned, header: BatchHeader, batch: memoryview) -> None:
+    for record in decode_records(batch):
+        if record.key is not None and int.from_bytes(record.key[2:4], "big") == ABORT:
+            assigned.aborted_producers.discard(header.producer_id)
+
+
+def _aborted(assigned: Assigned, header: BatchHeader) -> bool:
+    while assigned.aborted and assigned.aborted[0][0] <= header.last_offset:
+        assigned.aborted_producers.add(assigned.aborted.pop(0)[1])
+    return header.producer_id in assigned.aborted_producers
+
+
+def _name(assigned: Assigned) -> str:
+    return f"{assigned.partition.topic}-{assigned.partition.partition}"

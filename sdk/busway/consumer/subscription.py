@@ -1,0 +1,57 @@
+"""What a consumer reads and where it is.
+
+What lives here: assigned partitions with position, buffer and pause, as plain state. What does not: fetching (`fetcher`) and
+membership (`coordinator`). A partition that was given back and given again is a new one: answers for the old one are dropped.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import count
+
+from busway.types import Record, TopicPartition
+
+_generations = count(1)
+
+
+@dataclass(slots=True, eq=False)
+class Assigned:
+    """One partition in this consumer's hands.
+
+    Attributes:
+        position: offset of the next record to hand out, None until it is known.
+        fetch_position: offset of the next record to fetch.
+        chunks: record batches that were fetched and not decoded yet.
+        records: decoded records that were not handed out yet.
+        reset: where to look the position up when there is none: earliest, latest or committed.
+    """
+
+    partition: TopicPartition
+    reset: str
+    position: int | None = None
+    fetch_position: int = -1
+    leader_epoch: int = -1
+    paused: bool = False
+    chunks: deque[memoryview] = field(default_factory=deque)
+    records: deque[Record] = field(default_factory=deque)
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    aborted_producers: set[int] = field(default_factory=set)
+    high_watermark: int = -1
+    number: int = field(default_factory=lambda: next(_generations))
+
+    def seek(self, offset: int) -> None:
+        """Go on at `offset`; what was fetched is forgotten."""
+        self.position = self.fetch_position = offset
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what was fetched."""
+        self.chunks.clear()
+        self.records.clear()
+        self.aborted.clear()
+        self.aborted_producers.clear()
+        self.number = next(_generations)
+
+    @property
+    def buffered(self) -> bool:
+        """Whether records wait here."""
+        return bool(self.records or self.chunks)

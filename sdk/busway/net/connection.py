@@ -1,0 +1,196 @@
+"""One connection to one broker: requests out, answers to whoever asked.
+
+What lives here: the asyncio protocol, correlation of answers, version negotiation. What does not: which broker (`cluster`).
+"""
+
+import asyncio
+from collections import deque
+from typing import Any, Final, TypeVar
+
+from busway.errors import ConnectionFailed, RequestTimedOut, UnsupportedByBroker
+from busway_protocol.apis import ApiKey, api, negotiate, request_header_version, response_header_version
+from busway_protocol.compile import decode, decode_from, encode, encode_chunks
+from busway_protocol.errors import ErrorCode, FrameRefused, ProtocolError
+from busway_protocol.frames import FrameReader
+from busway_protocol.headers import RequestHeader, ResponseHeader
+from busway_protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+
+T = TypeVar("T")
+RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""A broker's answer is never larger; a TLS alert read as a size would be 352 MB."""
+_SOFTWARE: Final = "busway-python"
+_VERSION: Final = "0.1.0"
+
+
+class _Protocol(asyncio.Protocol):
+    def __init__(self, owner: "Connection") -> None:
+        self._owner = owner
+        self._reader = FrameReader(RESPONSE_BYTES_MAX)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._owner.answered(frame)
+        except FrameRefused as refused:
+            hint = "; does it speak TLS or another protocol?" if refused.size > RESPONSE_BYTES_MAX else ""
+            self._owner.fail(ConnectionFailed(f"{self._owner.name} sent what is no Kafka answer: {refused}{hint}"))
+        except ProtocolError as problem:
+            self._owner.fail(ConnectionFailed(f"{self._owner.name} sent an answer that cannot be read: {problem}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.fail(ConnectionFailed(f"the connection to {self._owner.name} ended{f': {exc}' if exc else ''}"))
+
+
+class Connection:
+    """A connection that is open.
+
+    Args:
+        host, port: the broker's address.
+        client_id: told to the broker with every request.
+        timeout_s: for connecting, and for each answer unless the request says otherwise.
+    """
+
+    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
+        self.name = f"{host}:{port}"
+        self._host, self._port = host, port
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
+        self._correlation = 0
+        self._ranges: dict[int, tuple[int, int]] = {}
+        self._problem: BaseException | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None and self._problem is None
+
+    async def connect(self) -> None:
+        """Connect and learn what the broker speaks.
+
+        Raises:
+            ConnectionFailed: nobody listens there, or it is no Kafka broker.
+            RequestTimedOut: no answer.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                transport, _ = await loop.create_connection(lambda: _Protocol(self), self._host, self._port)
+        except TimeoutError:
+            raise ConnectionFailed(f"{self.name} did not accept a connection within {self._timeout_s:g} s") from None
+        except OSError as problem:
+            raise ConnectionFailed(f"cannot connect to {self.name}: {problem.strerror or problem}") from None
+        self._transport = transport
+        try:
+            await self._negotiate()
+        except BaseException:
+            self.close()
+            raise
+
+    async def _negotiate(self) -> None:
+        request = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version=_VERSION)
+        version = api(ApiKey.API_VERSIONS).max_version
+        answer: ApiVersionsResponse = await self._send(ApiKey.API_VERSIONS, version, request)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = await self._send(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+        if answer.error_code:
+            raise ConnectionFailed(f"{self.name} does not tell what it speaks: {ErrorCode(answer.error_code).name}")
+        self._ranges = {found.api_key: (found.min_version, found.max_version) for found in answer.api_keys}
+
+    def version(self, key: ApiKey, at_most: int | None = None) -> int:
+        """The version to use for an API on this connection.
+
+        Raises:
+            UnsupportedByBroker: there is none.
+        """
+        offered = self._ranges.get(key)
+        if offered is not None and at_most is not None:
+            offered = (offered[0], min(offered[1], at_most))
+        version = negotiate(key, offered) if offered else None
+        if version is None:
+            raise UnsupportedByBroker(
+                f"{self.name} does not serve {api(key).name} in a version that this client speaks"
+            )
+        return version
+
+    async def request(
+        self, message: Any, *, at_most: int | None = None, timeout_s: float | None = None, answer: bool = True
+    ) -> Any:
+        """Send a request in the highest version both sides speak, and wait for its answer.
+
+        Args:
+            at_most: use no higher version.
+            answer: False for a request that gets none (Produce with acks 0).
+
+        Raises:
+            ConnectionFailed, RequestTimedOut, UnsupportedByBroker.
+        """
+        key = ApiKey(type(message).message_info.api_key)
+        return await self._send(key, self.version(key, at_most), message, timeout_s, answer=answer)
+
+    async def _send(
+        self, key: ApiKey, version: int, message: Any, timeout_s: float | None = None, *, answer: bool = True
+    ) -> Any:
+        if self._transport is None or self._problem is not None:
+            raise ConnectionFailed(f"the connection to {self.name} is closed")
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        header = RequestHeader(
+            request_api_key=key,
+            request_api_version=version,
+            correlation_id=self._correlation,
+            client_id=self._client_id,
+        )
+        head = encode(header, request_header_version(key, version))
+        chunks = encode_chunks(message, version)
+        size = len(head) + sum(map(len, chunks))
+        self._transport.writelines([size.to_bytes(4, "big") + head, *chunks])
+        if not answer:
+            return None
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((self._correlation, key, version, waiter))
+        limit = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(limit):
+                return await waiter
+        except TimeoutError:
+            problem = RequestTimedOut(f"{self.name} did not answer {api(key).name} within {limit:g} s")
+            self.fail(problem)
+            raise problem from None
+
+    def answered(self, frame: memoryview) -> None:
+        """Give an answer to the request it belongs to: brokers answer in order."""
+        if not self._waiting:
+            raise ProtocolError("an answer came that nobody asked for")
+        correlation, key, version, waiter = self._waiting.popleft()
+        header, position = decode_from(ResponseHeader, response_header_version(key, version), frame, 0)
+        if header.correlation_id != correlation:
+            self._waiting.appendleft((correlation, key, version, waiter))
+            raise ProtocolError(f"the answer carries number {header.correlation_id}, {correlation} was expected")
+        if key == ApiKey.API_VERSIONS and frame[position : position + 2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(
+            2, "big"
+        ):
+            version = 0
+        try:
+            message = decode(api(key).response, version, frame, position)
+        except ProtocolError:
+            self._waiting.appendleft((correlation, key, version, waiter))
+            raise
+        if not waiter.done():
+            waiter.set_result(message)
+
+    def fail(self, problem: BaseException) -> None:
+        """End the connection; everyone who waits gets `problem`."""
+        if self._problem is None:
+            self._problem = problem
+        waiting, self._waiting = self._waiting, deque()
+        for _, _, _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(problem)
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    def close(self) -> None:
+        """End the connection."""
+        self.fail(ConnectionFailed(f"the connection to {self.name} was closed"))

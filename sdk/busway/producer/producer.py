@@ -1,0 +1,181 @@
+"""The producer that users see.
+
+What lives here: `Producer`: partition, size and buffer checks, then the accumulator. What does not: sending (`sender`).
+"""
+
+import asyncio
+import random
+import time
+from types import TracebackType
+from typing import Any
+
+from busway.cluster.client import Addresses, ClusterClient
+from busway.errors import MessageTooLarge, NotRunning
+from busway.options import ProducerOptions
+from busway.producer.accumulator import RECORD_OVERHEAD, Accumulator
+from busway.producer.sender import Sender
+from busway.types import RecordMetadata
+from busway_protocol.partitioning import partition_for_key
+from busway_protocol.records.builder import Headers
+
+
+class Producer:
+    """Sends records, batched, in order, each once.
+
+    Args:
+        bootstrap_servers: `host:port`, several with commas or as a list.
+        client_id: told to the brokers.
+        options: see `ProducerOptions`, which are also accepted as keyword arguments.
+    """
+
+    def __init__(
+        self, bootstrap_servers: Addresses = "localhost:9092", *, client_id: str = "busway", **options: Any
+    ) -> None:
+        self.options = ProducerOptions(**options)
+        self._cluster = ClusterClient(
+            bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
+        )
+        self._accumulator = Accumulator(
+            batch_size=self.options.batch_size,
+            linger_s=self.options.linger_ms / 1000,
+            compression=self.options.compression_type,
+        )
+        self._sender = Sender(self._cluster, self._accumulator, self.options)
+        self._task: asyncio.Task[None] | None = None
+        self._keyless: dict[str, tuple[int, int]] = {}
+
+    async def start(self) -> None:
+        """Connect, and take a producer id.
+
+        Raises:
+            ConnectionFailed: no broker can be reached.
+        """
+        await self._cluster.start()
+        try:
+            if self.options.enable_idempotence:
+                await self._sender.identify()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._task = asyncio.get_running_loop().create_task(self._sender.run(), name="busway-producer")
+
+    async def stop(self) -> None:
+        """Send what waits, then disconnect."""
+        if self._task is None:
+            return
+        try:
+            await self.flush()
+        finally:
+            task, self._task = self._task, None
+            task.cancel()
+            await asyncio.wait([task])
+            await self._sender.stop()
+            await self._cluster.close()
+
+    async def __aenter__(self) -> "Producer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> "asyncio.Future[RecordMetadata]":
+        """Hand a record over; the future is done when it is acknowledged.
+
+        Waits only while the topic is not known yet or buffer_memory is used up.
+
+        Raises:
+            MessageTooLarge: the record is larger than max_request_size.
+            BrokerError: the topic cannot be had.
+            NotRunning: the producer was not started.
+        """
+        if self._task is None:
+            raise NotRunning("the producer is not running; use `async with Producer(...)` or await start()")
+        size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
+        for name, content in headers:
+            size += len(name) + (len(content) if content else 0) + 8
+        if size > self.options.max_request_size:
+            raise MessageTooLarge(
+                f"a record of {size} bytes for {topic} is larger than max_request_size={self.options.max_request_size}"
+            )
+        if topic not in self._cluster.metadata.topics:
+            await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
+        accumulator = self._accumulator
+        while accumulator.buffered + size > self.options.buffer_memory and accumulator.buffered:
+            self._sender.wake()
+            await self._sender.space()
+        loop = asyncio.get_running_loop()
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        waiter: asyncio.Future[RecordMetadata] = loop.create_future()
+        number = self._choose(topic, key, size) if partition is None else self._given(topic, partition)
+        if accumulator.append(
+            (topic, number), loop.time(), timestamp_ms, key, value, headers, size, (waiter, timestamp_ms)
+        ):
+            self._sender.wake()
+        return waiter
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """Send a record and wait until it is acknowledged.
+
+        Raises:
+            DeliveryFailed: it was not acknowledged in time.
+            BrokerError: the broker refused it.
+        """
+        waiter = await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
+        return await waiter
+
+    async def flush(self) -> None:
+        """Return when everything handed over so far is acknowledged or has failed."""
+        waiters = [waiter for batch in self._accumulator.all_batches() for waiter, _ in batch.waiters]
+        if not waiters:
+            return
+        self._accumulator.flushing += 1
+        self._sender.wake()
+        try:
+            await asyncio.wait(waiters)
+        finally:
+            self._accumulator.flushing -= 1
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        await self._cluster.ensure_topics([topic])
+        return len(self._cluster.metadata.topics[topic].partitions)
+
+    def _choose(self, topic: str, key: bytes | None, size: int) -> int:
+        count = len(self._cluster.metadata.topics[topic].partitions)
+        if self.options.partitioner is not None:
+            return self._given(topic, self.options.partitioner(topic, key, count))
+        if key is not None:
+            return partition_for_key(key, count)
+        number, used = self._keyless.get(topic, (-1, 0))
+        if number < 0 or number >= count or used + size > self.options.batch_size:
+            number, used = random.randrange(count), 0  # noqa: S311 - spreads load, guards nothing
+        self._keyless[topic] = (number, used + size)
+        return number
+
+    def _given(self, topic: str, number: int) -> int:
+        count = len(self._cluster.metadata.topics[topic].partitions)
+        if not 0 <= number < count:
+            raise ValueError(f"partition {number} of {topic} does not exist, it has 0 to {count - 1}")
+        return number
