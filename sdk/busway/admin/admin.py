@@ -1,0 +1,428 @@
+"""Administration: topics, groups, settings, offsets.
+
+What lives here: `Admin` and the values it returns. What does not: the CLI. Every call raises `BrokerError` with the broker's
+own words when it refuses.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final
+
+from busway.cluster.client import Addresses, ClusterClient
+from busway.cluster.metadata import TopicInfo
+from busway.errors import BrokerError
+from busway.types import OffsetAndMetadata, TopicPartition
+from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from busway_protocol.errors import ErrorCode, ProtocolError, error_for
+from busway_protocol.messages.cluster import DescribeClusterRequest
+from busway_protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from busway_protocol.messages.configs import IncrementalAlterConfigsRequestAlterableConfig as AlterableConfig
+from busway_protocol.messages.configs import IncrementalAlterConfigsRequestAlterConfigsResource as AlterResource
+from busway_protocol.messages.groups_classic import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+)
+from busway_protocol.messages.offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from busway_protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+
+TOPIC: Final = 2
+BROKER: Final = 4
+_SET, _DELETE = 0, 1
+_NAMED_DELETE: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 asks for the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """A setting in force; `default` tells whether nobody has set it."""
+
+    name: str
+    value: str | None
+    default: bool
+    read_only: bool
+    documentation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group in a list."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member with its partitions."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group with its members."""
+
+    group_id: str
+    state: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The brokers (id → host, port) and the controller."""
+
+    cluster_id: str
+    controller: int
+    brokers: Mapping[int, tuple[str, int]]
+
+
+class Admin:
+    """Administers a cluster.
+
+    Args:
+        bootstrap_servers: `host:port`, several with commas or as a list.
+        client_id: told to the brokers.
+        request_timeout_ms: for each answer.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Addresses = "localhost:9092",
+        *,
+        client_id: str = "busway-admin",
+        request_timeout_ms: int = 30_000,
+    ) -> None:
+        self._timeout_ms = request_timeout_ms
+        self._cluster = ClusterClient(
+            bootstrap_servers, client_id=client_id, request_timeout_s=request_timeout_ms / 1000
+        )
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionFailed: no broker can be reached.
+        """
+        await self._cluster.start()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self._cluster.close()
+
+    async def __aenter__(self) -> "Admin":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # Topics
+
+    async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
+        """Create topics; the first that is refused is raised, the others are created all the same."""
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=topic.name,
+                    num_partitions=topic.partitions,
+                    replication_factor=topic.replication_factor,
+                    assignments=[],
+                    configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+                )
+                for topic in topics
+            ],
+            timeout_ms=self._timeout_ms,
+            validate_only=validate_only,
+        )
+        answer = await self._cluster.ask_controller(request)
+        for topic in answer.topics:
+            _check(topic.error_code, f"topic {topic.name}", topic.error_message)
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics with all their records."""
+        wanted = list(names)
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in wanted], timeout_ms=self._timeout_ms
+        )
+        connection = await self._cluster.any_connection()
+        if connection.version(request.message_info.api_key) < _NAMED_DELETE:  # type: ignore[attr-defined]
+            request = DeleteTopicsRequest(topic_names=wanted, timeout_ms=self._timeout_ms)
+        answer = await self._cluster.ask_controller(request)
+        for topic in answer.responses:
+            _check(topic.error_code, f"topic {topic.name}", topic.error_message)
+
+    async def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Give topics more partitions: topic → new total."""
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()],
+            timeout_ms=self._timeout_ms,
+            validate_only=False,
+        )
+        answer = await self._cluster.ask_controller(request)
+        for topic in answer.results:
+            _check(topic.error_code, f"topic {topic.name}", topic.error_message)
+
+    async def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
+        """Topics with their partitions; all of them without names."""
+        await self._cluster.refresh(every_topic=True, create=False)
+        found = self._cluster.metadata.topics
+        if names is None:
+            return dict(found)
+        wanted = list(names)
+        for name in wanted:
+            if name not in found:
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}")
+        return {name: found[name] for name in wanted}
+
+    async def list_topics(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics, the brokers' own only on request."""
+        topics = await self.describe_topics()
+        return sorted(name for name, topic in topics.items() if internal or not topic.internal)
+
+    async def list_offsets(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Offsets by timestamp (-1 the end, -2 the beginning); partitions without one are left out."""
+        await self._cluster.ensure_topics({partition.topic for partition in partitions})
+        result: dict[TopicPartition, int] = {}
+        for leader, chosen in self._by_leader(partitions).items():
+            topics: dict[str, ListOffsetsTopic] = {}
+            for partition in chosen:
+                topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))
+                topic.partitions.append(
+                    ListOffsetsPartition(partition_index=partition.partition, timestamp=partitions[partition])
+                )
+            request = ListOffsetsRequest(replica_id=-1, topics=list(topics.values()))
+            answer = await self._cluster.ask_node(leader, request)
+            for topic_answer in answer.topics:
+                for found in topic_answer.partitions:
+                    _check(found.error_code, f"{topic_answer.name}-{found.partition_index}")
+                    if found.offset >= 0:
+                        result[TopicPartition(topic_answer.name, found.partition_index)] = found.offset
+        return result
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete records below these offsets (-1: all); answers the new first offsets."""
+        await self._cluster.ensure_topics({partition.topic for partition in before})
+        result: dict[TopicPartition, int] = {}
+        for leader, chosen in self._by_leader(before).items():
+            topics: dict[str, DeleteRecordsTopic] = {}
+            for partition in chosen:
+                topic = topics.setdefault(partition.topic, DeleteRecordsTopic(name=partition.topic, partitions=[]))
+                topic.partitions.append(
+                    DeleteRecordsPartition(partition_index=partition.partition, offset=before[partition])
+                )
+            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
+            answer = await self._cluster.ask_node(leader, request)
+            for topic_answer in answer.topics:
+                for found in topic_answer.partitions:
+                    _check(found.error_code, f"{topic_answer.name}-{found.partition_index}")
+                    result[TopicPartition(topic_answer.name, found.partition_index)] = found.low_watermark
+        return result
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            leader = self._cluster.metadata.leader(*partition)
+            if leader is None:
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic}-{partition.partition}")
+            by_leader.setdefault(leader, []).append(partition)
+        return by_leader
+
+    # Settings
+
+    async def describe_configs(self, name: str, *, kind: int = TOPIC) -> dict[str, ConfigValue]:
+        """All settings of a topic, or of a broker (its id as text, kind=BROKER)."""
+        request = DescribeConfigsRequest(
+            resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)],
+            include_documentation=True,
+        )
+        answer = await (
+            self._cluster.ask_node(int(name), request) if kind == BROKER else self._cluster.ask_any(request)
+        )
+        (result,) = answer.results
+        _check(result.error_code, name, result.error_message)
+        default_source = 5
+        return {
+            found.name: ConfigValue(
+                found.name, found.value, found.config_source == default_source, found.read_only, found.documentation
+            )
+            for found in result.configs
+        }
+
+    async def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Set settings of a topic; None puts one back to its default."""
+        resource = AlterResource(
+            resource_type=TOPIC,
+            resource_name=topic,
+            configs=[
+                AlterableConfig(name=name, config_operation=_DELETE if value is None else _SET, value=value)
+                for name, value in changes.items()
+            ],
+        )
+        answer = await self._cluster.ask_controller(
+            IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        )
+        for found in answer.responses:
+            _check(found.error_code, f"topic {found.resource_name}", found.error_message)
+
+    # Groups
+
+    async def list_groups(self) -> list[GroupListing]:
+        """The groups of all brokers."""
+        await self._cluster.refresh()
+        groups = []
+        for node_id in self._cluster.metadata.brokers:
+            answer = await self._cluster.ask_node(node_id, ListGroupsRequest())
+            _check(answer.error_code, "listing groups")
+            groups += [GroupListing(found.group_id, found.group_state, found.protocol_type) for found in answer.groups]
+        return sorted(groups, key=lambda group: group.group_id)
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """A group with its members."""
+        answer = await self._ask_coordinator(group_id, DescribeGroupsRequest(groups=[group_id]))
+        (found,) = answer.groups
+        _check(found.error_code, f"group {group_id}")
+        if found.group_state == "Dead":
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
+        return GroupDescription(
+            group_id,
+            found.group_state,
+            found.protocol_data,
+            tuple(
+                GroupMember(
+                    member.member_id,
+                    member.client_id,
+                    member.client_host,
+                    _partitions(found.protocol_type, member.member_assignment),
+                )
+                for member in found.members
+            ),
+        )
+
+    async def list_group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Every offset that a group has committed."""
+        answer = await self._ask_coordinator(group_id, OffsetFetchRequest(group_id=group_id, topics=None), at_most=7)
+        _check(answer.error_code, f"group {group_id}")
+        return {
+            TopicPartition(topic.name, found.partition_index): OffsetAndMetadata(
+                found.committed_offset, found.metadata or "", found.committed_leader_epoch
+            )
+            for topic in answer.topics
+            for found in topic.partitions
+            if found.committed_offset >= 0
+        }
+
+    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set committed offsets of a group that has no members."""
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for partition, offset in offsets.items():
+            topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic, partitions=[]))
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=partition.partition, committed_offset=offset, committed_metadata=""
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=group_id, generation_id_or_member_epoch=-1, member_id="", topics=list(topics.values())
+        )
+        answer = await self._ask_coordinator(group_id, request, at_most=8)
+        for topic_answer in answer.topics:
+            for found in topic_answer.partitions:
+                if found.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                    raise BrokerError(
+                        ErrorCode.NON_EMPTY_GROUP, f"group {group_id}", "stop its members before moving its offsets"
+                    )
+                _check(found.error_code, f"{topic_answer.name}-{found.partition_index} of group {group_id}")
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget committed offsets."""
+        topics: dict[str, OffsetDeleteRequestTopic] = {}
+        for partition in partitions:
+            topic = topics.setdefault(partition.topic, OffsetDeleteRequestTopic(name=partition.topic, partitions=[]))
+            topic.partitions.append(OffsetDeleteRequestPartition(partition_index=partition.partition))
+        answer = await self._ask_coordinator(
+            group_id, OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+        )
+        _check(answer.error_code, f"group {group_id}")
+        for topic_answer in answer.topics:
+            for found in topic_answer.partitions:
+                _check(found.error_code, f"{topic_answer.name}-{found.partition_index} of group {group_id}")
+
+    async def delete_groups(self, group_ids: Sequence[str]) -> None:
+        """Delete groups without members, with their offsets."""
+        for group_id in group_ids:
+            answer = await self._ask_coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]))
+            for found in answer.results:
+                _check(found.error_code, f"group {found.group_id}")
+
+    async def _ask_coordinator(self, group_id: str, message: Any, *, at_most: int | None = None) -> Any:
+        node_id = await self._cluster.find_coordinator(group_id)
+        connection = await self._cluster.connection(node_id)
+        return await connection.request(message, at_most=at_most)
+
+    # Cluster
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The brokers and the controller."""
+        answer = await self._cluster.ask_any(DescribeClusterRequest(include_cluster_authorized_operations=False))
+        _check(answer.error_code, "describing the cluster", answer.error_message)
+        brokers = {broker.broker_id: (broker.host, broker.port) for broker in answer.brokers}
+        return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
+
+
+def _partitions(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:
+    if protocol_type != PROTOCOL_TYPE or not assignment:
+        return ()
+    try:
+        return tuple(TopicPartition(*partition) for partition in decode_assignment(assignment))
+    except ProtocolError:
+        return ()
+
+
+def _check(number: int, what: str, text: str | None = None) -> None:
+    code = error_for(number)
+    if code is not ErrorCode.NONE:
+        raise BrokerError(code, what, text)

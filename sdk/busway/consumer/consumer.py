@@ -1,0 +1,389 @@
+"""The consumer that users see.
+
+What lives here: `Consumer`: subscribing, reading, positions, commits. What does not: fetching (`fetcher`) and the group
+(`coordinator`), which run in tasks of their own while the consumer is started.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from busway.cluster.client import Addresses, ClusterClient
+from busway.consumer.coordinator import GroupCoordinatorClient, Partitions
+from busway.consumer.fetcher import EARLIEST, LATEST, Fetcher
+from busway.errors import BuswayError, CommitFailed, NotRunning
+from busway.options import ConsumerOptions
+from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
+
+
+class RebalanceListener:
+    """Told when partitions come and go; override what you need."""
+
+    async def on_partitions_revoked(self, revoked: Partitions) -> None:
+        """Before partitions are given up: finish and commit now, they are still yours."""
+
+    async def on_partitions_assigned(self, assigned: Partitions) -> None:
+        """After partitions came: seek now if you keep offsets elsewhere."""
+
+    async def on_partitions_lost(self, lost: Partitions) -> None:
+        """Partitions are gone already; a commit would fail."""
+
+
+class Consumer:
+    """Reads records, alone or as a member of a group.
+
+    Args:
+        topics: to subscribe to at start.
+        bootstrap_servers: `host:port`, several with commas or as a list.
+        client_id: told to the brokers.
+        listener: told of partitions that come and go.
+        options: see `ConsumerOptions`, which are also accepted as keyword arguments.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: Addresses = "localhost:9092",
+        client_id: str = "busway",
+        listener: RebalanceListener | None = None,
+        **options: Any,
+    ) -> None:
+        self.options = ConsumerOptions(**options)
+        self._cluster = ClusterClient(
+            bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
+        )
+        self._listener = listener or RebalanceListener()
+        self._fetcher = Fetcher(self._cluster, self.options, self._committed_offsets)
+        self._group: GroupCoordinatorClient | None = None
+        if self.options.group_id is not None:
+            self._group = GroupCoordinatorClient(
+                self._cluster,
+                self.options,
+                on_revoked=self._revoked,
+                on_assigned=self._assigned,
+                on_lost=self._lost,
+            )
+        self._topics: frozenset[str] = frozenset(topics)
+        self._pattern: re.Pattern[str] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._handled: dict[TopicPartition, OffsetAndMetadata] = {}
+        """What auto commit may commit: records handed out before the last call, so that a crash repeats and never skips."""
+        self._background_problem: BuswayError | None = None
+
+    # Life
+
+    async def start(self) -> None:
+        """Connect and begin to read.
+
+        Raises:
+            ConnectionFailed: no broker can be reached.
+            BrokerError: a topic cannot be had.
+        """
+        await self._cluster.start()
+        loop = asyncio.get_running_loop()
+        self._touch()
+        self._tasks = [loop.create_task(self._fetcher.run(), name="busway-fetcher")]
+        if self._group is not None:
+            self._tasks.append(loop.create_task(self._group.run(), name="busway-group"))
+            if self.options.enable_auto_commit:
+                self._tasks.append(loop.create_task(self._auto_commit(), name="busway-auto-commit"))
+        try:
+            if self._topics:
+                await self._subscribe()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Commit what was handed out (with auto commit), leave the group, disconnect."""
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            await self._cluster.close()
+            return
+        if self._group is not None and self.options.enable_auto_commit:
+            with contextlib.suppress(BuswayError):
+                await self._commit_handed_out()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        if self._group is not None:
+            await self._group.leave()
+        await self._cluster.close()
+
+    async def __aenter__(self) -> "Consumer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # What to read
+
+    async def subscribe(self, topics: Iterable[str] = (), *, pattern: str | None = None) -> None:
+        """Share these topics with the group, or all topics whose name the pattern matches now.
+
+        Raises:
+            ValueError: both or neither are given.
+            BrokerError: a topic cannot be had.
+        """
+        self._topics = frozenset(topics)
+        if bool(self._topics) == (pattern is not None):
+            raise ValueError("give either topics or a pattern to subscribe to")
+        self._pattern = re.compile(pattern) if pattern is not None else None
+        await self._subscribe()
+
+    async def _subscribe(self) -> None:
+        if self._pattern is not None:
+            await self._cluster.refresh(every_topic=True)
+            self._topics = frozenset(
+                name
+                for name, topic in self._cluster.metadata.topics.items()
+                if not topic.internal and self._pattern.fullmatch(name)
+            )
+        await self._cluster.ensure_topics(self._topics)
+        if self._group is not None:
+            self._group.subscribe(self._topics)
+            return
+        counts = self._cluster.metadata.counts()
+        self._fetcher.assign(
+            TopicPartition(topic, number) for topic in sorted(self._topics) for number in range(counts[topic])
+        )
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without sharing them.
+
+        Raises:
+            BrokerError: a topic cannot be had.
+        """
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        await self._cluster.ensure_topics({partition.topic for partition in wanted})
+        self._fetcher.assign(wanted)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return frozenset(self._fetcher.assigned)
+
+    # Reading
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Record]]:
+        """Records by partition, at most `max_records`; waits up to `timeout_ms` for the first.
+
+        Raises:
+            OffsetReset, DamagedData, BrokerError: what went wrong with a partition.
+            NotRunning: the consumer was not started.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        limit = self.options.max_poll_records if max_records is None else max_records
+        self._handled.update(self._handed_out)
+        while True:
+            self._check()
+            records = self._fetcher.ready(partitions, limit)
+            if records:
+                for partition, found in records.items():
+                    self._handed_out[partition] = OffsetAndMetadata(found[-1].offset + 1, "", found[-1].leader_epoch)
+                return records
+            left = deadline - loop.time()
+            if left <= 0:
+                return {}
+            await self._fetcher.arrival(min(left, 1.0))
+
+    async def getone(self, *partitions: TopicPartition) -> Record:
+        """The next record; waits for it.
+
+        Raises:
+            OffsetReset, DamagedData, BrokerError: what went wrong with a partition.
+        """
+        while True:
+            found = await self.getmany(*partitions, timeout_ms=60_000, max_records=1)
+            for records in found.values():
+                return records[0]
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        while True:
+            for records in (await self.getmany(timeout_ms=60_000)).values():
+                for record in records:
+                    yield record
+
+    def _check(self) -> None:
+        if not self._tasks:
+            raise NotRunning("the consumer is not running; use `async with Consumer(...)` or await start()")
+        self._touch()
+        if self._group is not None and self._group.problem is not None:
+            raise self._group.problem
+        if self._background_problem is not None:
+            problem, self._background_problem = self._background_problem, None
+            raise problem
+
+    def _touch(self) -> None:
+        if self._group is not None:
+            self._group.polled()
+
+    # Positions
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record; waits until it is known."""
+        while True:
+            self._check()
+            found = self._fetcher.assigned.get(partition)
+            if found is None:
+                raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
+            if found.position is not None:
+                return found.position
+            await self._fetcher.arrival(0.02)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at `offset`."""
+        self._find(partition).seek(offset)
+        self._handed_out.pop(partition, None)
+        self._handled.pop(partition, None)
+        self._fetcher.wake()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first record of these partitions, or of all."""
+        self._reset("earliest", partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record of these partitions, or of all."""
+        self._reset("latest", partitions)
+
+    def _reset(self, policy: str, partitions: Iterable[TopicPartition]) -> None:
+        for partition in tuple(partitions) or tuple(self._fetcher.assigned):
+            found = self._find(partition)
+            found.forget()
+            found.position, found.reset = None, policy
+            self._handed_out.pop(partition, None)
+            self._handled.pop(partition, None)
+        self._fetcher.wake()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these partitions until they are resumed; the group is not left."""
+        for partition in partitions:
+            self._find(partition).paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand these partitions out again."""
+        for partition in partitions:
+            self._find(partition).paused = False
+        self._fetcher.wake()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(key for key, found in self._fetcher.assigned.items() if found.paused)
+
+    def _find(self, partition: TopicPartition) -> Any:
+        found = self._fetcher.assigned.get(partition)
+        if found is None:
+            raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
+        return found
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return await self._ends(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition."""
+        return await self._ends(partitions, LATEST)
+
+    async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        found = await self._fetcher.look_up(dict.fromkeys(partitions, which))
+        return {partition: answer.offset for partition, answer in found.items() if answer is not None}
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a moment in each partition, None where there is none."""
+        return await self._fetcher.look_up(dict(timestamps_ms))
+
+    # Offsets of the group
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
+        """Commit these offsets, or everything handed out so far.
+
+        Raises:
+            CommitFailed: the group has moved on.
+            ValueError: this consumer has no group.
+        """
+        group = self._require_group()
+        if offsets is None:
+            await self._commit_handed_out()
+            return
+        await group.commit(
+            {
+                partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+                for partition, offset in offsets.items()
+            }
+        )
+
+    async def _commit_handed_out(self) -> None:
+        offsets = {**self._handled, **self._handed_out}
+        await self._require_group().commit(offsets)
+        self._committed(offsets)
+
+    async def _commit_handled(self) -> None:
+        offsets = dict(self._handled)
+        await self._require_group().commit(offsets)
+        self._committed(offsets)
+
+    def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        for waiting in (self._handled, self._handed_out):
+            for partition, offset in offsets.items():
+                if waiting.get(partition) == offset:
+                    del waiting[partition]
+
+    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """What the group has committed for a partition."""
+        found = await self._require_group().committed([partition])
+        return found.get(partition)
+
+    def _require_group(self) -> GroupCoordinatorClient:
+        if self._group is None:
+            raise ValueError("this consumer has no group_id, so it has no committed offsets")
+        return self._group
+
+    async def _committed_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        if self._group is None:
+            return {}
+        found = await self._group.committed(partitions)
+        return {partition: committed.offset for partition, committed in found.items()}
+
+    async def _auto_commit(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.auto_commit_interval_ms / 1000)
+            try:
+                await self._commit_handled()
+            except CommitFailed:
+                self._handled.clear()
+            except BuswayError as problem:
+                self._background_problem = problem
+
+    # Rebalances
+
+    async def _revoked(self, revoked: Partitions) -> None:
+        if self.options.enable_auto_commit:
+            with contextlib.suppress(BuswayError):
+                await self._commit_handled()
+        await self._listener.on_partitions_revoked(revoked)
+        self._drop(revoked)
+
+    async def _lost(self, lost: Partitions) -> None:
+        self._drop(lost)
+        await self._listener.on_partitions_lost(lost)
+
+    def _drop(self, gone: Partitions) -> None:
+        for partition in gone:
+            self._handed_out.pop(partition, None)
+            self._handled.pop(partition, None)
+        self._fetcher.assign([partition for partition in self._fetcher.assigned if partition not in gone])
+
+    async def _assigned(self, assigned: Partitions, new: Partitions) -> None:
+        self._fetcher.assign(assigned)
+        await self._listener.on_partitions_assigned(new)

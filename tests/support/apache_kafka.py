@@ -1,0 +1,164 @@
+"""Apache Kafka 4.3.1 itself: its broker as the other side of a comparison, its tools as foreign clients.
+
+What lives here: one KRaft node in a JVM, and running a class of Kafka's tools. What does not: fetching the jars (`tools.jars`).
+"""
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from tools.jars import kafka_libs, need
+
+JDK = "openjdk-17-jdk-headless"
+START_SECONDS = 90.0
+
+
+def _log4j(folder: Path) -> Path:
+    file = folder / "log4j2.properties"
+    file.write_text(
+        "rootLogger.level=WARN\nrootLogger.appenderRef.out.ref=STDERR\n"
+        "appender.out.type=Console\nappender.out.name=STDERR\nappender.out.target=SYSTEM_ERR\n"
+        "appender.out.layout.type=PatternLayout\nappender.out.layout.pattern=%p %c %m%n\n"
+        "logger.server.name=kafka.server.KafkaRaftServer\nlogger.server.level=INFO\n"
+    )
+    return file
+
+
+def java_command(main_class: str, *arguments: str, options: tuple[str, ...] = ("-Xmx512m",)) -> list[str]:
+    """The command line that runs a class of Kafka's jars."""
+    home = kafka_libs()
+    config = _log4j(home) if not (home / "log4j2.properties").exists() else home / "log4j2.properties"
+    tuned = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={config}")
+    return [need("java", JDK), *options, *tuned, "-cp", f"{home}/*", main_class, *arguments]
+
+
+def java(main_class: str, *arguments: str, stdin: str | None = None, seconds: float = 120.0) -> str:
+    """Run a class of Kafka's jars to its end; its standard output.
+
+    Raises:
+        AssertionError: it ended with another code than 0; holds what it printed.
+    """
+    done = subprocess.run(
+        java_command(main_class, *arguments), input=stdin, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, f"{main_class} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nothing listens on at this moment."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+class ApacheKafka:
+    """One KRaft node of Apache Kafka with its own temporary data directory.
+
+    Args:
+        properties: broker settings over the defaults of Kafka.
+        heap: the JVM's `-Xmx`; Kafka's own start script says 1 GB.
+    """
+
+    def __init__(self, properties: Mapping[str, str] | None = None, heap: str = "1g") -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self._properties = dict(properties or {})
+        self._heap = heap
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = self._folder / "server.log"
+        self.bootstrap_servers = ""
+        self.start_seconds = 0.0
+
+    @property
+    def pid(self) -> int:
+        """The process of the JVM."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def data_dir(self) -> Path:
+        """Where its logs are."""
+        return self._folder / "data"
+
+    def start(self) -> None:
+        """Format the data directory, start the broker and wait until it serves."""
+        port, controller = free_ports(2)
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(self.data_dir),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **self._properties,
+        }
+        config = self._folder / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        if not (self.data_dir / "meta.properties").exists():
+            cluster_id = java("kafka.tools.StorageTool", "random-uuid").strip().splitlines()[-1]
+            java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+        begun = time.monotonic()
+        command = [need("java", JDK), f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseG1GC"]
+        command += [
+            f"-Dlog4j2.configurationFile={_log4j(self._folder)}",
+            "-cp",
+            f"{kafka_libs()}/*",
+            "kafka.Kafka",
+            str(config),
+        ]
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+        self._wait(port, begun)
+        self.start_seconds = time.monotonic() - begun
+
+    def _wait(self, port: int, begun: float) -> None:
+        assert self._process is not None
+        while time.monotonic() - begun < START_SECONDS:
+            if self._process.poll() is not None:
+                break
+            # The port opens before the broker serves; its own word that it has started comes after.
+            if b"Kafka Server started" in self._output.read_bytes():
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"Apache Kafka did not start:\n{self._output.read_text()[-3000:]}")
+
+    def stop(self) -> None:
+        """End the broker and remove its data."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> "ApacheKafka":
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
