@@ -1,0 +1,27 @@
+"""`python -m busway_bus server.properties`: one broker in a process of its own, for programs that start it by themselves.
+
+What lives here: the least a supervisor needs. What does not: the command line people use (`busway broker`).
+"""
+
+import sys
+
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.run import CANNOT_START, read_properties, run, serve
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until a signal; 0, or 1 with one line that says why it could not start."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m busway_bus server.properties\n")
+        return 2
+    try:
+        config = BrokerConfig.from_properties(read_properties(arguments[0]))
+        run(serve(config, started=lambda node: print(f"serving {node.bootstrap_servers}", flush=True)))  # noqa: T201 - its one line of output
+    except CANNOT_START as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""Running a node as a process: its properties file, its signals, its event loop.
+
+What lives here: what every way of starting a broker shares. What does not: what is printed (`busway.cli`, `__main__`).
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.config_def import ConfigError
+from busway_bus.log.os_files import DirectoryInUse
+from busway_bus.log.partition_log import CorruptLog
+from busway_bus.log.store import WrongDirectory
+from busway_bus.node import Node
+from busway_bus.server.listener import CannotListen
+
+CANNOT_START: Final = (ConfigError, DirectoryInUse, WrongDirectory, CorruptLog, CannotListen, OSError)
+"""What keeps a node from starting; the text of each names the thing and the remedy."""
+
+
+class DiskFailed(OSError):
+    """The node stopped because what it had written could not be made durable."""
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The settings in a `server.properties` file: `name=value` or `name: value`, `#` and `!` comments, `\\` continues a line.
+
+    Raises:
+        ConfigError: a line is neither, or a name is given twice; names the line.
+        OSError: the file cannot be read.
+    """
+    found: dict[str, str] = {}
+    pending = ""
+    for number, raw in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        line = pending + raw.strip()
+        pending = ""
+        if not line or line[0] in "#!":
+            continue
+        if line.endswith("\\"):
+            pending = line[:-1]
+            continue
+        at = min((line.index(mark) for mark in "=:" if mark in line), default=-1)
+        if at < 1:
+            raise ConfigError(line, f"line {number} of {path} is not name=value")
+        name = line[:at].strip()
+        if name in found:
+            raise ConfigError(name, f"is given twice in {path}; the second time on line {number}")
+        found[name] = line[at + 1 :].strip()
+    if pending:
+        raise ConfigError(pending, f"the last line of {path} ends with a backslash and continues nowhere")
+    return found
+
+
+async def until_signal(failed: asyncio.Event | None = None) -> None:
+    """Returns at SIGINT or SIGTERM, or when `failed` is set; a second signal ends the process at once."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def stop() -> None:
+        stopped.set()
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
+    waits = [asyncio.ensure_future(event.wait()) for event in (stopped, failed) if event is not None]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
+    """Run a node until a signal; `started` is called once it serves.
+
+    Raises:
+        DiskFailed: it stopped by itself.
+        One of `CANNOT_START`.
+    """
+    node = Node(config)
+    await node.start()
+    try:
+        started(node)
+        await until_signal(node.failed)
+    finally:
+        await node.stop()
+    if node.failed.is_set():
+        raise DiskFailed(f"the disk under {config.data_dir} failed; see the log above")
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, on uvloop where it is installed."""
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        loop_factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main)
