@@ -1,0 +1,41 @@
+"""`python -m busway_registry [PORT [DATABASE]]`: one registry in a process of its own, for programs that start it by themselves.
+
+What lives here: the least a supervisor needs. What does not: the command line people use (`busway registry`).
+"""
+
+import asyncio
+import signal
+import sys
+from typing import Any
+
+from busway_registry.config import BadSetting, RegistryConfig
+from busway_registry.server import CannotListen, RegistryServer
+
+
+async def serve(config: RegistryConfig) -> None:
+    """Serve until SIGINT or SIGTERM; prints one line with its address."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with RegistryServer(config) as server:
+        print(f"serving {server.url}", flush=True)  # noqa: T201 - its one line of output
+        await stopped.wait()
+
+
+def main(arguments: list[str]) -> int:
+    """0, or 1 with one line that says why it could not start."""
+    try:
+        given: dict[str, Any] = {}
+        if arguments:
+            given["port"] = int(arguments[0])
+        if len(arguments) > 1:
+            given["database"] = arguments[1]
+        asyncio.run(serve(RegistryConfig(**given)))
+    except (ValueError, BadSetting, CannotListen) as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Avro schemas: what they are, how they are read, checked and written back."""

@@ -1,0 +1,133 @@
+"""A schema as it is registered: what makes two the same, and its GUID.
+
+What lives here: the request, its checked and canonical form, identity. What does not: where it is kept (`store`), Avro's own rules
+(`domain.avro`).
+"""
+
+import hashlib
+import struct
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from busway_registry.domain.avro.canonical import canonical
+from busway_registry.domain.avro.parser import AvroError, parse
+from busway_registry.domain.errors import invalid_schema
+
+AVRO: Final = "AVRO"
+SCHEMA_TYPES: Final = (AVRO,)
+
+Json: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A named type taken from another subject; `version` is a number."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRequest:
+    """What a client sends: `text` as it wrote it, `schema_type` in capitals; `version` and `id` only when it insists on them."""
+
+    text: str
+    schema_type: str = AVRO
+    references: tuple[Reference, ...] = ()
+    metadata: Json | None = None
+    rule_set: Json | None = None
+    version: int | None = None
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A schema in canonical form with all that makes up its identity."""
+
+    text: str
+    schema_type: str
+    references: tuple[Reference, ...]
+    metadata: Json | None
+    rule_set: Json | None
+
+    @property
+    def guid(self) -> uuid.UUID:
+        """The same in every registry that holds this schema: MD5 over `identity` (Confluent 8.0)."""
+        return uuid.UUID(bytes=hashlib.md5(b"".join(self.identity()), usedforsecurity=False).digest())
+
+    @property
+    def fingerprint(self) -> str:
+        """What the store keeps unique: SHA-256 over the type and `identity`, in hexadecimal."""
+        return hashlib.sha256(b"\0".join([self.schema_type.encode(), *self.identity()])).hexdigest()
+
+    def identity(self) -> Iterable[bytes]:
+        """The bytes that tell this schema from others, in Confluent's order."""
+        yield self.text.encode()
+        for reference in self.references:
+            yield reference.name.encode() + reference.subject.encode() + struct.pack(">i", reference.version)
+        if self.metadata:
+            yield b"\1"
+            yield from _mapping_of_lists(self.metadata.get("tags"))
+            yield from _mapping(self.metadata.get("properties"))
+            yield from (name.encode() for name in sorted(self.metadata.get("sensitive") or ()))
+        if self.rule_set:
+            yield b"\1"
+            for kind in ("migrationRules", "domainRules", "encodingRules"):
+                for rule in self.rule_set.get(kind) or ():
+                    yield from _rule(rule)
+            if self.rule_set.get("enableAt"):
+                yield str(self.rule_set["enableAt"]).encode()
+
+
+def build(request: SchemaRequest, reference_texts: Iterable[str], *, normalize: bool) -> Artifact:
+    """The checked, canonical form of a request.
+
+    Raises:
+        RegistryError: 42201; the schema is empty, of a type that is not served, or not valid.
+    """
+    if request.schema_type not in SCHEMA_TYPES:
+        raise invalid_schema(f"schema type {request.schema_type} is not served; use {', '.join(SCHEMA_TYPES)}")
+    if not request.text.strip():
+        raise invalid_schema("it is empty")
+    try:
+        parsed = parse(request.text, reference_texts)
+    except AvroError as problem:
+        raise invalid_schema(str(problem)) from None
+    references = request.references
+    if normalize:
+        references = tuple(sorted(dict.fromkeys(references), key=lambda one: one.name))
+    return Artifact(
+        text=canonical(parsed.schema, normalize=normalize, referenced=parsed.referenced),
+        schema_type=request.schema_type,
+        references=references,
+        metadata=request.metadata or None,
+        rule_set=request.rule_set or None,
+    )
+
+
+def _mapping_of_lists(found: Any) -> Iterable[bytes]:
+    for name, values in sorted((found or {}).items()):
+        yield name.encode()
+        yield from (str(value).encode() for value in sorted(values))
+
+
+def _mapping(found: Any) -> Iterable[bytes]:
+    for name, value in sorted((found or {}).items()):
+        yield name.encode()
+        yield str(value).encode()
+
+
+def _rule(rule: Json) -> Iterable[bytes]:
+    for word in ("name", "doc", "kind", "mode", "type"):
+        if rule.get(word) is not None:
+            yield str(rule[word]).encode()
+    yield from (str(tag).encode() for tag in sorted(rule.get("tags") or ()))
+    yield from _mapping(rule.get("params"))
+    for word in ("expr", "onSuccess", "onFailure"):
+        if rule.get(word) is not None:
+            yield str(rule[word]).encode()
+    if rule.get("disabled"):
+        yield b"\1"

@@ -1,0 +1,45 @@
+"""Names of subjects and versions as they arrive in a path.
+
+What lives here: what a valid one is. What does not: which exist (`service`).
+"""
+
+from typing import Final
+
+from busway_registry.domain.errors import invalid_subject, invalid_version
+
+LATEST: Final = -1
+MAX_VERSION: Final = 2**31 - 1
+_RESERVED: Final = frozenset({"__GLOBAL", "__EMPTY"})
+_LONGEST: Final = 1024
+
+
+def check_subject(subject: str) -> str:
+    """The subject itself.
+
+    Raises:
+        RegistryError: 42208; it is empty, too long, reserved, holds control characters, or names a context.
+    """
+    if not subject.strip():
+        raise invalid_subject(subject, "it is empty")
+    if len(subject) > _LONGEST:
+        raise invalid_subject(subject[:40] + "…", f"it is longer than {_LONGEST} characters")
+    if subject in _RESERVED:
+        raise invalid_subject(subject, "the name is reserved")
+    if any(character < " " or character == "\x7f" for character in subject):
+        raise invalid_subject(subject, "it holds control characters")
+    if subject.startswith(":."):
+        raise invalid_subject(subject, "contexts other than the default one are not served")
+    return subject
+
+
+def parse_version(text: str) -> int:
+    """The version number, or `LATEST` for `latest` and `-1`.
+
+    Raises:
+        RegistryError: 42202; it is neither.
+    """
+    if text.lower() == "latest" or text == "-1":
+        return LATEST
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:11]) <= MAX_VERSION:
+        raise invalid_version(text)
+    return int(text)

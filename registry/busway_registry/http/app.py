@@ -1,0 +1,80 @@
+"""The list of routes, joined into one application.
+
+What lives here: which resource answers where, and keeping paths encoded so that a subject may hold a slash.
+"""
+
+from importlib.metadata import version
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from busway_registry.http import compatibility, config, mode, schemas, subjects
+from busway_registry.http.bodies import answer
+from busway_registry.http.errors import HANDLERS
+from busway_registry.service import Registry
+
+
+async def root(request: Request) -> Response:
+    """Nothing, gladly: tools ask for it to see whether the registry lives."""
+    return answer(request, {})
+
+
+async def contexts(request: Request) -> Response:
+    """The one context."""
+    return answer(request, ["."])
+
+
+async def associations(request: Request) -> Response:
+    """No topic is tied to a subject by hand; clients then take `{topic}-value`."""
+    return answer(request, [])
+
+
+async def server_version(request: Request) -> Response:
+    """Which registry this is."""
+    return answer(request, {"version": version("busway"), "commitId": "busway"})
+
+
+async def cluster_id(request: Request) -> Response:
+    """The scope that tools show; one registry, no clusters of it."""
+    clusters = {"kafka-cluster": "", "schema-registry-cluster": "busway"}
+    return answer(request, {"scope": {"path": [], "clusters": clusters}, "id": ""})
+
+
+def create_app(registry: Registry) -> ASGIApp:
+    """The ASGI application over these use cases."""
+    handlers: dict[Any, Any] = dict(HANDLERS)
+    app = Starlette(
+        routes=[
+            Route("/", root, methods=["GET", "POST"]),
+            Route("/contexts", contexts),
+            Route("/associations/resources/{namespace}/{name}", associations),
+            Route("/associations/subjects/{subject}", associations),
+            Route("/v1/metadata/id", cluster_id),
+            Route("/v1/metadata/version", server_version),
+            *subjects.ROUTES,
+            *schemas.ROUTES,
+            *compatibility.ROUTES,
+            *config.ROUTES,
+            *mode.ROUTES,
+        ],
+        exception_handlers=handlers,
+    )
+    app.state.registry = registry
+    return _Encoded(app)
+
+
+class _Encoded:
+    """Routes on the path as it was sent: `%2F` inside a subject is no separator. The resources decode their part themselves."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope.get("raw_path"):
+            path = scope["raw_path"].decode("latin-1").partition("?")[0]
+            scope = {**scope, "path": path.rstrip("/") or "/"}
+        await self._app(scope, receive, send)

@@ -1,0 +1,34 @@
+"""`/compatibility`: what would happen if this schema were registered."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from busway_registry.domain.errors import RegistryError
+from busway_registry.domain.subjects import parse_version
+from busway_registry.http.bodies import answer, flag, registry, schema_request, subject
+
+
+async def check(request: Request) -> Response:
+    """Against one version, or against all that the subject's level names."""
+    text = request.path_params.get("version")
+    number = parse_version(text) if text is not None else None
+    verbose = flag(request, "verbose")
+    try:
+        found = await registry(request).check(
+            subject(request), await schema_request(request), number, normalize=flag(request, "normalize")
+        )
+    except RegistryError as problem:
+        if problem.code != 42201 or not verbose:
+            raise
+        found = [problem.message]
+    content: dict[str, object] = {"is_compatible": not found}
+    if verbose:
+        content["messages"] = found
+    return answer(request, content)
+
+
+ROUTES = [
+    Route("/compatibility/subjects/{subject}/versions", check, methods=["POST"]),
+    Route("/compatibility/subjects/{subject}/versions/{version}", check, methods=["POST"]),
+]

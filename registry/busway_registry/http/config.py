@@ -1,0 +1,35 @@
+"""`/config`: compatibility levels."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from busway_registry.http.bodies import answer, body, flag, registry, subject
+from busway_registry.store.interface import GLOBAL
+
+
+def _scope(request: Request) -> str:
+    return subject(request) if "subject" in request.path_params else GLOBAL
+
+
+async def get(request: Request) -> Response:
+    """What is set."""
+    default = flag(request, "defaultToGlobal")
+    return answer(request, await registry(request).settings.get_config(_scope(request), default_to_global=default))
+
+
+async def put(request: Request) -> Response:
+    """Change it."""
+    return answer(request, await registry(request).settings.put_config(_scope(request), await body(request)))
+
+
+async def delete(request: Request) -> Response:
+    """Back to the level above."""
+    return answer(request, await registry(request).settings.delete_config(_scope(request)))
+
+
+ROUTES = [
+    Route(path, endpoint, methods=[method])
+    for path in ("/config", "/config/{subject}")
+    for method, endpoint in (("GET", get), ("PUT", put), ("DELETE", delete))
+]

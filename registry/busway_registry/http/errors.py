@@ -1,0 +1,52 @@
+"""Exceptions → `{"error_code": …, "message": …}`: the one place.
+
+What lives here: the handlers of every kind of failure. What does not: the refusals themselves (`domain.errors`).
+"""
+
+import logging
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from busway_registry.domain.errors import RegistryError
+from busway_registry.http.bodies import answer
+
+log = logging.getLogger("busway.registry")
+
+
+def refused(request: Request, problem: Exception) -> Response:
+    """A refusal of ours, by Confluent's codes."""
+    assert isinstance(problem, RegistryError)
+    return answer(request, {"error_code": problem.code, "message": problem.message}, problem.status)
+
+
+def no_route(request: Request, problem: Exception) -> Response:
+    """Unknown paths and methods."""
+    assert isinstance(problem, HTTPException)
+    said = {404: f"HTTP 404 Not Found: no resource at {request.url.path}", 405: "HTTP 405 Method Not Allowed"}
+    message = said.get(problem.status_code, f"HTTP {problem.status_code} {problem.detail}")
+    return answer(request, {"error_code": problem.status_code, "message": message}, problem.status_code)
+
+
+def store_failed(request: Request, problem: Exception) -> Response:
+    """The database does not answer as it should: 50001."""
+    log.error("the store failed on %s %s: %s", request.method, request.url.path, problem)
+    return answer(
+        request, {"error_code": 50001, "message": "Error in the backend datastore; see the registry's log"}, 500
+    )
+
+
+def broken(request: Request, problem: Exception) -> Response:
+    """A defect of ours; the client learns that, the log the rest."""
+    log.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
+    return answer(request, {"error_code": 500, "message": "Internal Server Error; see the registry's log"}, 500)
+
+
+HANDLERS = {
+    RegistryError: refused,
+    HTTPException: no_route,
+    SQLAlchemyError: store_failed,
+    Exception: broken,
+}

@@ -1,0 +1,42 @@
+"""`/mode`: read-write, read-only, import."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from busway_registry.domain.errors import invalid_mode
+from busway_registry.http.bodies import answer, body, flag, registry, subject
+from busway_registry.store.interface import GLOBAL
+
+
+def _scope(request: Request) -> str:
+    return subject(request) if "subject" in request.path_params else GLOBAL
+
+
+async def get(request: Request) -> Response:
+    """The mode."""
+    default = flag(request, "defaultToGlobal")
+    found = await registry(request).settings.get_mode(_scope(request), default_to_global=default)
+    return answer(request, {"mode": found.value})
+
+
+async def put(request: Request) -> Response:
+    """Set it; null clears it."""
+    wanted = await body(request)
+    if "mode" not in wanted:
+        raise invalid_mode()
+    mode = await registry(request).settings.put_mode(_scope(request), wanted["mode"], force=flag(request, "force"))
+    return answer(request, {"mode": mode.value} if mode is not None else {})
+
+
+async def delete(request: Request) -> Response:
+    """Back to the mode above."""
+    found = await registry(request).settings.delete_mode(_scope(request))
+    return answer(request, {"mode": found.value})
+
+
+ROUTES = [
+    Route(path, endpoint, methods=[method])
+    for path in ("/mode", "/mode/{subject}")
+    for method, endpoint in (("GET", get), ("PUT", put), ("DELETE", delete))
+]

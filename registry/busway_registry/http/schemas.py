@@ -1,0 +1,98 @@
+"""`/schemas`: by id, by GUID, and the list of all."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from busway_registry.domain.errors import RegistryError, schema_not_found
+from busway_registry.domain.schemas import SCHEMA_TYPES
+from busway_registry.domain.subjects import MAX_VERSION
+from busway_registry.http.bodies import answer, filled, flag, page, registry, schema_fields, version_fields
+from busway_registry.store.interface import StoredSchema
+
+
+def _id(request: Request) -> int:
+    text = request.path_params["id"]
+    if not (text.isascii() and text.isdigit()):
+        raise RegistryError(404, f"A schema id is a number, not '{text}'")
+    if int(text[:11]) > MAX_VERSION:
+        raise schema_not_found(text[:20])
+    return int(text)
+
+
+async def types(request: Request) -> Response:
+    """The types of schemas that are served."""
+    return answer(request, list(SCHEMA_TYPES))
+
+
+async def every(request: Request) -> Response:
+    """All versions, by subject and number."""
+    prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
+    found = await registry(request).all_versions(
+        prefix, deleted=flag(request, "deleted"), latest_only=flag(request, "latestOnly")
+    )
+    return answer(request, page(request, [version_fields(one) for one in found]))
+
+
+async def by_id(request: Request) -> Response:
+    """A schema; of soft-deleted versions too, as records with its id may still be read."""
+    stored = await registry(request).schema(_id(request))
+    found = _with_guid(stored)
+    if flag(request, "fetchMaxId"):
+        found["maxId"] = await registry(request).highest_id()
+    if "subject" in request.query_params:
+        wanted = request.query_params["subject"]
+        uses = [one for one in await registry(request).uses(stored.id, deleted=True) if one.subject == wanted]
+        if uses:
+            found |= {"subject": wanted, "version": uses[-1].version, "ts": uses[-1].timestamp_ms}
+    return answer(request, found)
+
+
+async def text_by_id(request: Request) -> Response:
+    """The schema alone, as it is."""
+    stored = await registry(request).schema(_id(request))
+    return Response(stored.artifact.text, media_type="application/vnd.schemaregistry.v1+json")
+
+
+async def subjects_of(request: Request) -> Response:
+    """Names of the subjects that use a schema."""
+    uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"))
+    return answer(request, page(request, list(dict.fromkeys(one.subject for one in uses))))
+
+
+async def versions_of(request: Request) -> Response:
+    """Subjects and versions that use a schema."""
+    uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"))
+    return answer(request, page(request, [{"subject": one.subject, "version": one.version} for one in uses]))
+
+
+async def by_guid(request: Request) -> Response:
+    """A schema by its GUID."""
+    found = await registry(request).schemas_with_guid(request.path_params["guid"].lower())
+    if not found:
+        raise schema_not_found(request.path_params["guid"])
+    return answer(request, _with_guid(found[0]))
+
+
+async def ids_of_guid(request: Request) -> Response:
+    """Contexts and ids of a GUID; none for an unknown one."""
+    found = await registry(request).schemas_with_guid(request.path_params["guid"].lower())
+    return answer(request, [{"context": ".", "id": one.id} for one in found])
+
+
+def _with_guid(stored: StoredSchema) -> dict[str, Any]:
+    return filled({**schema_fields(stored), "guid": str(stored.artifact.guid)})
+
+
+ROUTES = [
+    Route("/schemas", every),
+    Route("/schemas/types", types),
+    Route("/schemas/ids/{id}", by_id),
+    Route("/schemas/ids/{id}/schema", text_by_id),
+    Route("/schemas/ids/{id}/subjects", subjects_of),
+    Route("/schemas/ids/{id}/versions", versions_of),
+    Route("/schemas/guids/{guid}", by_guid),
+    Route("/schemas/guids/{guid}/ids", ids_of_guid),
+]

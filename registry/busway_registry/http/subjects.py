@@ -1,0 +1,100 @@
+"""`/subjects`: names, versions, registering, looking up, deleting."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from busway_registry.domain.subjects import parse_version
+from busway_registry.http.bodies import answer, flag, page, registry, schema_request, subject, version_fields
+
+
+async def names(request: Request) -> Response:
+    """All subjects, sorted."""
+    prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
+    found = await registry(request).subjects(
+        prefix, deleted=flag(request, "deleted"), deleted_only=flag(request, "deletedOnly")
+    )
+    return answer(request, page(request, found))
+
+
+async def look_up(request: Request) -> Response:
+    """The version that holds the schema in the body."""
+    found = await registry(request).look_up(
+        subject(request),
+        await schema_request(request),
+        normalize=flag(request, "normalize"),
+        deleted=flag(request, "deleted"),
+    )
+    return answer(request, version_fields(found))
+
+
+async def delete(request: Request) -> Response:
+    """Delete all versions."""
+    return answer(
+        request, await registry(request).delete_subject(subject(request), permanent=flag(request, "permanent"))
+    )
+
+
+async def versions(request: Request) -> Response:
+    """Version numbers, ascending."""
+    found = await registry(request).versions(
+        subject(request), deleted=flag(request, "deleted"), deleted_only=flag(request, "deletedOnly")
+    )
+    return answer(request, page(request, found))
+
+
+async def register(request: Request) -> Response:
+    """Register the schema in the body."""
+    found = await registry(request).register(
+        subject(request),
+        await schema_request(request),
+        normalize=flag(request, "normalize"),
+        force=flag(request, "force"),
+    )
+    return answer(request, {"id": found.schema.id, **_without_subject(version_fields(found))})
+
+
+def _without_subject(fields: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if name != "subject"}
+
+
+async def version(request: Request) -> Response:
+    """One version."""
+    number = parse_version(request.path_params["version"])
+    found = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
+    return answer(request, version_fields(found))
+
+
+async def version_text(request: Request) -> Response:
+    """The schema of one version alone, as it is."""
+    number = parse_version(request.path_params["version"])
+    found = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
+    return Response(found.schema.artifact.text, media_type="application/vnd.schemaregistry.v1+json")
+
+
+async def referenced_by(request: Request) -> Response:
+    """Ids of the schemas that refer to a version."""
+    number = parse_version(request.path_params["version"])
+    found = await registry(request).referenced_by(subject(request), number, deleted=flag(request, "deleted"))
+    return answer(request, page(request, found))
+
+
+async def delete_version(request: Request) -> Response:
+    """Delete one version."""
+    number = parse_version(request.path_params["version"])
+    return answer(
+        request, await registry(request).delete_version(subject(request), number, permanent=flag(request, "permanent"))
+    )
+
+
+ROUTES = [
+    Route("/subjects", names),
+    Route("/subjects/{subject}", look_up, methods=["POST"]),
+    Route("/subjects/{subject}", delete, methods=["DELETE"]),
+    Route("/subjects/{subject}/versions", versions),
+    Route("/subjects/{subject}/versions", register, methods=["POST"]),
+    Route("/subjects/{subject}/versions/{version}", version),
+    Route("/subjects/{subject}/versions/{version}", delete_version, methods=["DELETE"]),
+    Route("/subjects/{subject}/versions/{version}/schema", version_text),
+    Route("/subjects/{subject}/versions/{version}/referencedby", referenced_by),
+]

@@ -1,0 +1,130 @@
+"""The registry as a server: the composition root.
+
+What lives here: joining store, use cases and HTTP; the socket; start and stop.
+"""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from types import TracebackType
+
+import uvicorn
+
+from busway_registry.config import RegistryConfig
+from busway_registry.http.app import create_app
+from busway_registry.service import Registry
+from busway_registry.settings import Settings
+from busway_registry.store.interface import Store
+from busway_registry.store.memory import MemoryStore
+
+_CLOSE_SECONDS = 5
+
+
+class CannotListen(OSError):
+    """The port cannot be had; the text says what to do."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: who runs the process listens to signals."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class RegistryServer:
+    """A registry that serves HTTP in this event loop.
+
+    Args:
+        config: its settings.
+    """
+
+    def __init__(self, config: RegistryConfig) -> None:
+        self.config = config
+        self._store = open_store(config.database)
+        settings = Settings(self._store, config.compatibility_level, mutable_mode=config.mutable_mode)
+        registry = Registry(self._store, settings, now_ms=lambda: int(time.time() * 1000))
+        self._server = _Server(
+            uvicorn.Config(
+                create_app(registry),
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                ws="none",
+                timeout_graceful_shutdown=_CLOSE_SECONDS,
+            )
+        )
+        self._socket: socket.socket | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients find it; there once it has started."""
+        assert self._socket is not None, "the registry has not started"
+        host, port = self._socket.getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def start(self) -> None:
+        """Open the store, then the door.
+
+        Raises:
+            CannotListen: the port is taken or the address is not this machine's.
+            sqlalchemy.exc.SQLAlchemyError: the database cannot be used.
+        """
+        self._socket = self._bind()
+        try:
+            await self._store.open()
+        except BaseException:
+            self._socket.close()
+            raise
+        self._serving = asyncio.ensure_future(self._server.serve([self._socket]))
+        while not self._server.started:
+            if self._serving.done():
+                await self._serving
+                raise CannotListen("the HTTP server ended before it served")
+            await asyncio.sleep(0.001)
+
+    def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.config.host else socket.AF_INET
+        # The protocol is named because the event loop switches Nagle's algorithm off only where it sees TCP.
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((self.config.host, self.config.port))
+        except OSError as problem:
+            bound.close()
+            raise CannotListen(
+                f"the registry cannot listen on {self.config.host}:{self.config.port}: {problem.strerror}; stop what holds the "
+                "port, or choose another"
+            ) from None
+        return bound
+
+    async def stop(self) -> None:
+        """Finish what is under way, then close."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+            self._serving = None
+        await self._store.close()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def __aenter__(self) -> "RegistryServer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def open_store(database: str) -> Store:
+    """The store for a database URL; not opened yet."""
+    if database == "memory:":
+        return MemoryStore()
+    from busway_registry.store.sql import SqlStore  # SQLAlchemy takes its time to load
+
+    return SqlStore(database)

@@ -1,0 +1,195 @@
+"""Compatibility levels and modes, of subjects and of the whole registry.
+
+What lives here: reading, setting and inheriting them. What does not: applying them (`service`).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from busway_registry.domain.compatibility.levels import Level, parse_level
+from busway_registry.domain.errors import (
+    RegistryError,
+    no_subject_compatibility,
+    no_subject_mode,
+    not_permitted,
+    subject_not_found,
+)
+from busway_registry.domain.modes import Mode, parse_mode
+from busway_registry.domain.schemas import Json
+from busway_registry.store.interface import GLOBAL, Store, Transaction
+
+_KNOWN: Final = ("compatibility", "normalize")
+_NOT_SERVED: Final = (
+    "alias",
+    "aliasForDeks",
+    "compatibilityGroup",
+    "compatibilityPolicy",
+    "defaultMetadata",
+    "defaultRuleSet",
+    "overrideMetadata",
+    "overrideRuleSet",
+    "validateFields",
+    "validateNewSchemas",
+    "validateRules",
+)
+
+
+class Settings:
+    """The `/config` and `/mode` resources.
+
+    Args:
+        store: where they are kept.
+        default_level: the level where nothing is set.
+        mutable_mode: whether modes may be changed at all.
+    """
+
+    def __init__(self, store: Store, default_level: Level = Level.BACKWARD, *, mutable_mode: bool = True) -> None:
+        self._store = store
+        self._default = default_level
+        self._mutable_mode = mutable_mode
+
+    async def level(self, tx: Transaction, subject: str) -> Level:
+        """The level that applies to a subject."""
+        return Level((await self._effective_config(tx, subject))["compatibilityLevel"])
+
+    async def normalizes(self, tx: Transaction, subject: str) -> bool:
+        """Whether a subject's schemas are normalised unasked."""
+        return bool((await self._effective_config(tx, subject)).get("normalize"))
+
+    async def mode(self, tx: Transaction, subject: str) -> Mode:
+        """The mode that applies to a subject."""
+        everywhere = Mode((await tx.setting("mode", GLOBAL) or {}).get("mode", Mode.READWRITE))
+        if everywhere is Mode.READONLY_OVERRIDE:
+            return everywhere
+        own = await tx.setting("mode", subject) if subject != GLOBAL else None
+        return Mode(own["mode"]) if own is not None else everywhere
+
+    async def _effective_config(self, tx: Transaction, subject: str) -> Json:
+        found = {"compatibilityLevel": self._default.value, **(await tx.setting("config", GLOBAL) or {})}
+        if subject != GLOBAL:
+            found.update(await tx.setting("config", subject) or {})
+        return found
+
+    async def get_config(self, subject: str = GLOBAL, *, default_to_global: bool = False) -> Json:
+        """What is set for a subject, or what applies to it.
+
+        Raises:
+            RegistryError: 40408; nothing is set for the subject.
+        """
+        async with self._store.read() as tx:
+            if subject == GLOBAL or default_to_global:
+                return await self._effective_config(tx, subject)
+            own = await tx.setting("config", subject)
+            if own is None:
+                raise no_subject_compatibility(subject)
+            if "compatibilityLevel" not in own:
+                return {"compatibilityLevel": (await self._effective_config(tx, subject))["compatibilityLevel"], **own}
+            return own
+
+    async def put_config(self, subject: str, body: Mapping[str, Any]) -> Json:
+        """Change what the body names; null clears it. Answers with what was asked for.
+
+        Raises:
+            RegistryError: 42203 no such level; 42205 read-only, or a setting that is not served.
+        """
+        unserved = [name for name in _NOT_SERVED if body.get(name) is not None]
+        if unserved:
+            raise not_permitted(f"The setting {unserved[0]} is not served; leave it out")
+        change: dict[str, Any] = {}
+        if "compatibility" in body:
+            level = body["compatibility"]
+            change["compatibilityLevel"] = None if level is None else parse_level(level).value
+        if "normalize" in body:
+            change["normalize"] = None if body["normalize"] is None else bool(body["normalize"])
+        async with self._store.write() as tx:
+            if not (await self.mode(tx, subject)).writable:
+                raise not_permitted(_read_only(subject))
+            current = {**(await tx.setting("config", subject) or {}), **change}
+            await tx.put_setting(
+                "config", subject, {name: value for name, value in current.items() if value is not None}
+            )
+        echo = {**body, "compatibility": change.get("compatibilityLevel")}
+        return {name: echo[name] for name in _KNOWN if echo.get(name) is not None}
+
+    async def delete_config(self, subject: str = GLOBAL) -> Json:
+        """Remove what is set; answers with what was.
+
+        Raises:
+            RegistryError: 40401; nothing was set for the subject.
+        """
+        async with self._store.write() as tx:
+            if not (await self.mode(tx, subject)).writable:
+                raise not_permitted(_read_only(subject))
+            own = await tx.setting("config", subject)
+            if own is None and subject != GLOBAL:
+                raise subject_not_found(subject)
+            await tx.remove_setting("config", subject)
+            return own or {"compatibilityLevel": self._default.value}
+
+    async def get_mode(self, subject: str = GLOBAL, *, default_to_global: bool = False) -> Mode:
+        """The mode set for a subject, or the one that applies.
+
+        Raises:
+            RegistryError: 40409; none is set for the subject.
+        """
+        async with self._store.read() as tx:
+            if subject != GLOBAL and not default_to_global:
+                own = await tx.setting("mode", subject)
+                if own is None:
+                    raise no_subject_mode(subject)
+                return Mode(own["mode"])
+            return await self.mode(tx, subject)
+
+    async def put_mode(self, subject: str, text: object, *, force: bool = False) -> Mode | None:
+        """Set the mode, or with None clear it.
+
+        Raises:
+            RegistryError: 42204 no such mode; 42205 modes are fixed here, or IMPORT on a subject with live versions.
+        """
+        mode = None if text is None else parse_mode(text)
+        self._check_mutable()
+        async with self._store.write() as tx:
+            if mode is None:
+                await tx.remove_setting("mode", subject)
+                return None
+            if mode is Mode.IMPORT:
+                await self._make_room(tx, subject, force=force)
+            await tx.put_setting("mode", subject, {"mode": mode.value})
+        return mode
+
+    async def _make_room(self, tx: Transaction, subject: str, *, force: bool) -> None:
+        versions = await tx.versions(subject if subject != GLOBAL else None)
+        if any(not one.deleted for one in versions) and not force:
+            raise not_permitted("Cannot import since found existing subjects; delete them first, or say force=true")
+        for one in versions:
+            if one.deleted:
+                await tx.remove_version(one.subject, one.version)
+                if not await tx.versions_of_schema(one.schema_id):
+                    await tx.remove_schema(one.schema_id)
+
+    async def delete_mode(self, subject: str = GLOBAL) -> Mode:
+        """Remove the mode; answers with what it was.
+
+        Raises:
+            RegistryError: 40401; none was set for the subject.
+        """
+        self._check_mutable()
+        async with self._store.write() as tx:
+            own = await tx.setting("mode", subject)
+            if own is None and subject != GLOBAL:
+                raise subject_not_found(subject)
+            await tx.remove_setting("mode", subject)
+            return Mode(own["mode"]) if own is not None else Mode.READWRITE
+
+    def _check_mutable(self) -> None:
+        if not self._mutable_mode:
+            raise not_permitted("Mode changes are not allowed: mode.mutability is false")
+
+
+def _read_only(subject: str) -> str:
+    return f"Subject {subject} is in read-only mode" if subject else "The registry is in read-only mode"
+
+
+def read_only(subject: str) -> RegistryError:
+    """The refusal of a write to a subject that does not allow it."""
+    return not_permitted(_read_only(subject))

@@ -1,0 +1,106 @@
+"""What the registry asks of the place where it keeps things.
+
+What lives here: the rows and the two protocols. Every implementation passes `tests/contracts/test_store.py`.
+"""
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from busway_registry.domain.schemas import Artifact, Json
+
+Setting: TypeAlias = Literal["config", "mode"]
+GLOBAL = ""
+"""The subject under which the settings of the whole registry are kept."""
+
+
+class IdTaken(Exception):
+    """A schema was to be kept under an id that another one has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSchema:
+    """A schema and its id, which never changes and is never given to another."""
+
+    id: int
+    artifact: Artifact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A subject's use of a schema; `deleted` softly: it can still be read by those who ask for it."""
+
+    subject: str
+    version: int
+    schema_id: int
+    deleted: bool
+    timestamp_ms: int
+
+
+class Transaction(Protocol):
+    """One consistent view; writes of a writing one appear together or not at all."""
+
+    async def schema(self, schema_id: int) -> StoredSchema | None:
+        """The schema of that id."""
+
+    async def find_schema(self, fingerprint: str) -> StoredSchema | None:
+        """The schema with that identity."""
+
+    async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
+        """Schemas with that GUID."""
+
+    async def highest_id(self) -> int:
+        """The largest id in use; 0 for none."""
+
+    async def add_schema(self, artifact: Artifact, schema_id: int | None = None) -> StoredSchema:
+        """Keep a schema under the next id, or the given one.
+
+        Raises:
+            IdTaken: the given id is another schema's.
+        """
+
+    async def remove_schema(self, schema_id: int) -> None:
+        """Forget a schema that no version uses."""
+
+    async def versions(self, subject: str | None = None) -> list[Version]:
+        """All versions, soft-deleted ones too, by subject and number; of one subject or of all."""
+
+    async def versions_of_schema(self, schema_id: int) -> list[Version]:
+        """Who uses a schema, by subject and number, soft-deleted ones too."""
+
+    async def add_version(self, version: Version) -> None:
+        """Add a version, which must not exist."""
+
+    async def mark_deleted(self, subject: str, version: int) -> None:
+        """Delete softly."""
+
+    async def remove_version(self, subject: str, version: int) -> None:
+        """Delete for good."""
+
+    async def referenced_by(self, subject: str, version: int) -> list[int]:
+        """Ids of the schemas that refer to that version, ascending."""
+
+    async def setting(self, kind: Setting, subject: str) -> Json | None:
+        """A subject's settings, or with `GLOBAL` the registry's; None when it has none."""
+
+    async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
+        """Replace them."""
+
+    async def remove_setting(self, kind: Setting, subject: str) -> None:
+        """Remove them, if there are any."""
+
+
+class Store(Protocol):
+    """Where schemas are kept."""
+
+    async def open(self) -> None:
+        """Get ready; creates what is missing."""
+
+    async def close(self) -> None:
+        """Let go."""
+
+    def read(self) -> AbstractAsyncContextManager[Transaction]:
+        """A view that does not change."""
+
+    def write(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction; writing ones take turns, so what was read stays true until it ends."""
