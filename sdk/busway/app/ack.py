@@ -1,0 +1,43 @@
+"""Up to where a partition is finished.
+
+What lives here: records that were begun and finished, in any order, and the offset that may be committed: the one behind the
+longest finished beginning. What does not: committing (`worker`).
+"""
+
+from collections import deque
+
+
+class CompletedOffsets:
+    """The records of one partition that were handed out."""
+
+    def __init__(self) -> None:
+        self._begun: deque[int] = deque()
+        self._finished: set[int] = set()
+        self._committable: int | None = None
+
+    def begin(self, offset: int) -> None:
+        """A record was handed out; offsets only grow.
+
+        Raises:
+            AssertionError: it is not above the last one.
+        """
+        assert not self._begun or offset > self._begun[-1], (offset, self._begun[-1])
+        self._begun.append(offset)
+
+    def finish(self, offset: int) -> None:
+        """A record was handled, or is safe among the dead letters."""
+        self._finished.add(offset)
+        while self._begun and self._begun[0] in self._finished:
+            done = self._begun.popleft()
+            self._finished.discard(done)
+            self._committable = done + 1
+
+    @property
+    def committable(self) -> int | None:
+        """The offset to commit; None while nothing is finished."""
+        return self._committable
+
+    @property
+    def open(self) -> int:
+        """How many records were begun and may not be committed yet."""
+        return len(self._begun)

@@ -1,0 +1,436 @@
+"""`App`: a service made of decorated functions.
+
+What lives here: declaring topics and handlers, starting and stopping, sending. What does not: the consume loop (`worker`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import Any, Literal, TypeVar, cast, overload
+
+from busway.admin.admin import Admin, NewTopic
+from busway.app.binding import bind
+from busway.app.failures import Retry
+from busway.app.routes import BadDeclaration, ConsumerRecord, Format, Headers, Route, Topic
+from busway.app.worker import Sleep, Worker, WorkerParts, unacknowledged
+from busway.cluster.client import Addresses
+from busway.consumer.consumer import Consumer
+from busway.errors import BrokerError, NotRunning
+from busway.producer.producer import Producer
+from busway.serde.avro import Undecodable
+from busway.serde.naming import Part, SubjectNaming, topic_name
+from busway.serde.plain import Integer, Json, Raw, Serde, Text
+from busway.serde.registered import RegisteredAvro
+from busway.serde.registry import RegistryClient
+from busway.types import Record, RecordMetadata
+from busway_protocol.errors import ErrorCode
+
+log = logging.getLogger("busway.app")
+
+K = TypeVar("K")
+V = TypeVar("V")
+F = TypeVar("F", bound=Callable[..., Any])
+Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
+
+
+class App:
+    """A service: topics, handlers, and the connections they need.
+
+    Args:
+        name: of the service; also its consumer group.
+        bootstrap_servers: `host:port`, several with commas or as a list.
+        schema_registry: address of the registry; needed for topics in Avro.
+        group_id: another consumer group than `name`.
+        auto_offset_reset: where a new group begins; earliest, so that nothing is missed.
+        register_schemas: register schemas at start; else they must be in the registry.
+        subject_naming: under which subject.
+        lifespan: takes the app, returns an async context manager that is entered before the first record and left after the last.
+        commit_interval_s: how often finished offsets are committed; also at a rebalance and at the end.
+        drain_timeout_s: how long running handlers may take to end when the app stops or loses a partition.
+        producer, consumer: further options of `ProducerOptions` and `ConsumerOptions`. A handler that waits for each of its sends
+            should not wait for a batch to fill, so linger_ms is 0 here; records still share a batch while one is under way.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap_servers: Addresses = "localhost:9092",
+        schema_registry: str | None = None,
+        *,
+        group_id: str | None = None,
+        auto_offset_reset: Literal["earliest", "latest", "none"] = "earliest",
+        register_schemas: bool = True,
+        subject_naming: SubjectNaming = topic_name,
+        lifespan: Lifespan | None = None,
+        commit_interval_s: float = 1.0,
+        drain_timeout_s: float = 15.0,
+        producer: dict[str, Any] | None = None,
+        consumer: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.bootstrap_servers = bootstrap_servers
+        self.schema_registry = schema_registry
+        self.group_id = group_id or name
+        self.topics: dict[str, Topic[Any, Any]] = {}
+        self.routes: list[Route] = []
+        self._auto_offset_reset = auto_offset_reset
+        self._register_schemas = register_schemas
+        self._naming = subject_naming
+        self._lifespan = lifespan
+        self._commit_interval_s = commit_interval_s
+        self._drain_timeout_s = drain_timeout_s
+        self._producer_options = producer or {}
+        self._consumer_options = consumer or {}
+        self._producer: Producer | None = None
+        self._serdes: dict[tuple[str, Part], Serde] = {}
+        self._stack: AsyncExitStack | None = None
+        self._working: asyncio.Task[None] | None = None
+        self.worker: Worker | None = None
+        """The running consume loop with its counters; None when the app does not run or has no handlers."""
+        self.sleep: Sleep = asyncio.sleep
+        """How the app waits between attempts; tests put a clock of their own here."""
+
+    # Declaring
+
+    @overload
+    def topic(
+        self,
+        name: str,
+        *,
+        value: type[V],
+        format: Format = "avro",
+        partitions: int | None = None,
+        configs: dict[str, str] | None = None,
+    ) -> Topic[str, V]: ...
+
+    @overload
+    def topic(
+        self,
+        name: str,
+        *,
+        key: type[K],
+        value: type[V],
+        format: Format = "avro",
+        key_format: Format | None = None,
+        partitions: int | None = None,
+        configs: dict[str, str] | None = None,
+    ) -> Topic[K, V]: ...
+
+    def topic(
+        self,
+        name: str,
+        *,
+        key: Any = str,
+        value: Any,
+        format: Format = "avro",
+        key_format: Format | None = None,
+        partitions: int | None = None,
+        configs: dict[str, str] | None = None,
+    ) -> Topic[Any, Any]:
+        """A topic with the types of its keys and values.
+
+        Args:
+            name: as the brokers know it.
+            key: str (written as UTF-8), int (its digits), bytes, or with `key_format` any type.
+            value: a dataclass, a struct, or what the format takes.
+            format: "avro" through the registry, "json", or "raw" bytes.
+            key_format: for keys of other types.
+            partitions: how many to create if the topic is not there.
+            configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
+
+        Raises:
+            BadDeclaration: the name is illegal, or the topic was declared before in another way.
+        """
+        found: Topic[Any, Any] = Topic(
+            name=name,
+            key=key,
+            value=value,
+            format=format,
+            key_format=key_format,
+            partitions=partitions,
+            configs=tuple(sorted((configs or {}).items())),
+            app=self,
+        )
+        known = self.topics.setdefault(name, found)
+        if (known.key, known.value, known.format) != (key, value, format):
+            raise BadDeclaration(f"topic {name} was declared before with other types; declare it once and import it")
+        return known
+
+    def subscribe(
+        self, *topics: Topic[Any, Any], retry: Retry | None = None, dead_letter: bool = True
+    ) -> Callable[[F], F]:
+        """Decorates a function that handles the records of these topics, one at a time for each partition, in order.
+
+        A coroutine function runs in the event loop, a plain one in a thread. When it returns, the record counts as handled; when it
+        raises, it is called again as `retry` says, and then the record goes to the topic `<topic>.<group>.dlt`.
+
+        Args:
+            topics: what to read.
+            retry: by default five attempts with growing waits.
+            dead_letter: False stops the app instead of putting a record aside.
+
+        Raises:
+            BadDeclaration: no topic, or a parameter that cannot be bound; names the line.
+        """
+
+        def decorate(function: F) -> F:
+            if not topics or not all(isinstance(topic, Topic) for topic in topics):
+                raise BadDeclaration(f"subscribe: handler {function.__qualname__} names no topic made by app.topic(…)")
+            self.routes.append(
+                Route(
+                    function=function,
+                    topics=topics,
+                    call=bind(function, topics),
+                    retry=retry or Retry(),
+                    dead_letter=dead_letter,
+                )
+            )
+            return function
+
+        return decorate
+
+    # Running
+
+    async def start(self) -> None:
+        """Connect, create topics that are missing, register schemas, begin to handle records.
+
+        Raises:
+            ConnectionFailed: no broker can be reached.
+            RegistryUnreachable, RegistryRefused: a schema cannot be registered; the text says where it is incompatible.
+            BadDeclaration: a topic in Avro without a registry.
+        """
+        if self._stack is not None:
+            raise NotRunning(f"app {self.name} is running already")
+        async with AsyncExitStack() as stack:
+            await self._create_topics()
+            self._producer = Producer(
+                self.bootstrap_servers, client_id=self.name, **{"linger_ms": 0, **self._producer_options}
+            )
+            await stack.enter_async_context(self._producer)
+            await self._prepare_serdes(stack)
+            self._stack = stack.pop_all()
+        try:
+            if self._lifespan is not None:
+                await self._stack.enter_async_context(self._lifespan(self))
+            if self.routes:
+                await self._start_worker()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start_worker(self) -> None:
+        assert self._stack is not None
+        self.worker = Worker(
+            WorkerParts(
+                group=self.group_id,
+                routes=self.routes,
+                topics=self.topics,
+                decode=self._decode,
+                send_raw=self._send_raw,
+                sleep=self._sleep,
+                commit_interval_s=self._commit_interval_s,
+                drain_timeout_s=self._drain_timeout_s,
+            )
+        )
+        names = {topic.name for route in self.routes for topic in route.topics}
+        consumer = Consumer(
+            *sorted(names),
+            bootstrap_servers=self.bootstrap_servers,
+            client_id=self.name,
+            listener=self.worker,
+            **{
+                "group_id": self.group_id,
+                "auto_offset_reset": self._auto_offset_reset,
+                "enable_auto_commit": False,
+                **self._consumer_options,
+            },
+        )
+        await self._stack.enter_async_context(consumer)
+        self._working = asyncio.get_running_loop().create_task(self.worker.run(consumer), name=f"{self.name}-worker")
+
+    async def stop(self) -> None:
+        """Let running handlers end, commit, disconnect. Safe to call twice."""
+        working, self._working = self._working, None
+        if working is not None:
+            working.cancel()
+            await asyncio.wait([working])
+        stack, self._stack = self._stack, None
+        self._producer = None
+        if stack is not None:
+            await stack.aclose()
+        self._serdes = {}
+
+    async def wait(self) -> None:
+        """Returns when the app has been stopped.
+
+        Raises:
+            HandlerFailed, BuswayError: it stopped by itself.
+        """
+        if self._working is None:
+            raise NotRunning(f"app {self.name} has no handlers to wait for, or does not run")
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(self._working)
+
+    async def __aenter__(self) -> "App":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def serve(self) -> None:
+        """Run until SIGINT or SIGTERM, then drain; what `busway run` does.
+
+        Raises:
+            HandlerFailed, BuswayError: the app could not start, or stopped by itself.
+        """
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopped.set)
+        try:
+            async with self:
+                waits = [asyncio.ensure_future(stopped.wait())]
+                if self._working is not None:
+                    waits.append(cast("asyncio.Task[Literal[True]]", self._working))
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                waits[0].cancel()
+                if self._working is not None and self._working.done():
+                    self._working.result()
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    @contextlib.asynccontextmanager
+    async def test(self) -> AsyncIterator[Any]:
+        """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`."""
+        from busway.testing.bus import running_test_bus
+
+        async with running_test_bus(self) as bus:
+            yield bus
+
+    # Sending
+
+    async def send(
+        self,
+        topic: Topic[K, V],
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """As `Topic.send`."""
+        future = await self.send_soon(
+            topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+        return await future
+
+    async def send_soon(
+        self,
+        topic: Topic[K, V],
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> "asyncio.Future[RecordMetadata]":
+        """As `Topic.send_soon`."""
+        if self._producer is None:
+            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
+        future = await self._producer.send(
+            topic.name,
+            None if value is None else self._serdes[topic.name, "value"].encode(value),
+            None if key is None else self._serdes[topic.name, "key"].encode(key),
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms if timestamp_ms is not None else int(time.time() * 1000),
+        )
+        if (sent := unacknowledged.get()) is not None:
+            sent.append(future)
+        return future
+
+    async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
+        if self._producer is None:
+            raise NotRunning(f"app {self.name} is not running")
+        return await (await self._producer.send(topic, value, key, headers=headers))
+
+    # Parts
+
+    async def _sleep(self, seconds: float) -> None:
+        await self.sleep(seconds)
+
+    async def _decode(self, record: Record) -> ConsumerRecord[Any, Any]:
+        key, value = record.key, record.value
+        return ConsumerRecord(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+            key=None if key is None else await self._part(record.topic, "key", key),
+            value=None if value is None else await self._part(record.topic, "value", value),
+            headers=record.headers,
+        )
+
+    async def _part(self, topic: str, part: Part, data: bytes) -> Any:
+        try:
+            return await self._serdes[topic, part].decode(data)
+        except Undecodable as problem:
+            raise Undecodable(f"the {part} is not what topic {topic} holds: {problem}") from None
+
+    async def _create_topics(self) -> None:
+        wanted = [topic for topic in self.topics.values() if topic.partitions is not None or topic.configs]
+        if not wanted:
+            return
+        async with Admin(self.bootstrap_servers, client_id=self.name) as admin:
+            there = await admin.list_topics()
+            for topic in wanted:
+                if topic.name in there:
+                    continue
+                new = NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs))
+                try:
+                    await admin.create_topics([new])
+                except BrokerError as problem:
+                    if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
+                        raise
+
+    async def _prepare_serdes(self, stack: AsyncExitStack) -> None:
+        registry: RegistryClient | None = None
+        for topic in self.topics.values():
+            for part, kind, form in (
+                ("key", topic.key, topic.key_format or _key_format(topic.key)),
+                ("value", topic.value, topic.format),
+            ):
+                if form == "avro" and registry is None:
+                    if self.schema_registry is None:
+                        raise BadDeclaration(
+                            f"topic {topic.name} is in Avro and app {self.name} has no schema_registry; "
+                            "give App(…, schema_registry='http://localhost:8081'), or use format='json'"
+                        )
+                    registry = await stack.enter_async_context(RegistryClient(self.schema_registry))
+                serde = self._serde(kind, form, cast("Part", part), registry)
+                await serde.prepare(topic.name)
+                self._serdes[topic.name, cast("Part", part)] = serde
+
+    def _serde(self, kind: Any, form: str, part: Part, registry: RegistryClient | None) -> Serde:
+        if form == "avro":
+            assert registry is not None
+            return RegisteredAvro(registry, kind, part=part, naming=self._naming, register=self._register_schemas)
+        if form == "json":
+            return Json(kind)
+        if form == "text":
+            return Text()
+        return Integer() if form == "integer" else Raw()
+
+
+def _key_format(kind: Any) -> str:
+    return {str: "text", int: "integer", bytes: "raw"}.get(kind, "avro")

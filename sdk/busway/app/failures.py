@@ -1,0 +1,86 @@
+"""When a handler raises: again, or to the dead letters.
+
+What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What does not: waiting and sending (`worker`).
+"""
+
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+MAX_STACK_BYTES: Final = 16 * 1024
+"""A header holds so much of a traceback; the end, where the cause is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Waits that grow: `initial` seconds, times `factor` each time, at most `max`, each shortened by up to `jitter` of itself."""
+
+    initial: float = 0.2
+    factor: float = 2.0
+    max: float = 10.0
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.initial < 0 or self.factor < 1 or self.max < self.initial or not 0 <= self.jitter <= 1:
+            raise ValueError(
+                f"{self!r}: initial is 0 or more, factor at least 1, max at least initial, jitter between 0 and 1"
+            )
+
+    def wait_s(self, attempt: int, chance: float) -> float:
+        """Seconds before the attempt after number `attempt` (the first is 1); `chance` is a random number below 1."""
+        longest = min(self.initial * self.factor ** min(attempt - 1, 64), self.max)
+        return longest * (1 - self.jitter * chance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often a record is tried, and for which exceptions.
+
+    Attributes:
+        attempts: calls in all; 1 tries once.
+        backoff: how long to wait between them. Records of the same partition wait too, so that order is kept.
+        on: exceptions that are tried again.
+        give_up_on: exceptions that are not, although `on` holds them.
+    """
+
+    attempts: int = 5
+    backoff: Exponential = field(default_factory=Exponential)
+    on: tuple[type[Exception], ...] = (Exception,)
+    give_up_on: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"attempts: {self.attempts} is not 1 or more")
+
+    def wait_s(self, problem: Exception, attempt: int, chance: Callable[[], float] = random.random) -> float | None:
+        """Seconds until the next attempt after `attempt` failed; None to give up."""
+        if attempt >= self.attempts or not isinstance(problem, self.on) or isinstance(problem, self.give_up_on):
+            return None
+        return self.backoff.wait_s(attempt, chance())
+
+
+def dead_letter_topic(topic: str, group: str) -> str:
+    """Where a group's dead letters of a topic go."""
+    return f"{topic}.{group}.dlt"
+
+
+def dead_letter_headers(
+    problem: BaseException, *, topic: str, partition: int, offset: int, timestamp_ms: int, group: str, attempts: int
+) -> list[tuple[str, bytes | None]]:
+    """Where a dead letter comes from and why, under the names that Spring and consoles know."""
+    stack = "".join(traceback.format_exception(problem)).encode(errors="replace")
+    kind = type(problem)
+    found = {
+        "kafka_dlt-original-topic": topic,
+        "kafka_dlt-original-partition": str(partition),
+        "kafka_dlt-original-offset": str(offset),
+        "kafka_dlt-original-timestamp": str(timestamp_ms),
+        "kafka_dlt-original-consumer-group": group,
+        "kafka_dlt-exception-fqcn": f"{kind.__module__}.{kind.__qualname__}",
+        "kafka_dlt-exception-message": str(problem),
+        "busway_dlt-attempts": str(attempts),
+    }
+    headers: list[tuple[str, bytes | None]] = [(name, text.encode(errors="replace")) for name, text in found.items()]
+    return [*headers, ("kafka_dlt-exception-stacktrace", stack[-MAX_STACK_BYTES:])]

@@ -1,0 +1,347 @@
+"""The loop that feeds handlers and commits what they finished.
+
+What lives here: one lane for each partition, in order; back-pressure; retries and dead letters; commits; giving partitions up. What
+does not: which handlers there are (`routes`), when to retry (`failures`), what may be committed (`ack`).
+
+At least once: an offset is committed only when every record before it was handled or lies acknowledged among the dead letters.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from busway.app.ack import CompletedOffsets
+from busway.app.failures import dead_letter_headers, dead_letter_topic
+from busway.app.routes import ConsumerRecord, Headers, Route, Topic
+from busway.consumer.consumer import Consumer, RebalanceListener
+from busway.errors import BuswayError, CommitFailed
+from busway.serde.avro import Undecodable
+from busway.types import Record, TopicPartition
+
+log = logging.getLogger("busway.app")
+
+HIGH_WATER: Final = 1000
+"""Records of a partition that wait for their handler; above, the partition is paused."""
+LOW_WATER: Final = 250
+"""At so few it goes on."""
+_POLL_MS: Final = 500
+
+Decode = Callable[[Record], Awaitable[ConsumerRecord[Any, Any]]]
+SendRaw = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[Any]]
+Sleep = Callable[[float], Awaitable[None]]
+
+
+unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("unacknowledged", default=None)
+"""Inside a handler: what it sent without waiting. Its record is finished when all of that is acknowledged."""
+
+
+class HandlerFailed(BuswayError):
+    """A handler failed for good, and its record may not go to the dead letters; the app stops so that nothing is skipped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """What the worker is made of; the App knows how to make it."""
+
+    group: str
+    routes: Sequence[Route]
+    topics: Mapping[str, Topic[Any, Any]]
+    decode: Decode
+    send_raw: SendRaw
+    sleep: Sleep
+    commit_interval_s: float
+    drain_timeout_s: float
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One partition: what waits, what is done, and the task that works through it."""
+
+    partition: TopicPartition
+    waiting: deque[Record] = field(default_factory=deque)
+    done: CompletedOffsets = field(default_factory=CompletedOffsets)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: bool = False
+    paused: bool = False
+    committed: int | None = None
+    task: asyncio.Task[None] | None = None
+    sending: set["asyncio.Future[Any]"] = field(default_factory=set)
+
+
+class Worker(RebalanceListener):
+    """Reads for all handlers of an app as one member of its group."""
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts = parts
+        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._consumer: Consumer | None = None
+        self._routes: dict[str, list[Route]] = {}
+        for route in parts.routes:
+            for topic in route.topics:
+                self._routes.setdefault(topic.name, []).append(route)
+        self._failed: asyncio.Future[None] | None = None
+        self.handled = 0
+        """Records whose handlers all returned."""
+        self.dead_lettered = 0
+        """Records that went to a dead-letter topic."""
+        self.progress = asyncio.Event()
+        """Set whenever a record is finished or partitions come or go; who waits clears it."""
+
+    async def run(self, consumer: Consumer) -> None:
+        """Feed handlers until cancelled; then drain, commit, and return.
+
+        Raises:
+            HandlerFailed: a record failed for good and may not be put aside.
+            BuswayError: the brokers cannot be read.
+        """
+        self._consumer = consumer
+        self._failed = asyncio.get_running_loop().create_future()
+        committing = asyncio.ensure_future(self._commit_regularly())
+        feeding = asyncio.ensure_future(self._feed(consumer))
+        waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                if wait.done():
+                    wait.result()
+        finally:
+            for task in (committing, feeding):
+                task.cancel()
+            await asyncio.wait([committing, feeding])
+            await self._close(list(self._lanes))
+            if not self._failed.done():
+                self._failed.cancel()
+
+    async def _feed(self, consumer: Consumer) -> None:
+        while True:
+            for partition, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+                lane = self._lanes.get(partition)
+                if lane is None or lane.closing:
+                    continue
+                for record in records:
+                    lane.done.begin(record.offset)
+                lane.waiting.extend(records)
+                lane.arrived.set()
+                if len(lane.waiting) >= HIGH_WATER and not lane.paused:
+                    consumer.pause(partition)
+                    lane.paused = True
+
+    # Lanes
+
+    def _open(self, partition: TopicPartition) -> None:
+        lane = _Lane(partition)
+        lane.task = asyncio.ensure_future(self._work(lane))
+        self._lanes[partition] = lane
+
+    async def _work(self, lane: _Lane) -> None:
+        try:
+            while True:
+                while lane.waiting and not lane.closing:
+                    record = lane.waiting.popleft()
+                    sent: list[asyncio.Future[Any]] = []
+                    unacknowledged.set(sent)
+                    await self._handle(record)
+                    self._finish(lane, record, sent)
+                    if len(lane.sending) >= HIGH_WATER:
+                        await asyncio.wait(lane.sending, return_when=asyncio.FIRST_COMPLETED)
+                    if lane.paused and len(lane.waiting) <= LOW_WATER:
+                        self._resume(lane)
+                if lane.closing:
+                    return
+                lane.arrived.clear()
+                await lane.arrived.wait()
+        except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
+            self._fail(problem)
+
+    def _finish(self, lane: _Lane, record: Record, sent: list["asyncio.Future[Any]"]) -> None:
+        """The record is done once all it sent is acknowledged; the next one does not wait for that."""
+        if not sent:
+            lane.done.finish(record.offset)
+            self.progress.set()
+            return
+        acknowledged = asyncio.gather(*sent)
+        lane.sending.add(acknowledged)
+
+        def done(outcome: "asyncio.Future[Any]") -> None:
+            lane.sending.discard(outcome)
+            if outcome.cancelled():
+                return
+            if (problem := outcome.exception()) is None:
+                lane.done.finish(record.offset)
+                self.progress.set()
+            elif isinstance(problem, Exception):
+                self._fail(problem)
+
+        acknowledged.add_done_callback(done)
+
+    def _resume(self, lane: _Lane) -> None:
+        lane.paused = False
+        if self._consumer is not None and lane.partition in self._consumer.assignment():
+            self._consumer.resume(lane.partition)
+
+    def _fail(self, problem: Exception) -> None:
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(problem)
+
+    async def _handle(self, record: Record) -> None:
+        try:
+            typed = await self._decode(record)
+        except Undecodable as problem:
+            await self._bury(record, problem, attempts=1)
+            return
+        for route in self._routes[record.topic]:
+            if not await self._call(route, record, typed):
+                return
+        self.handled += 1
+
+    async def _decode(self, record: Record) -> ConsumerRecord[Any, Any]:
+        """Bytes that cannot be read are a poison record; a registry that cannot be asked is waited for."""
+        wait_s = 0.2
+        while True:
+            try:
+                return await self._parts.decode(record)
+            except BuswayError as problem:
+                log.warning("%s-%d waits at offset %d: %s", record.topic, record.partition, record.offset, problem)
+            await self._parts.sleep(wait_s)
+            wait_s = min(wait_s * 2, 10.0)
+
+    async def _call(self, route: Route, record: Record, typed: ConsumerRecord[Any, Any]) -> bool:
+        """Whether the handler returned in the end; else the record is among the dead letters."""
+        attempt = 1
+        while True:
+            try:
+                await route.call(typed)
+            except Exception as problem:
+                wait_s = route.retry.wait_s(problem, attempt)
+                where = f"{route.name} failed on {record.topic}-{record.partition} offset {record.offset}"
+                if wait_s is None:
+                    if not route.dead_letter:
+                        raise HandlerFailed(f"{where} after {attempt} attempts: {problem!r}") from problem
+                    log.error("%s after %d attempts; to the dead letters: %r", where, attempt, problem)
+                    await self._bury(record, problem, attempts=attempt)
+                    return False
+                log.warning("%s, attempt %d; again in %.1f s: %r", where, attempt, wait_s, problem)
+                await self._parts.sleep(wait_s)
+                attempt += 1
+            else:
+                return True
+
+    async def _bury(self, record: Record, problem: Exception, *, attempts: int) -> None:
+        """To the dead-letter topic as it came; waits for as long as that is out of reach, because nothing is skipped."""
+        topic = dead_letter_topic(record.topic, self._parts.group)
+        headers = [
+            *record.headers,
+            *dead_letter_headers(
+                problem,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                timestamp_ms=record.timestamp_ms,
+                group=self._parts.group,
+                attempts=attempts,
+            ),
+        ]
+        wait_s = 0.2
+        while True:
+            try:
+                await self._parts.send_raw(topic, record.value, record.key, headers)
+            except BuswayError as unreachable:
+                log.error(
+                    "%s-%d stops at offset %d: %s: %s",
+                    record.topic,
+                    record.partition,
+                    record.offset,
+                    topic,
+                    unreachable,
+                )
+            else:
+                self.dead_lettered += 1
+                return
+            await self._parts.sleep(wait_s)
+            wait_s = min(wait_s * 2, 10.0)
+
+    # Commits
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._parts.commit_interval_s)
+            await self._commit(list(self._lanes.values()))
+
+    async def _commit(self, lanes: Sequence[_Lane]) -> None:
+        assert self._consumer is not None
+        offsets = {
+            lane.partition: lane.done.committable
+            for lane in lanes
+            if lane.done.committable is not None and lane.done.committable != lane.committed
+        }
+        if not offsets:
+            return
+        try:
+            await self._consumer.commit(offsets)
+        except CommitFailed as problem:
+            log.warning("the group has moved on; what was handled will be handled again: %s", problem)
+            return
+        except BuswayError as problem:
+            log.warning("offsets were not committed, the next commit brings them: %s", problem)
+            return
+        for lane in lanes:
+            if lane.partition in offsets:
+                lane.committed = offsets[lane.partition]
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """For each partition the offset behind the last record that is finished with all before it; those without are missing."""
+        return {
+            partition: lane.done.committable
+            for partition, lane in self._lanes.items()
+            if lane.done.committable is not None
+        }
+
+    # Rebalances
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        """Open a lane for each new partition."""
+        for partition in assigned:
+            self._open(partition)
+        self.progress.set()
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Let running handlers end, commit, close the lanes."""
+        await self._close(revoked)
+
+    async def on_partitions_lost(self, lost: Any) -> None:
+        """Others have the partitions already: stop."""
+        for partition in lost:
+            lane = self._lanes.pop(partition, None)
+            if lane is not None and lane.task is not None:
+                lane.task.cancel()
+                await asyncio.wait([lane.task])
+        self.progress.set()
+
+    async def _close(self, partitions: Any) -> None:
+        lanes = [lane for partition in partitions if (lane := self._lanes.pop(partition, None)) is not None]
+        if not lanes:
+            return
+        for lane in lanes:
+            lane.closing = True
+            lane.arrived.set()
+        tasks = [lane.task for lane in lanes if lane.task is not None]
+        _, late = await asyncio.wait(tasks, timeout=self._parts.drain_timeout_s)
+        for task in late:
+            task.cancel()
+        if late:
+            log.warning(
+                "%d handlers did not end within %.0f s; their records come again",
+                len(late),
+                self._parts.drain_timeout_s,
+            )
+            await asyncio.wait(late)
+        if sending := [one for lane in lanes for one in lane.sending]:
+            await asyncio.wait(sending, timeout=self._parts.drain_timeout_s)
+        with contextlib.suppress(BuswayError):
+            await self._commit(lanes)
+        self.progress.set()

@@ -1,0 +1,89 @@
+"""Avro values whose schema is in a registry.
+
+What lives here: joining the codec, the frame and the registry's client. What does not: any of the three.
+"""
+
+from typing import Any
+
+from busway.errors import BuswayError
+from busway.serde.avro import AvroCodec, Undecodable, Unencodable
+from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
+from busway.serde.naming import Part, SubjectNaming, topic_name
+from busway.serde.registry import RegistryClient, RegistryRefused
+
+
+class RegisteredAvro:
+    """Framed Avro of one type for one topic.
+
+    Args:
+        registry: where the schema is registered and others' are found.
+        kind: the type of the values.
+        part: whether they are keys or values.
+        naming: which subject.
+        register: register the type's schema at start; else it must be there.
+    """
+
+    def __init__(
+        self,
+        registry: RegistryClient,
+        kind: Any,
+        *,
+        part: Part = "value",
+        naming: SubjectNaming = topic_name,
+        register: bool = True,
+    ) -> None:
+        self._registry = registry
+        self._codec: AvroCodec[Any] = AvroCodec(kind)
+        self._part: Part = part
+        self._naming = naming
+        self._register = register
+        self._prefix: bytes | None = None
+
+    async def prepare(self, topic: str) -> None:
+        """Register the schema for a topic.
+
+        Raises:
+            RegistryRefused: it is not compatible with what the subject holds, or with `register` off is not there.
+            RegistryUnreachable: no answer.
+        """
+        subject = self._naming(topic, self._part, self._codec.name)
+        schema_id = await self._id(subject)
+        self._codec.add_writer(schema_id, self._codec.schema_text)
+        self._prefix = frame(schema_id)
+
+    async def _id(self, subject: str) -> int:
+        if self._register:
+            return await self._registry.register(subject, self._codec.schema_text)
+        found = await self._registry.request("POST", f"/subjects/{subject}", {"schema": self._codec.schema_text})
+        return int(found["id"])
+
+    def encode(self, value: Any) -> bytes:
+        """The framed body.
+
+        Raises:
+            Unencodable: the value does not fit the schema.
+        """
+        if self._prefix is None:
+            raise Unencodable(f"the schema of {self._codec.name} is not registered yet; start the app first")
+        return self._codec.encode(value, self._prefix)
+
+    async def decode(self, data: bytes) -> Any:
+        """The value, whatever version of the schema wrote it.
+
+        Raises:
+            Undecodable: not framed, an id that the registry does not know, or a damaged body.
+            BuswayError: the registry cannot be asked right now.
+        """
+        try:
+            schema_id = unframe(data)
+        except NotFramed as problem:
+            raise Undecodable(str(problem)) from None
+        if not self._codec.knows(schema_id):
+            try:
+                text = await self._registry.schema(schema_id)
+            except RegistryRefused as problem:
+                if problem.code != 40403:
+                    raise BuswayError(f"schema {schema_id} cannot be had: {problem}") from None
+                raise Undecodable(f"schema id {schema_id} is not in the registry at {self._registry.url}") from None
+            self._codec.add_writer(schema_id, text)
+        return self._codec.decode(data, schema_id, FRAME_BYTES)

@@ -1,0 +1,201 @@
+"""The client of a schema registry.
+
+What lives here: Confluent's REST API over HTTP with a cache of what never changes, retries, and one request at a time for the same
+thing. What does not: what is done with a schema (`registered`).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from busway.errors import BuswayError
+
+if TYPE_CHECKING:
+    import httpx2
+
+_ATTEMPTS: Final = 4
+_FIRST_WAIT_S: Final = 0.1
+_TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+
+
+class RegistryUnreachable(BuswayError):
+    """The registry does not answer; names its address."""
+
+
+class RegistryRefused(BuswayError):
+    """The registry refused a request.
+
+    Attributes:
+        code: Confluent's `error_code`, such as 40401, 409 or 42201.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{text} ({code})")
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaVersion:
+    """A version of a subject."""
+
+    subject: str
+    version: int
+    id: int
+    schema: str
+    schema_type: str = "AVRO"
+
+
+class RegistryClient:
+    """Talks to a schema registry: ours, Confluent's, or any that serves its API.
+
+    Args:
+        url: its address.
+        timeout_s: for each answer.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
+        self.url = url.rstrip("/")
+        self._timeout_s = timeout_s
+        self._http: httpx2.AsyncClient | None = None
+        self._schemas: dict[int, str] = {}
+        self._ids: dict[tuple[str, str], int] = {}
+        self._under_way: dict[Any, asyncio.Task[Any]] = {}
+
+    async def close(self) -> None:
+        """Disconnect."""
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def __aenter__(self) -> "RegistryClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def register(self, subject: str, schema: str, *, schema_type: str = "AVRO") -> int:
+        """The id of the schema, registered under the subject if it was not; asked once for each.
+
+        Raises:
+            RegistryRefused: 409 incompatible with an earlier version (the text says where), 42201 not valid.
+            RegistryUnreachable: no answer.
+        """
+        key = (subject, schema)
+        if key not in self._ids:
+            body = {"schema": schema, "schemaType": schema_type}
+            found = await self._once(key, "POST", f"/subjects/{quote(subject, safe='')}/versions", body)
+            self._ids[key] = int(found["id"])
+            self._schemas.setdefault(self._ids[key], schema)
+        return self._ids[key]
+
+    async def schema(self, schema_id: int) -> str:
+        """The text of the schema of that id; asked once for each.
+
+        Raises:
+            RegistryRefused: 40403, there is none.
+            RegistryUnreachable: no answer.
+        """
+        if schema_id not in self._schemas:
+            found = await self._once(schema_id, "GET", f"/schemas/ids/{schema_id}")
+            self._schemas[schema_id] = str(found["schema"])
+        return self._schemas[schema_id]
+
+    async def subjects(self) -> list[str]:
+        """All subjects."""
+        found: list[str] = await self.request("GET", "/subjects")
+        return found
+
+    async def versions(self, subject: str) -> list[int]:
+        """The versions of a subject."""
+        found: list[int] = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions")
+        return found
+
+    async def version(self, subject: str, version: int | str = "latest") -> SchemaVersion:
+        """One version."""
+        found = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
+        return SchemaVersion(
+            subject=found["subject"],
+            version=found["version"],
+            id=found["id"],
+            schema=found["schema"],
+            schema_type=found.get("schemaType", "AVRO"),
+        )
+
+    async def check(self, subject: str, schema: str, *, schema_type: str = "AVRO") -> list[str]:
+        """What speaks against registering the schema; empty when it is compatible."""
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions?verbose=true"
+        found = await self.request("POST", path, {"schema": schema, "schemaType": schema_type})
+        messages: list[str] = found.get("messages") or []
+        return [] if found["is_compatible"] else messages or ["incompatible"]
+
+    async def compatibility(self, subject: str | None = None) -> str:
+        """The level in force."""
+        path = f"/config/{quote(subject, safe='')}?defaultToGlobal=true" if subject else "/config"
+        return str((await self.request("GET", path))["compatibilityLevel"])
+
+    async def set_compatibility(self, level: str, subject: str | None = None) -> None:
+        """Set the level of a subject, or of the registry."""
+        await self.request(
+            "PUT", f"/config/{quote(subject, safe='')}" if subject else "/config", {"compatibility": level}
+        )
+
+    async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
+        """Delete a subject, first softly, then for good; the versions that went."""
+        query = "?permanent=true" if permanent else ""
+        found: list[int] = await self.request("DELETE", f"/subjects/{quote(subject, safe='')}{query}")
+        return found
+
+    async def _once(self, key: Any, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """One request for all who want the same at this moment."""
+        if key not in self._under_way:
+            task = asyncio.ensure_future(self.request(method, path, body))
+            self._under_way[key] = task
+            task.add_done_callback(lambda _: self._under_way.pop(key, None))
+        return await asyncio.shield(self._under_way[key])
+
+    async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """One call of the REST API; JSON in, JSON out.
+
+        Raises:
+            RegistryRefused: it answered with an error.
+            RegistryUnreachable: it did not answer, after several tries.
+        """
+        import httpx2  # takes a tenth of a second to load, and not every program needs it
+
+        if self._http is None:
+            self._http = httpx2.AsyncClient(base_url=self.url, timeout=self._timeout_s, headers={"Accept": MEDIA_TYPE})
+        wait = _FIRST_WAIT_S
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                answer = await self._http.request(
+                    method, path, json=body, headers={"Content-Type": MEDIA_TYPE} if body is not None else {}
+                )
+            except (httpx2.HTTPError, httpx2.InvalidURL) as problem:
+                if attempt == _ATTEMPTS or isinstance(problem, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
+                    raise RegistryUnreachable(
+                        f"the schema registry at {self.url} does not answer: {problem or type(problem).__name__}; is it running?"
+                    ) from None
+            else:
+                if answer.status_code not in _TRY_AGAIN or attempt == _ATTEMPTS:
+                    return _content(self.url, answer)
+            await asyncio.sleep(wait)
+            wait *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _content(url: str, answer: "httpx2.Response") -> Any:
+    try:
+        found = answer.json()
+    except ValueError:
+        raise RegistryRefused(answer.status_code, f"{url} does not answer like a schema registry") from None
+    if answer.status_code >= 400:
+        code = found.get("error_code", answer.status_code) if isinstance(found, dict) else answer.status_code
+        text = found.get("message", "") if isinstance(found, dict) else answer.text
+        raise RegistryRefused(int(code), str(text))
+    return found
