@@ -67,9 +67,10 @@ class Node:
             DirectoryInUse, WrongDirectory, CorruptLog: the data directory cannot be used.
             CannotListen: the port cannot be bound.
         """
-        bound = await self._listener.bind()
+        # The directory first: a second start on it should learn who holds it, not that the port is taken.
+        self._files = OsFiles(self.config.data_dir)
         try:
-            self._files = OsFiles(self.config.data_dir)
+            bound = await self._listener.bind()
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=uuid.uuid4)
             metadata = MetadataLog(self._store, self._flusher)
             await metadata.format()

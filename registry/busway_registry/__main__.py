@@ -4,22 +4,19 @@ What lives here: the least a supervisor needs. What does not: the command line p
 """
 
 import asyncio
-import signal
 import sys
 from typing import Any
 
 from busway_registry.config import BadSetting, RegistryConfig
+from busway_registry.door import until_signal
 from busway_registry.server import CannotListen, RegistryServer
 
 
 async def serve(config: RegistryConfig) -> None:
     """Serve until SIGINT or SIGTERM; prints one line with its address."""
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with RegistryServer(config) as server:
         print(f"serving {server.url}", flush=True)  # noqa: T201 - its one line of output
-        await stopped.wait()
+        await until_signal()
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,115 @@
+"""`busway groups`."""
+
+from typing import Annotated
+
+import typer
+
+from busway.admin.admin import Admin
+from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
+from busway.types import TopicPartition
+
+app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+Group = Annotated[str, typer.Argument(help="The group.")]
+_EARLIEST, _LATEST = -2, -1
+
+
+@app.command("list")
+def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
+    """All groups."""
+
+    async def work() -> list[dict[str, object]]:
+        async with Admin(bootstrap) as admin:
+            return [{"group": one.group_id, "state": one.state} for one in await admin.list_groups()]
+
+    show_rows(run(work()), as_json=as_json, title="groups")
+
+
+@app.command("describe")
+def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Committed offsets, lag and members of a group."""
+
+    async def work() -> tuple[str, list[dict[str, object]]]:
+        async with Admin(bootstrap) as admin:
+            described = await admin.describe_group(group)
+            committed = await admin.list_group_offsets(group)
+            owners = {partition: one for one in described.members for partition in one.partitions}
+            partitions = sorted({*committed, *owners})
+            there = await admin.list_topics(internal=True)
+            ends = await admin.list_offsets({one: _LATEST for one in partitions if one.topic in there})
+        rows: list[dict[str, object]] = []
+        for one in partitions:
+            at, end, member = committed.get(one), ends.get(one), owners.get(one)
+            rows.append(
+                {
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "committed": at.offset if at else None,
+                    "end": end,
+                    "lag": end - at.offset if at and end is not None else None,
+                    "member": member.member_id if member else None,
+                    "client": member.client_id if member else None,
+                }
+            )
+        return described.state, rows
+
+    state, rows = run(work())
+    if as_json:
+        show({"group": group, "state": state, "partitions": rows}, "", as_json=True)
+        return
+    typer.echo(f"{group}: {state}")
+    show_rows(rows, as_json=False, title="committed offsets")
+
+
+@app.command("reset")
+def reset(
+    group: Group,
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Whose offsets.")],
+    to: Annotated[str, typer.Option("--to", help="earliest, latest, or an offset.")],
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Move the committed offsets of a group that has no members; shows what would happen unless --execute."""
+
+    async def work() -> list[dict[str, object]]:
+        async with Admin(bootstrap) as admin:
+            numbers = [
+                TopicPartition(topic, one.number) for one in (await admin.describe_topics([topic]))[topic].partitions
+            ]
+            first = await admin.list_offsets(dict.fromkeys(numbers, _EARLIEST))
+            last = await admin.list_offsets(dict.fromkeys(numbers, _LATEST))
+            if to in {"earliest", "latest"}:
+                wanted = first if to == "earliest" else last
+            elif to.isdigit():
+                wanted = {one: min(max(int(to), first[one]), last[one]) for one in numbers}
+            else:
+                raise CommandFailed(f"--to {to}: give earliest, latest or an offset")
+            before = await admin.list_group_offsets(group)
+            if execute:
+                await admin.alter_group_offsets(group, wanted)
+        return [
+            {
+                "topic": topic,
+                "partition": one.partition,
+                "from": before[one].offset if one in before else None,
+                "to": wanted[one],
+            }
+            for one in numbers
+        ]
+
+    rows = run(work())
+    show_rows(rows, as_json=as_json, title="partitions")
+    if not execute and not as_json:
+        typer.echo("nothing was changed; say --execute to do it")
+
+
+@app.command("delete")
+def delete(groups: Annotated[list[str], typer.Argument(help="Groups.")], bootstrap: Bootstrap = BOOTSTRAP) -> None:
+    """Delete groups without members, with their offsets."""
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.delete_groups(groups)
+
+    run(work())
+    typer.echo(f"deleted {', '.join(groups)}")

@@ -1,0 +1,113 @@
+"""How commands speak: tables on a terminal, JSON with `--json`, one line for an error.
+
+What lives here: options that several commands share, printing, and the one place where failures become exit codes.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from busway.errors import BuswayError
+from busway.serde.avro import Undecodable, Unencodable
+from busway.serde.infer import CannotInfer
+
+T = TypeVar("T")
+INTERRUPTED: Final = 130
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Brokers, host:port with commas."
+    ),
+]
+RegistryUrl = Annotated[
+    str, typer.Option("--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Address of the schema registry.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+BOOTSTRAP: Final = "localhost:9092"
+REGISTRY_URL: Final = "http://localhost:8081"
+
+
+class CommandFailed(BuswayError):
+    """A command cannot do what it was asked; the text says why and what would help."""
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work to the end."""
+    return asyncio.run(work)
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = ()) -> None:
+    """A list: a table on a terminal, tab-separated in a pipe, an array in JSON."""
+    if as_json:
+        write_json(list(rows))
+        return
+    names = list(columns) or (list(rows[0]) if rows else [])
+    if not rows:
+        typer.echo(f"no {title}")
+    elif sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(title=None, header_style="bold")
+        for name in names:
+            table.add_column(name.replace("_", " "), justify="right" if isinstance(rows[0].get(name), int) else "left")
+        for row in rows:
+            table.add_row(*(_cell(row.get(name)) for name in names))
+        Console().print(table)
+    else:
+        for row in rows:
+            typer.echo("\t".join(_cell(row.get(name)) for name in names))
+
+
+def show(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """One outcome: a sentence, or the facts as JSON."""
+    if as_json:
+        write_json(found)
+    else:
+        typer.echo(text)
+
+
+def write_json(found: Any) -> None:
+    """One line of JSON."""
+    typer.echo(json.dumps(found, ensure_ascii=False, default=str))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def main_loop(app: typer.Typer) -> None:
+    """Run the command line; failures end as one line and an exit code."""
+    try:
+        app()
+    except (BuswayError, Undecodable, Unencodable, CannotInfer) as problem:
+        fail(str(problem))
+    except OSError as problem:
+        fail(f"{problem.strerror or problem}" + (f": {problem.filename}" if problem.filename else ""))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def fail(text: str) -> None:
+    """Say why on standard error and end with 1."""
+    if "--json" in sys.argv:
+        sys.stderr.write(json.dumps({"error": text}, ensure_ascii=False) + "\n")
+    else:
+        sys.stderr.write(f"busway: {text}\n")
+    sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a pipe has gone; nothing more can be said there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)

@@ -1,0 +1,233 @@
+"""`busway produce` and `busway consume`.
+
+What lives here: lines → records and back; Avro through the registry where it is used. What does not: tables of anything else.
+"""
+
+import asyncio
+import base64
+import datetime as dt
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from busway.cli.output import BOOTSTRAP, REGISTRY_URL, AsJson, Bootstrap, CommandFailed, RegistryUrl, run, write_json
+from busway.consumer.consumer import Consumer
+from busway.errors import BuswayError
+from busway.producer.producer import Producer
+from busway.serde.avro import AvroCodec, Unencodable
+from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
+from busway.serde.registry import RegistryClient
+from busway.types import Record, RecordMetadata, TopicPartition
+
+TopicName = Annotated[str, typer.Argument(help="The topic.")]
+
+
+def produce(
+    topic: TopicName,
+    values: Annotated[list[str] | None, typer.Argument(help="Values; without, the lines of standard input.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", help="Splits a line into key and value.")
+    ] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="name=value; repeatable.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", help="Write there.")] = None,
+    avro: Annotated[
+        Path | None, typer.Option("--avro", help="An Avro schema: lines are JSON, written through the registry.")
+    ] = None,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    registry_url: RegistryUrl = REGISTRY_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Write records, one for each line."""
+    headers = [_header(one) for one in header or ()]
+
+    schema = avro.read_text(encoding="utf-8") if avro is not None else None
+
+    async def work() -> int:
+        encode = await _encoder(topic, schema, registry_url)
+        count = 0
+        async with Producer(bootstrap, client_id="busway-cli") as producer:
+            futures: list[asyncio.Future[RecordMetadata]] = []
+            lines = values if values is not None else (line.rstrip("\r\n") for line in sys.stdin)
+            for line in lines:
+                own_key, text = key, line
+                if key_separator is not None:
+                    found, separator, rest = line.partition(key_separator)
+                    if not separator:
+                        raise CommandFailed(
+                            f"line {count + 1} has no {key_separator!r} between key and value: {line[:60]}"
+                        )
+                    own_key, text = found, rest
+                futures.append(
+                    await producer.send(
+                        topic,
+                        encode(text, count + 1),
+                        own_key.encode() if own_key is not None else None,
+                        partition=partition,
+                        headers=headers,
+                    )
+                )
+                count += 1
+                if len(futures) >= 10_000:
+                    await asyncio.gather(*futures)
+                    futures.clear()
+            await asyncio.gather(*futures)
+        return count
+
+    count = run(work())
+    if as_json:
+        write_json({"topic": topic, "records": count})
+    else:
+        sys.stderr.write(f"{count} records acknowledged\n")
+
+
+def _header(given: str) -> tuple[str, bytes | None]:
+    name, equals, value = given.partition("=")
+    if not equals:
+        raise CommandFailed(f"--header {given}: give name=value")
+    return name, value.encode()
+
+
+async def _encoder(topic: str, schema: str | None, registry_url: str) -> Any:
+    if schema is None:
+        return lambda text, number: text.encode()
+    async with RegistryClient(registry_url) as registry:
+        prefix = frame(await registry.register(f"{topic}-value", schema))
+    codec: AvroCodec[Any] = AvroCodec(dict, schema=json.loads(schema))
+
+    def encode(line: str, number: int) -> bytes:
+        try:
+            return codec.encode(json.loads(line), prefix)
+        except (ValueError, Unencodable) as problem:
+            raise CommandFailed(f"line {number} does not fit the schema: {problem}") from None
+
+    return encode
+
+
+def consume(
+    topics: Annotated[list[str], typer.Argument(help="Topics.")],
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Not only what comes from now on.")] = False,
+    since: Annotated[
+        dt.datetime | None, typer.Option("--since", help="From the first record at or after this moment (local time).")
+    ] = None,
+    until_end: Annotated[bool, typer.Option("--until-end", help="Stop at what is the end now.")] = False,
+    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many records.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Read as a member of this group.")] = None,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    registry_url: RegistryUrl = REGISTRY_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Print records: values, or with --json everything there is to a record."""
+    if group is not None and (since is not None or until_end):
+        raise CommandFailed("--since and --until-end read without a group; leave --group out")
+
+    async def work() -> None:
+        async with (
+            RegistryClient(registry_url) as registry,
+            Consumer(
+                bootstrap_servers=bootstrap,
+                client_id="busway-cli",
+                group_id=group,
+                auto_offset_reset="earliest" if from_beginning else "latest",
+            ) as consumer,
+        ):
+            await consumer.subscribe(topics)
+            reader = _Reader(registry, as_json=as_json)
+            ends = await _begin(consumer, since, until_end=until_end)
+            left = count
+            while left is None or left > 0:
+                if ends is not None and not await _unfinished(consumer, ends):
+                    return
+                for records in (await consumer.getmany(timeout_ms=500, max_records=left)).values():
+                    for record in records:
+                        if ends is not None and record.offset >= ends[TopicPartition(record.topic, record.partition)]:
+                            continue
+                        await reader.print(record)
+                        left = left - 1 if left is not None else None
+                sys.stdout.flush()
+
+    run(work())
+
+
+async def _begin(consumer: Consumer, since: dt.datetime | None, *, until_end: bool) -> dict[TopicPartition, int] | None:
+    partitions = sorted(consumer.assignment())
+    if since is not None:
+        ends = await consumer.end_offsets(partitions)
+        moment = int(since.timestamp() * 1000)
+        for partition, found in (await consumer.offsets_for_times(dict.fromkeys(partitions, moment))).items():
+            consumer.seek(partition, found.offset if found is not None else ends[partition])
+    if not until_end:
+        return None
+    return await consumer.end_offsets(partitions)
+
+
+async def _unfinished(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+    return any([await consumer.position(partition) < end for partition, end in ends.items()])
+
+
+class _Reader:
+    def __init__(self, registry: RegistryClient, *, as_json: bool) -> None:
+        self._registry = registry
+        self._as_json = as_json
+        self._codecs: dict[int, AvroCodec[Any] | None] = {}
+
+    async def print(self, record: Record) -> None:
+        key, value = await self._text(record.key), await self._text(record.value)
+        if self._as_json:
+            write_json(
+                {
+                    "topic": record.topic,
+                    "partition": record.partition,
+                    "offset": record.offset,
+                    "timestamp": record.timestamp_ms,
+                    "key": key,
+                    "value": value,
+                    "headers": {name: (content or b"").decode(errors="replace") for name, content in record.headers},
+                }
+            )
+        elif isinstance(value, str):
+            typer.echo(value)
+        else:
+            write_json(value)
+
+    async def _text(self, data: bytes | None) -> Any:
+        """Avro that the registry knows as plain values, UTF-8 as a string, anything else in base 64."""
+        if data is None:
+            return None
+        try:
+            schema_id = unframe(data)
+        except NotFramed:
+            return _printable(data)
+        codec = await self._codec(schema_id)
+        if codec is None:
+            return _printable(data)
+        try:
+            return codec.decode(data, schema_id, FRAME_BYTES)
+        except ValueError:
+            return _printable(data)
+
+    async def _codec(self, schema_id: int) -> AvroCodec[Any] | None:
+        if schema_id not in self._codecs:
+            try:
+                text = await self._registry.schema(schema_id)
+                codec: AvroCodec[Any] = AvroCodec(dict, schema=json.loads(text))
+                codec.add_writer(schema_id, text)
+                self._codecs[schema_id] = codec
+            except (BuswayError, ValueError):
+                self._codecs[schema_id] = None
+        return self._codecs[schema_id]
+
+
+def _printable(data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(data).decode()
+    return (
+        text
+        if text.isprintable() or not any(ord(one) < 9 for one in text)
+        else "base64:" + base64.b64encode(data).decode()
+    )

@@ -1,0 +1,105 @@
+"""`busway schema`."""
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from busway.cli.output import REGISTRY_URL, AsJson, CommandFailed, RegistryUrl, run, show, show_rows
+from busway.serde.registry import RegistryClient
+
+app = typer.Typer(help="Register, compare, show and delete schemas.", no_args_is_help=True)
+Subject = Annotated[str, typer.Argument(help="The subject, such as orders-value.")]
+File = Annotated[Path, typer.Argument(help="An Avro schema as JSON.")]
+T = TypeVar("T")
+
+
+def _ask(url: str, work: Callable[[RegistryClient], Coroutine[Any, Any, T]]) -> T:
+    async def main() -> T:
+        async with RegistryClient(url) as client:
+            return await work(client)
+
+    return run(main())
+
+
+@app.command("list")
+def list_subjects(url: RegistryUrl = REGISTRY_URL, as_json: AsJson = False) -> None:
+    """All subjects with their versions."""
+
+    async def work(client: RegistryClient) -> list[dict[str, object]]:
+        return [{"subject": one, "versions": await client.versions(one)} for one in await client.subjects()]
+
+    show_rows(_ask(url, work), as_json=as_json, title="subjects")
+
+
+@app.command("get")
+def get(
+    subject: Subject,
+    version: Annotated[str, typer.Option("--version", "-v", help="A number, or latest.")] = "latest",
+    url: RegistryUrl = REGISTRY_URL,
+    as_json: AsJson = False,
+) -> None:
+    """The schema of a version."""
+    found = _ask(url, lambda client: client.version(subject, version))
+    show(
+        {"subject": found.subject, "version": found.version, "id": found.id, "schema": found.schema},
+        found.schema,
+        as_json=as_json,
+    )
+
+
+@app.command("register")
+def register(subject: Subject, file: File, url: RegistryUrl = REGISTRY_URL, as_json: AsJson = False) -> None:
+    """Register the schema in a file."""
+    text = file.read_text(encoding="utf-8")
+    schema_id = _ask(url, lambda client: client.register(subject, text))
+    show({"subject": subject, "id": schema_id}, f"{subject} has id {schema_id}", as_json=as_json)
+
+
+@app.command("check")
+def check(subject: Subject, file: File, url: RegistryUrl = REGISTRY_URL, as_json: AsJson = False) -> None:
+    """Whether the schema in a file could be registered; ends with 1 and the reasons if not."""
+    text = file.read_text(encoding="utf-8")
+    found = _ask(url, lambda client: client.check(subject, text))
+    if found:
+        if as_json:
+            show({"compatible": False, "messages": found}, "", as_json=True)
+            raise typer.Exit(1)
+        raise CommandFailed(f"not compatible with {subject}:\n  " + "\n  ".join(found))
+    show({"compatible": True, "messages": []}, f"compatible with {subject}", as_json=as_json)
+
+
+@app.command("level")
+def level(
+    subject: Annotated[str | None, typer.Argument(help="The subject; none for the whole registry.")] = None,
+    to: Annotated[str | None, typer.Option("--set", help="BACKWARD, FORWARD, FULL, …_TRANSITIVE or NONE.")] = None,
+    url: RegistryUrl = REGISTRY_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show or set the compatibility level."""
+
+    async def work(client: RegistryClient) -> str:
+        if to is not None:
+            await client.set_compatibility(to, subject)
+        return await client.compatibility(subject)
+
+    found = _ask(url, work)
+    show({"subject": subject, "compatibility": found}, found, as_json=as_json)
+
+
+@app.command("delete")
+def delete(
+    subject: Subject,
+    permanent: Annotated[bool, typer.Option("--permanent", help="For good, after it was deleted softly.")] = False,
+    url: RegistryUrl = REGISTRY_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a subject, softly at first."""
+    gone = _ask(url, lambda client: client.delete_subject(subject, permanent=permanent))
+    show(
+        {"subject": subject, "versions": gone},
+        f"deleted versions {', '.join(map(str, gone))} of {subject}"
+        + ("" if permanent else "; --permanent removes them"),
+        as_json=as_json,
+    )

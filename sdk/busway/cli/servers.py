@@ -1,0 +1,193 @@
+"""`busway up`, `busway broker`, `busway registry`.
+
+What lives here: options → settings, what is printed at start. What does not: the servers, which are imported when asked for, because
+they are extras.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from busway.cli.output import AsJson, CommandFailed, write_json
+
+Data = Annotated[Path, typer.Option("--data", help="Where everything is kept.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
+]
+Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
+
+
+def up(
+    data: Data = Path(".busway"),
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The broker's; 0 takes a free one.")] = 9092,
+    registry_port: Annotated[int, typer.Option("--registry-port", help="The registry's; 0 takes a free one.")] = 8081,
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a broker and a schema registry; Ctrl-C stops them."""
+    begun = time.perf_counter()
+    bus, registry_package = _need_bus(), _need_registry()
+    _log_to_stderr()
+
+    async def main() -> None:
+        data.mkdir(parents=True, exist_ok=True)
+        config = bus.config(
+            {
+                "listeners": f"PLAINTEXT://{host}:{port}",
+                "log.dirs": str(data / "broker"),
+                **({"busway.insecure": "true"} if insecure else {}),
+            }
+        )
+        node = bus.Node(config)
+        await node.start()
+        try:
+            database = f"sqlite+aiosqlite:///{data / 'registry.db'}"
+            settings = registry_package.RegistryConfig(
+                host=host, port=registry_port, database=database, insecure=insecure
+            )
+            async with registry_package.RegistryServer(settings) as registry_server:
+                _tell_up(
+                    node.bootstrap_servers, registry_server.url, data, time.perf_counter() - begun, as_json=as_json
+                )
+                await bus.until_signal(node.failed)
+        finally:
+            await node.stop()
+        if node.failed.is_set():
+            raise CommandFailed(f"the disk under {data} failed; see the log above")
+        if not as_json:
+            typer.echo("stopped; everything is on disk")
+
+    _serve(bus.run, main, (*bus.CANNOT_START, *registry_package.CANNOT_START))
+
+
+def _tell_up(bootstrap: str, url: str, data: Path, seconds: float, *, as_json: bool) -> None:
+    if as_json:
+        write_json({"bootstrap_servers": bootstrap, "schema_registry": url, "data": str(data)})
+        sys.stdout.flush()
+        return
+    given = "" if bootstrap.endswith(":9092") else f" -b {bootstrap}"
+    typer.echo(
+        f"broker    {bootstrap}\n"
+        f"registry  {url}\n"
+        f"data      {data}    up in {seconds * 1000:.0f} ms\n\n"
+        "try, in another terminal:\n"
+        f"  busway topics create greetings --partitions 3{given}\n"
+        f"  echo hello | busway produce greetings{given}\n"
+        f"  busway consume greetings --from-beginning{given}\n\n"
+        "Ctrl-C stops"
+    )
+    sys.stdout.flush()
+
+
+def broker(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="A server.properties file with Kafka's names.")
+    ] = None,
+    override: Annotated[
+        list[str] | None, typer.Option("--override", "-o", help="name=value, over what the file says.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Short for log.dirs.")] = None,
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a broker with Kafka's settings; a fresh data directory is formatted by itself."""
+    bus = _need_bus()
+    _log_to_stderr()
+
+    def started(node: Any) -> None:
+        if as_json:
+            write_json({"bootstrap_servers": node.bootstrap_servers, "data": node.config.data_dir})
+        else:
+            typer.echo(f"broker    {node.bootstrap_servers}\ndata      {node.config.data_dir}\nCtrl-C stops")
+        sys.stdout.flush()
+
+    async def main() -> None:
+        properties = bus.read_properties(str(config)) if config is not None else {}
+        for one in override or ():
+            name, equals, text = one.partition("=")
+            if not equals:
+                raise CommandFailed(f"--override {one}: give name=value")
+            properties[name.strip()] = text.strip()
+        if data is not None:
+            properties["log.dirs"] = str(data)
+        if insecure:
+            properties["busway.insecure"] = "true"
+        await bus.serve(bus.config(properties), started)
+
+    _serve(bus.run, main, bus.CANNOT_START)
+
+
+def registry(
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = 8081,
+    database: Annotated[
+        str, typer.Option("--database", help="sqlite+aiosqlite:///FILE, postgresql+psycopg://…, or memory:")
+    ] = "sqlite+aiosqlite:///registry.db",
+    compatibility: Annotated[str, typer.Option("--compatibility", help="The level where none is set.")] = "BACKWARD",
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a schema registry with Confluent's REST API."""
+    package = _need_registry()
+    _log_to_stderr()
+
+    async def main() -> None:
+        settings = package.RegistryConfig(
+            host=host,
+            port=port,
+            database=database,
+            compatibility_level=package.parse_level(compatibility),
+            insecure=insecure,
+        )
+        async with package.RegistryServer(settings) as server:
+            if as_json:
+                write_json({"schema_registry": server.url, "database": database})
+            else:
+                typer.echo(f"registry  {server.url}\ndatabase  {database}\nCtrl-C stops")
+            sys.stdout.flush()
+            await package.until_signal()
+
+    _serve(package.run, main, package.CANNOT_START)
+
+
+def _serve(run: Callable[[Any], None], main: Callable[[], Any], cannot_start: tuple[type[Exception], ...]) -> None:
+    try:
+        run(main())
+    except CommandFailed:
+        raise
+    except cannot_start as problem:
+        if isinstance(problem, OSError) and problem.strerror:
+            raise
+        raise CommandFailed(str(problem)) from None
+
+
+def _need_bus() -> Any:
+    try:
+        from busway_bus import door
+    except ImportError as missing:
+        _extra("bus", missing)
+    return door
+
+
+def _need_registry() -> Any:
+    try:
+        from busway_registry import door
+    except ImportError as missing:
+        _extra("registry", missing)
+    return door
+
+
+def _extra(name: str, missing: ImportError) -> NoReturn:
+    raise CommandFailed(f"this needs the {name} extra: pip install 'busway[{name}]' ({missing})") from None
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )

@@ -1,0 +1,143 @@
+"""`busway topics`."""
+
+from typing import Annotated
+
+import typer
+
+from busway.admin.admin import Admin, NewTopic
+from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
+from busway.types import TopicPartition
+
+app = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="The topic.")]
+Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="name=value by Kafka's names; repeatable.")]
+_EARLIEST, _LATEST = -2, -1
+
+
+def _configs(given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise CommandFailed(f"--config {one}: give name=value")
+        found[name.strip()] = value.strip()
+    return found
+
+
+@app.command("list")
+def list_topics(
+    bootstrap: Bootstrap = BOOTSTRAP,
+    internal: Annotated[bool, typer.Option("--internal", help="The brokers' own too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """All topics."""
+
+    async def work() -> list[dict[str, object]]:
+        async with Admin(bootstrap) as admin:
+            found = await admin.describe_topics()
+        return [
+            {"topic": name, "partitions": len(topic.partitions), "replicas": len(topic.partitions[0].replicas)}
+            for name, topic in sorted(found.items())
+            if internal or not topic.internal
+        ]
+
+    show_rows(run(work()), as_json=as_json, title="topics")
+
+
+@app.command("create")
+def create(
+    name: Name,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1 for the broker's default.")] = -1,
+    replication_factor: Annotated[int, typer.Option("--replication-factor", help="-1 for the broker's default.")] = -1,
+    config: Config = None,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Create a topic."""
+
+    async def work() -> int:
+        async with Admin(bootstrap) as admin:
+            await admin.create_topics([NewTopic(name, partitions, replication_factor, _configs(config))])
+            return len((await admin.describe_topics([name]))[name].partitions)
+
+    count = run(work())
+    show({"topic": name, "partitions": count}, f"created {name} with {count} partitions", as_json=as_json)
+
+
+@app.command("describe")
+def describe(name: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Partitions, offsets and settings of a topic."""
+
+    async def work() -> tuple[list[dict[str, object]], dict[str, str | None]]:
+        async with Admin(bootstrap) as admin:
+            topic = (await admin.describe_topics([name]))[name]
+            numbers = [TopicPartition(name, one.number) for one in topic.partitions]
+            first = await admin.list_offsets(dict.fromkeys(numbers, _EARLIEST))
+            last = await admin.list_offsets(dict.fromkeys(numbers, _LATEST))
+            settings = await admin.describe_configs(name)
+        rows: list[dict[str, object]] = [
+            {
+                "partition": one.number,
+                "leader": one.leader,
+                "replicas": list(one.replicas),
+                "isr": list(one.isr),
+                "first_offset": first.get(TopicPartition(name, one.number)),
+                "end_offset": last.get(TopicPartition(name, one.number)),
+            }
+            for one in topic.partitions
+        ]
+        return rows, {one.name: one.value for one in settings.values() if not one.default}
+
+    rows, settings = run(work())
+    if as_json:
+        show({"topic": name, "partitions": rows, "configs": settings}, "", as_json=True)
+        return
+    show_rows(rows, as_json=False, title="partitions")
+    for setting, value in settings.items():
+        typer.echo(f"{setting}={value}")
+
+
+@app.command("alter")
+def alter(
+    name: Name,
+    config: Config = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", help="A setting to put back to its default.")
+    ] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="Grow to so many.")] = None,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Change settings, or add partitions."""
+
+    async def work() -> None:
+        changes: dict[str, str | None] = {**_configs(config), **dict.fromkeys(delete_config or (), None)}
+        if not changes and partitions is None:
+            raise CommandFailed("nothing to change: give --config, --delete-config or --partitions")
+        async with Admin(bootstrap) as admin:
+            if changes:
+                await admin.alter_configs(name, changes)
+            if partitions is not None:
+                await admin.create_partitions({name: partitions})
+
+    run(work())
+    show({"topic": name}, f"changed {name}", as_json=as_json)
+
+
+@app.command("delete")
+def delete(
+    names: Annotated[list[str], typer.Argument(help="Topics.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Delete topics with all their records."""
+    if not yes:
+        typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.delete_topics(names)
+
+    run(work())
+    show({"deleted": names}, f"deleted {', '.join(names)}", as_json=as_json)
