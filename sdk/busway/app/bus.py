@@ -8,7 +8,7 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, TypeVar, cast, overload
@@ -20,6 +20,7 @@ from busway.app.routes import BadDeclaration, ConsumerRecord, Format, Headers, R
 from busway.app.worker import Sleep, Worker, WorkerParts, unacknowledged
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
+from busway.consumer.snapshot import read_to_end
 from busway.errors import BrokerError, NotRunning
 from busway.producer.producer import Producer
 from busway.serde.avro import Undecodable
@@ -27,7 +28,7 @@ from busway.serde.naming import Part, SubjectNaming, topic_name
 from busway.serde.plain import Integer, Json, Raw, Serde, Text
 from busway.serde.registered import RegisteredAvro
 from busway.serde.registry import RegistryClient
-from busway.types import Record, RecordMetadata
+from busway.types import Record, RecordMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 
 log = logging.getLogger("busway.app")
@@ -35,6 +36,7 @@ log = logging.getLogger("busway.app")
 K = TypeVar("K")
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
+Assigned = Callable[[Sequence[TopicPartition]], Awaitable[None]]
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
 
@@ -88,6 +90,7 @@ class App:
         self._consumer_options = consumer or {}
         self._producer: Producer | None = None
         self._serdes: dict[tuple[str, Part], Serde] = {}
+        self._on_assigned: list[Assigned] = []
         self._stack: AsyncExitStack | None = None
         self._working: asyncio.Task[None] | None = None
         self.worker: Worker | None = None
@@ -194,6 +197,12 @@ class App:
 
         return decorate
 
+    def on_assigned(self, function: Assigned) -> Assigned:
+        """Decorates a coroutine function that is told of partitions that came, before the first of their records is handled: the
+        place to load what a service keeps for them."""
+        self._on_assigned.append(function)
+        return function
+
     # Running
 
     async def start(self) -> None:
@@ -232,6 +241,7 @@ class App:
                 topics=self.topics,
                 decode=self._decode,
                 send_raw=self._send_raw,
+                on_assigned=self._assigned,
                 sleep=self._sleep,
                 commit_interval_s=self._commit_interval_s,
                 drain_timeout_s=self._drain_timeout_s,
@@ -364,7 +374,30 @@ class App:
             raise NotRunning(f"app {self.name} is not running")
         return await (await self._producer.send(topic, value, key, headers=headers))
 
+    # Reading
+
+    async def read(
+        self, topic: Topic[K, V], *, partitions: Iterable[int] | None = None
+    ) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """All records of a topic, or of some partitions, up to what is the end now: how a service gets its tables back.
+
+        Raises:
+            Undecodable: a record is not what the topic holds; names partition and offset.
+            NotRunning: the app is not running.
+        """
+        if self._producer is None:
+            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
+        async for record in read_to_end(self.bootstrap_servers, topic.name, partitions, client_id=self.name):
+            try:
+                yield await self._decode(record)
+            except Undecodable as problem:
+                raise Undecodable(f"{topic.name}-{record.partition} offset {record.offset}: {problem}") from None
+
     # Parts
+
+    async def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        for function in self._on_assigned:
+            await function(partitions)
 
     async def _sleep(self, seconds: float) -> None:
         await self.sleep(seconds)

@@ -53,6 +53,7 @@ class WorkerParts:
     topics: Mapping[str, Topic[Any, Any]]
     decode: Decode
     send_raw: SendRaw
+    on_assigned: Callable[[Sequence[TopicPartition]], Awaitable[None]]
     sleep: Sleep
     commit_interval_s: float
     drain_timeout_s: float
@@ -304,7 +305,12 @@ class Worker(RebalanceListener):
     # Rebalances
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Open a lane for each new partition."""
+        """Open a lane for each new partition, after the service has loaded what it keeps for them."""
+        try:
+            await self._parts.on_assigned(sorted(assigned))
+        except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
+            self._fail(problem)
+            return
         for partition in assigned:
             self._open(partition)
         self.progress.set()

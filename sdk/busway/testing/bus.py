@@ -13,7 +13,7 @@ from busway.admin.admin import Admin
 from busway.app.bus import App
 from busway.app.failures import dead_letter_topic
 from busway.app.routes import BadDeclaration, ConsumerRecord, Headers, Topic
-from busway.consumer.consumer import Consumer
+from busway.consumer.snapshot import read_to_end
 from busway.types import Record, RecordMetadata, TopicPartition
 
 K = TypeVar("K")
@@ -103,7 +103,8 @@ class TestBus:
 
     async def records(self, topic: Topic[K, V]) -> list[ConsumerRecord[K, V]]:
         """All records of a topic, typed, by partition and offset."""
-        return [await self.app._decode(record) for record in await self._read(topic.name)]
+        found = [record async for record in self.app.read(topic)]
+        return sorted(found, key=lambda record: (record.partition, record.offset))
 
     async def dead_letters(self, topic: Topic[Any, Any]) -> list[DeadLetter]:
         """The records of a topic that the app put aside."""
@@ -131,18 +132,7 @@ class TestBus:
         async with Admin(self.app.bootstrap_servers) as admin:
             if topic not in await admin.list_topics():
                 return []
-            described = await admin.describe_topics([topic])
-        partitions = [TopicPartition(topic, one.number) for one in described[topic].partitions]
-        found: list[Record] = []
-        async with Consumer(bootstrap_servers=self.app.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-            ends = await consumer.end_offsets(partitions)
-            open_ends = {partition: end for partition, end in ends.items() if end > 0}
-            if not open_ends:
-                return []
-            await consumer.assign(open_ends)
-            while any([await consumer.position(partition) < end for partition, end in open_ends.items()]):
-                for records in (await consumer.getmany(timeout_ms=1000)).values():
-                    found += records
+        found = [record async for record in read_to_end(self.app.bootstrap_servers, topic)]
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
