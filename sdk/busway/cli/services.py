@@ -6,7 +6,6 @@ What lives here: finding the app that was named and running it. What does not: t
 import importlib
 import logging
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from typing import Annotated
 import typer
 
 from busway.app.bus import App
-from busway.cli.output import BOOTSTRAP, Bootstrap, CommandFailed
+from busway.cli.output import CommandFailed
 
 CASES = ("movieflix",)
 
@@ -92,20 +91,15 @@ def demo(
     ci: Annotated[
         bool, typer.Option("--ci/--live", envvar="CI", help="End by itself with a summary, without a live table.")
     ] = False,
-    bootstrap: Bootstrap = "",
 ) -> None:
     """Run a case study from end to end: bus, registry, service, events, page."""
     if name not in CASES:
         raise CommandFailed(f"there is no case study {name}; there is {', '.join(CASES)}")
     folder = _case_folder(name)
-    command = [sys.executable, "-m", f"{name}.demo", *(["--ci"] if ci else [])]
-    if bootstrap and bootstrap != BOOTSTRAP:
-        command += ["--bootstrap-servers", bootstrap]
-    try:
-        done = subprocess.run(command, cwd=folder.parent, check=False)  # noqa: S603 - our own module
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    raise typer.Exit(done.returncode)
+    # The demo takes this process over, so that Ctrl-C reaches it alone and it can end its parts in order.
+    os.chdir(folder.parent)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", f"{name}.demo", *(["--ci"] if ci else [])])  # noqa: S606 - our own module
 
 
 def _case_folder(name: str) -> Path:

@@ -386,4 +386,13 @@ class Consumer:
 
     async def _assigned(self, assigned: Partitions, new: Partitions) -> None:
         self._fetcher.assign(assigned)
-        await self._listener.on_partitions_assigned(new)
+        # The listener may seek, or get ready for the records: none is handed out before it has returned.
+        arrived = [self._fetcher.assigned[partition] for partition in new]
+        for one in arrived:
+            one.held = True
+        try:
+            await self._listener.on_partitions_assigned(new)
+        finally:
+            for one in arrived:
+                one.held = False
+            self._fetcher.wake()

@@ -68,6 +68,7 @@ class Fetcher:
     def wake(self) -> None:
         """Something changed: a seek, a resume."""
         self._wake.set()
+        self._arrived.set()
 
     # The loop
 
@@ -247,7 +248,7 @@ class Fetcher:
         wanted = set(partitions)
         result: dict[TopicPartition, list[Record]] = {}
         for partition, found in self.assigned.items():
-            if found.paused or (wanted and partition not in wanted):
+            if found.paused or found.held or (wanted and partition not in wanted):
                 continue
             taken = self._drain(found, limit)
             if taken:
@@ -287,7 +288,9 @@ class Fetcher:
     async def arrival(self, timeout_s: float | None) -> None:
         """Return when something has arrived, or after the time."""
         self._arrived.clear()
-        if self._problem is not None or any(found.buffered and not found.paused for found in self.assigned.values()):
+        if self._problem is not None or any(
+            found.buffered and not (found.paused or found.held) for found in self.assigned.values()
+        ):
             return
         try:
             async with asyncio.timeout(timeout_s):

@@ -31,6 +31,8 @@ class Assigned:
     fetch_position: int = -1
     leader_epoch: int = -1
     paused: bool = False
+    held: bool = False
+    """Nothing is handed out while the listener is told of the partition."""
     chunks: deque[memoryview] = field(default_factory=deque)
     records: deque[Record] = field(default_factory=deque)
     aborted: list[tuple[int, int]] = field(default_factory=list)

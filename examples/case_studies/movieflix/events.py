@@ -1,0 +1,86 @@
+"""The events, as they are in the topics.
+
+What lives here: the types whose Avro schemas are in the registry. What does not: what follows from them (`domain`).
+"""
+
+import datetime as dt
+import enum
+from dataclasses import dataclass, field
+
+
+class Action(enum.Enum):
+    """What a viewer's device tells."""
+
+    STARTED = "STARTED"
+    PLAYING = "PLAYING"
+    STOPPED = "STOPPED"
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched:
+    """A device tells how far a viewer is in a movie.
+
+    Attributes:
+        user_id, movie_id: who watches what.
+        action: what happened.
+        position_s: seconds into the movie.
+        length_s: seconds of the whole movie.
+        played_s: seconds played since the last event of this viewing.
+        device: where.
+        at: when, in UTC.
+        rating: stars from 1 to 5, if the viewer gave some.
+    """
+
+    __avro_namespace__ = "movieflix"
+
+    user_id: int
+    movie_id: int
+    action: Action
+    position_s: int
+    length_s: int
+    played_s: int
+    device: str
+    at: dt.datetime
+    rating: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Resume:
+    """Where a viewer stopped in a movie that is not finished."""
+
+    __avro_namespace__ = "movieflix"
+
+    movie_id: int
+    position_s: int
+    length_s: int
+    device: str
+    at: dt.datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Profile:
+    """What is known of a viewer; the newest one for each user stays in the compacted topic.
+
+    Attributes:
+        user_id: whose.
+        events: how many events went into it.
+        started, finished: movies.
+        watched_s: seconds played.
+        ratings, rating_sum: how many, and their sum.
+        loved: movies with four stars or more, newest first.
+        resume: movies to go on with, newest first.
+        last_offset: the last event that went in, by its offset in the user's partition; what is at or below it is known already.
+    """
+
+    __avro_namespace__ = "movieflix"
+
+    user_id: int
+    events: int = 0
+    started: int = 0
+    finished: int = 0
+    watched_s: int = 0
+    ratings: int = 0
+    rating_sum: float = 0.0
+    loved: list[int] = field(default_factory=list)
+    resume: list[Resume] = field(default_factory=list)
+    last_offset: int = -1

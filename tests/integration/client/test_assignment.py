@@ -1,0 +1,43 @@
+"""What a rebalance listener can rely on."""
+
+import asyncio
+
+from busway.consumer.consumer import Consumer, RebalanceListener
+from busway.producer.producer import Producer
+from busway_bus.testing.local_cluster import LocalCluster
+
+
+class Slow(RebalanceListener):
+    """Takes its time to get ready."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.ready = False
+
+    async def on_partitions_assigned(self, assigned: object) -> None:
+        """Wait to be let go."""
+        self.told.set()
+        await self.go_on.wait()
+        self.ready = True
+
+
+async def test_no_record_is_handed_out_before_the_listener_has_returned(cluster: LocalCluster) -> None:
+    """Records that are there already wait until the listener is ready, and then all of them come."""
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(10):
+            await producer.send_and_wait("t", str(number).encode())
+    listener = Slow()
+    async with Consumer(
+        "t", bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest", listener=listener
+    ) as consumer:
+        reading = asyncio.ensure_future(consumer.getone())
+        await listener.told.wait()
+        while not any(found.buffered for found in consumer._fetcher.assigned.values()):
+            await asyncio.wait([reading], timeout=0.01)
+        assert not reading.done()
+        listener.go_on.set()
+        values = [(await reading).value]
+        assert listener.ready
+        values += [(await consumer.getone()).value for _ in range(9)]
+        assert values == [str(number).encode() for number in range(10)]
