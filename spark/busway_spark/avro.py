@@ -58,9 +58,13 @@ def decode_avro(frame: DataFrame, *, writers: Mapping[int, str], reader: str, co
 
 def _event(body: Column, writers: Mapping[int, str], reader: str) -> Column:
     (first, first_schema), *rest = sorted(writers.items())
-    event = F.when(F.col("schema_id") == first, from_avro(body, first_schema, {"avroSchema": reader}))
+    event = F.when(
+        F.col("schema_id") == first, from_avro(body, first_schema, {"avroSchema": reader, "mode": "PERMISSIVE"})
+    )
     for writer_id, schema in rest:
-        event = event.when(F.col("schema_id") == writer_id, from_avro(body, schema, {"avroSchema": reader}))
+        event = event.when(
+            F.col("schema_id") == writer_id, from_avro(body, schema, {"avroSchema": reader, "mode": "PERMISSIVE"})
+        )
     return event
 
 
