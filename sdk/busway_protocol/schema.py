@@ -171,7 +171,7 @@ def _field(declared: "dataclasses.Field[Any]", hint: Any) -> Field:
             markers += found
         elif origin in {Union, UnionType} and NoneType in get_args(hint) and Kind.RECORDS not in markers:
             optional = True
-            hint = Union[tuple(arg for arg in get_args(hint) if arg is not NoneType)]  # noqa: UP007
+            hint = Union[tuple(arg for arg in get_args(hint) if arg is not NoneType)]  # noqa: UP007 - made of a tuple
         else:
             break
     is_array = get_origin(hint) is list and Kind.RECORDS not in markers

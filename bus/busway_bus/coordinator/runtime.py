@@ -6,21 +6,27 @@ groups. The topic is made when the first group asks for its coordinator.
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
-from busway_bus.groups.classic import ClassicGroup, GroupLimits, Join, Joined, Synced
+from busway_bus.groups.classic import ClassicGroup
+from busway_bus.groups.classic_values import GroupLimits, Join, Joined, State, Sync, Synced
 from busway_bus.groups.records import GroupMetadataKey, key_bytes, parse, value_bytes
 from busway_bus.groups.shard import Change, GroupShard
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.replication.manager import ReplicaManager, wall_ms
-from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.records.batch import read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
+from busway_protocol.types import ZERO_UUID
 
 log = logging.getLogger("busway.groups")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+BATCH_RECORDS_MAX: Final = 1_000
+"""Records in one batch of ours: what a group with many partitions deletes must not make a batch nobody can fetch."""
 
 
 def java_hash(text: str) -> int:
@@ -71,6 +77,9 @@ class GroupCoordinator:
         )
         self._shards: dict[int, GroupShard] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._damaged: set[int] = set()
+        self._unflushed: dict[int, asyncio.Future[None]] = {}
+        self._epoch_ms = wall_ms() - time.monotonic_ns() // 1_000_000
         self._creating = asyncio.Lock()
 
     # Loading
@@ -83,17 +92,27 @@ class GroupCoordinator:
             self.load()
 
     def load(self) -> None:
-        """Load every shard that is not loaded yet."""
-        for number in range(self._partitions()):
-            if number not in self._shards:
-                shard = GroupShard(limits=self._limits, new_member_id=new_member_id)
-                shard.load(self._stored(number), wall_ms())
-                self._shards[number] = shard
-                for group in shard.groups.values():
-                    self._set_timer(group)
+        """Load every shard that is not loaded yet; the groups of one whose log cannot be read are not served."""
+        count = self._partitions()
+        if len(self._shards) + len(self._damaged) == count:
+            return
+        for number in range(count):
+            if number in self._shards or number in self._damaged:
+                continue
+            shard = GroupShard(limits=self._limits, new_member_id=new_member_id)
+            try:
+                shard.load(self._stored(number), self._now())
+            except (ProtocolError, KafkaError, OSError) as problem:
+                log.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, number, problem)
+                self._damaged.add(number)
+                continue
+            self._shards[number] = shard
+            for group in shard.groups.values():
+                self._set_timer(group)
 
     def _stored(self, number: int) -> Iterable[Change]:
         for batch in self._replicas.find(OFFSETS_TOPIC, number).log.batches():
+            verify_crc(batch, read_header(batch))
             for record in decode_records(batch):
                 found = parse(record.key, record.value) if record.key is not None else None
                 if found is not None:
@@ -103,12 +122,14 @@ class GroupCoordinator:
         """The shard of a group.
 
         Raises:
-            KafkaError: INVALID_GROUP_ID, or NOT_COORDINATOR before anyone has asked for a coordinator.
+            KafkaError: NOT_COORDINATOR before anyone has asked for a coordinator, COORDINATOR_NOT_AVAILABLE when what is
+                stored of its groups cannot be read.
         """
-        if self._partitions() == 0:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        number = self._number(group_id)
         self.load()
-        return self._shards[partition_for(group_id, self._partitions())]
+        if number in self._damaged:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{number} cannot be read")
+        return self._shards[number]
 
     @property
     def shards(self) -> Iterable[GroupShard]:
@@ -116,58 +137,114 @@ class GroupCoordinator:
         self.load()
         return self._shards.values()
 
+    def _now(self) -> int:
+        """Wall time in ms that never jumps: sessions are counted with it, and setting the clock must not end them."""
+        return self._epoch_ms + time.monotonic_ns() // 1_000_000
+
     # Writing
 
     async def write(self, group_id: str, changes: Sequence[Change]) -> None:
         """Append the changes, apply them, and return when they are on disk.
 
         Raises:
-            KafkaError: the disk failed.
+            KafkaError: NOT_COORDINATOR when the disk failed; clients look for the coordinator again.
         """
-        done = self._append(group_id, changes)
-        if done is not None:
-            await done
+        if changes:
+            number = self._number(group_id)
+            await self._finished(self._append(number, changes))
 
-    def _append(self, group_id: str, changes: Sequence[Change]) -> "asyncio.Future[None] | None":
-        if not changes:
-            return None
-        shard = self.shard(group_id)
-        partition = self._replicas.find(OFFSETS_TOPIC, partition_for(group_id, self._partitions()))
-        builder = BatchBuilder()
-        now = wall_ms()
-        for key, value in changes:
-            builder.append(now, key_bytes(key), value_bytes(value))
-        _, done = self._replicas.append(partition, builder.build(), own=True)
-        for key, value in changes:
-            shard.apply(key, value, now)
+    async def settled(self, group_id: str) -> None:
+        """Return when all that is known of a group is on disk: nothing is told that a crash could take back.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR when the disk failed.
+        """
+        await self._finished(self._unflushed.get(self._number(group_id)))
+
+    async def _finished(self, done: "asyncio.Future[None] | None") -> None:
+        if done is not None:
+            try:
+                await asyncio.shield(done)
+            except KafkaError as problem:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, str(problem)) from problem
+
+    def _number(self, group_id: str) -> int:
+        count = self._partitions()
+        if count == 0:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return partition_for(group_id, count)
+
+    def _append(self, number: int, changes: Sequence[Change]) -> "asyncio.Future[None] | None":
+        """Append and apply; no await in between, so that what was decided still holds.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR when the disk failed.
+        """
+        shard, partition = self._shards[number], self._replicas.find(OFFSETS_TOPIC, number)
+        done = None
+        for start in range(0, len(changes), BATCH_RECORDS_MAX):
+            builder = BatchBuilder()
+            now = wall_ms()
+            part = changes[start : start + BATCH_RECORDS_MAX]
+            for key, value in part:
+                builder.append(now, key_bytes(key), value_bytes(value))
+            try:
+                _, done = self._replicas.append(partition, builder.build(), own=True)
+            except KafkaError as problem:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, str(problem)) from problem
+            for key, value in part:
+                shard.apply(key, value, self._now())
+                if isinstance(key, GroupMetadataKey) and value is None:
+                    self._stop_timer(key.group)
+            if done is not None:
+                self._unflushed[number] = done
+                done.add_done_callback(lambda over: self._flushed(number, over))
         return done
+
+    def _flushed(self, number: int, done: "asyncio.Future[None]") -> None:
+        done.exception()  # whoever waits gets it; where nobody does, the flusher has told the node
+        if self._unflushed.get(number) is done:
+            del self._unflushed[number]
 
     # The group machine
 
     async def join(self, group_id: str, request: Join) -> Joined:
-        """Join a group; returns when the rebalance is over."""
+        """Join a group; returns when the rebalance is over.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR.
+        """
+        shard = self.shard(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            # A refusal must not leave a group behind.
+            error = self._limits.refuse(request) or (ErrorCode.UNKNOWN_MEMBER_ID if request.member_id else None)
+            if error is not None:
+                return Joined(error=error, member_id=request.member_id)
+            group = shard.group(group_id)
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        group = self.shard(group_id).group(group_id)
-        answer = group.join(request, waiter, wall_ms())
+        answer = group.join(request, waiter, self._now())
         self._settle(group)
         found = answer if answer is not None else await waiter
         assert isinstance(found, Joined)
         return found
 
-    async def sync(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        assignments: Sequence[tuple[str, bytes]],
-    ) -> Synced:
-        """Hand in or fetch assignments; returns when they are on disk."""
+    async def sync(self, group_id: str, request: Sync) -> Synced:
+        """Hand in or fetch assignments; returns when they are on disk.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR.
+        """
+        group = self.shard(group_id).groups.get(group_id)
+        if group is None:
+            return Synced(error=ErrorCode.UNKNOWN_MEMBER_ID)
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        group = self.shard(group_id).group(group_id)
-        answer = group.sync(member_id, instance_id, generation, assignments, waiter=waiter, now=wall_ms())
+        answer = group.sync(request, waiter, self._now())
         self._settle(group)
-        found = answer if answer is not None else await waiter
+        if answer is not None:
+            await self.settled(group_id)
+            return answer
+        found = await waiter
         assert isinstance(found, Synced)
         return found
 
@@ -176,7 +253,7 @@ class GroupCoordinator:
         group = self.shard(group_id).groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.heartbeat(member_id, instance_id, generation, wall_ms())
+        error = group.heartbeat(member_id, instance_id, generation, self._now())
         self._settle(group)
         return error
 
@@ -185,20 +262,35 @@ class GroupCoordinator:
         group = self.shard(group_id).groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.leave(member_id, instance_id, wall_ms())
+        error = group.leave(member_id, instance_id, self._now())
         self._settle(group)
         return error
 
+    def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether a member may commit; without a generation anyone may, to a group that does not exist.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, or GROUP_ID_NOT_FOUND.
+        """
+        group = self.shard(group_id).groups.get(group_id)
+        if group is None:
+            if generation >= 0:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
+            return ErrorCode.NONE
+        return group.commit(member_id, instance_id, generation, self._now())
+
     async def delete(self, group_id: str) -> ErrorCode:
-        """Delete a group that is empty, with its offsets."""
+        """Delete a group that is empty, with its offsets.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR.
+        """
         shard = self.shard(group_id)
-        if not shard.known(group_id):
-            return ErrorCode.GROUP_ID_NOT_FOUND
         group = shard.groups.get(group_id)
-        if group is not None:
-            error = group.delete(wall_ms())
-            if error is not ErrorCode.NONE:
-                return error
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not State.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
         await self.write(group_id, shard.delete_group(group_id))
         return ErrorCode.NONE
 
@@ -206,39 +298,52 @@ class GroupCoordinator:
         """Write down what changed, then answer who is due; arm the next timer."""
         due, group.outbox = group.outbox, []
         written = None
+        self._set_timer(group)
         if group.dirty:
             group.dirty = False
-            written = self._append(group.group_id, [(GroupMetadataKey(group=group.group_id), group.record())])
+            change: Change = (GroupMetadataKey(group=group.group_id), group.record())
+            try:
+                written = self._append(self._number(group.group_id), [change])
+            except KafkaError as problem:
+                _answer(due, problem)
+                return
         if written is None:
             _answer(due)
         else:
             written.add_done_callback(lambda done: _answer(due, done.exception()))
-        self._set_timer(group)
 
     def _set_timer(self, group: ClassicGroup) -> None:
-        old = self._timers.pop(group.group_id, None)
-        if old is not None:
-            old.cancel()
+        self._stop_timer(group.group_id)
         deadline = group.next_deadline()
         if deadline is not None:
-            loop = asyncio.get_running_loop()
-            delay = max(0.0, (deadline - wall_ms()) / 1000)
-            self._timers[group.group_id] = loop.call_later(delay, self._tick, group)
+            delay = max(0.0, (deadline - self._now()) / 1000)
+            timer = asyncio.get_running_loop().call_later(delay, self._tick, group)
+            self._timers[group.group_id] = timer
+
+    def _stop_timer(self, group_id: str) -> None:
+        timer = self._timers.pop(group_id, None)
+        if timer is not None:
+            timer.cancel()
 
     def _tick(self, group: ClassicGroup) -> None:
-        self._timers.pop(group.group_id, None)
-        group.tick(wall_ms())
+        group.tick(self._now())
         self._settle(group)
 
     async def expire(self) -> None:
-        """Remove offsets that nobody needs any more."""
+        """Remove offsets that nobody needs any more, and groups that have nothing left."""
         retention_ms = self._config.get("offsets.retention.minutes") * 60_000
-        for shard in tuple(self.shards):
-            by_group: dict[str, list[Change]] = {}
-            for change in shard.expired(wall_ms(), retention_ms, self._topic_exists):
-                by_group.setdefault(change[0].group, []).append(change)
-            for group_id, changes in by_group.items():
-                await self.write(group_id, changes)
+        self.load()
+        for number, shard in tuple(self._shards.items()):
+            changes = shard.expired(wall_ms(), retention_ms, self._lives)
+            try:
+                await self._finished(self._append(number, changes))
+            except KafkaError as problem:
+                log.error("what has expired in %s-%d cannot be removed: %s", OFFSETS_TOPIC, number, problem)
+                return
+
+    def _lives(self, topic: str, topic_id: uuid.UUID) -> bool:
+        """Whether it is still the topic that an offset was committed for; one without an id may be any of that name."""
+        return self._topic_exists(topic) and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 
     def close(self) -> None:
         """Stop the timers."""
@@ -255,4 +360,4 @@ def _answer(due: list[tuple[Any, Joined | Synced]], problem: BaseException | Non
             waiter.set_result(answer)
         else:
             kind = Joined if isinstance(answer, Joined) else Synced
-            waiter.set_result(kind(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            waiter.set_result(kind(error=ErrorCode.NOT_COORDINATOR))

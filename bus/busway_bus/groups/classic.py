@@ -1,91 +1,24 @@
 """A classic consumer group: join, sync, heartbeat, leave, as a machine without clock or socket.
 
-What lives here: the states and what moves them (KIP-62, KIP-345 static members, KIP-394 member ids, KIP-814). What does not:
-offsets (`offsets`), storage and waiting (`coordinator.runtime`). Requests that must wait carry a waiter; answers that become
-due are put into `outbox`. `dirty` says that the group's generation has to be written down.
+What lives here: what moves the states (KIP-62, KIP-345 static members, KIP-394 member ids, KIP-814, KAFKA-13418 sync time-out).
+What does not: who is in (`roster`), offsets (`shard`), storage and waiting (`coordinator.runtime`). Requests that must wait
+carry a waiter; answers that become due are put into `outbox`. `dirty` says that the generation has to be written down.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from busway_bus.groups.classic_member import Member, Waiter
-from busway_bus.groups.records import GroupMetadataValue, MemberMetadata
+from busway_bus.groups.classic_values import LEGAL_FROM, GroupLimits, Join, Joined, State, Sync, Synced
+from busway_bus.groups.records import GroupMetadataValue
+from busway_bus.groups.roster import Roster
 from busway_bus.kernel.limits import PENDING_GROUP_MEMBERS_MAX
+from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode
 
-
-class State(Enum):
-    """The states with Kafka's names.
-
-    Empty: no members; offsets may be left. PreparingRebalance: members are asked to join again; ends when all have, or at the
-    deadline. CompletingRebalance: everyone has joined, the leader's assignment is awaited. Stable: all have their assignment.
-    Dead: the group is deleted.
-    """
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-LEGAL_FROM: Final = {
-    State.PREPARING: {State.STABLE, State.COMPLETING, State.EMPTY},
-    State.COMPLETING: {State.PREPARING},
-    State.STABLE: {State.COMPLETING},
-    State.EMPTY: {State.PREPARING},
-    State.DEAD: {State.STABLE, State.PREPARING, State.COMPLETING, State.EMPTY, State.DEAD},
-}
-"""state → the states it may be entered from; anything else is a mistake of ours."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
-    """A member's request to join."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: tuple[tuple[str, bytes], ...]
-    needs_known_id: bool
-    can_skip_assignment: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
-    """The answer to a join."""
-
-    error: ErrorCode = ErrorCode.NONE
-    member_id: str = ""
-    generation: int = -1
-    protocol: str | None = None
-    leader: str = ""
-    members: tuple[tuple[str, str | None, bytes], ...] = ()
-    skip_assignment: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
-    """The answer to a sync."""
-
-    error: ErrorCode = ErrorCode.NONE
-    assignment: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLimits:
-    """Kafka's group.* settings."""
-
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 3_000
-    max_size: int = 2**31 - 1
+SILENT_WAIT_MS_MIN: Final = 1_000
+"""How long silent static members are waited for at least; a member may ask for 0, and the timer must not spin."""
 
 
 class ClassicGroup:
@@ -94,6 +27,7 @@ class ClassicGroup:
     Attributes:
         outbox: (waiter, answer) pairs that are due.
         dirty: the generation changed and must be written before the outbox is sent.
+        subscribed: the topics of this generation's members; None when they cannot be told.
     """
 
     def __init__(self, group_id: str, limits: GroupLimits, new_id: Callable[[str], str]) -> None:
@@ -105,70 +39,93 @@ class ClassicGroup:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        self.leader: str | None = None
-        self.members: dict[str, Member] = {}
-        self._static: dict[str, str] = {}
-        self._pending: dict[str, int] = {}
+        self.roster = Roster()
+        self.subscribed: frozenset[str] | None = None
         self._join_deadline_ms: int | None = None
         self._delay_until_ms: int | None = None
         self._sync_deadline_ms: int | None = None
+        self._unsynced: set[str] = set()
         self.outbox: list[tuple[Waiter, Joined | Synced]] = []
         self.dirty = False
 
+    @property
+    def members(self) -> dict[str, Member]:
+        """The members by id."""
+        return self.roster.members
+
     # Requests
 
-    def join(self, request: Join, waiter: Waiter, now: int) -> Joined | None:  # noqa: PLR0911 - a refusal a line
+    def join(self, request: Join, waiter: Waiter, now: int) -> Joined | None:
         """Join or join again; None when the answer comes through the outbox."""
-        limits = self._limits
-        if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
-            return Joined(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
-        if self.state is State.DEAD:
-            return Joined(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=request.member_id)
-        if not request.protocols or not request.protocol_type or not self._compatible(request):
-            return Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
-        known = request.member_id in self.members or request.member_id in self._pending
-        if not known and (len(self.members) >= limits.max_size or len(self._pending) >= PENDING_GROUP_MEMBERS_MAX):
-            return Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=request.member_id)
-        if request.member_id == "":
-            return self._join_unknown(request, waiter, now)
-        error = self._identity_error(request.member_id, request.instance_id)
-        if request.member_id in self._pending:
-            if request.instance_id is not None:
-                return Joined(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
-            del self._pending[request.member_id]
-            self._add(request.member_id, request, waiter, now)
-            return None
+        error = self._join_error(request)
+        if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+            self.roster.pending.pop(request.member_id, None)
+            return Joined(error=error)
         if error is not ErrorCode.NONE:
             return Joined(error=error, member_id=request.member_id)
+        if request.member_id == "":
+            return self._join_unknown(request, waiter, now)
+        if request.member_id in self.roster.pending:
+            self._add(request.member_id, request, waiter, now)
+            return None
         return self._rejoin(self.members[request.member_id], request, waiter, now)
+
+    def _join_error(self, request: Join) -> ErrorCode:
+        roster = self.roster
+        refused = self._limits.refuse(request)
+        if refused is not None:
+            return refused
+        if self.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not self._has_room(request.member_id):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        same_type = not roster.members or self.protocol_type == request.protocol_type
+        if not request.protocol_type or not same_type or not roster.speak(request.protocols):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.member_id == "":
+            return ErrorCode.NONE
+        if request.member_id in roster.pending:
+            return ErrorCode.NONE if request.instance_id is None else ErrorCode.UNKNOWN_MEMBER_ID
+        return roster.identity_error(request.member_id, request.instance_id)
+
+    def _has_room(self, member_id: str) -> bool:
+        """While members join again those that wait count, so that a group that is too large loses the last to come."""
+        if self.state is State.EMPTY:
+            return member_id in self.roster.pending or len(self.roster.pending) < PENDING_GROUP_MEMBERS_MAX
+        known = self.members.get(member_id)
+        if self.state is State.PREPARING:
+            return (known is not None and known.join is not None) or self.roster.joining < self._limits.max_size
+        return known is not None or len(self.roster) < self._limits.max_size
 
     def _join_unknown(self, request: Join, waiter: Waiter, now: int) -> Joined | None:
         member_id = self._new_id(request.instance_id or request.client_id)
         if request.instance_id is not None:
-            if request.instance_id in self._static:
-                return self._replace_static(member_id, request, waiter, now)
+            if self.roster.owner(request.instance_id) is not None:
+                self._replace_static(request.instance_id, member_id, request, waiter, now)
+                return None
         elif request.needs_known_id:
-            self._pending[member_id] = now + request.session_timeout_ms
+            if len(self.roster.pending) >= PENDING_GROUP_MEMBERS_MAX:
+                return Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+            self.roster.pending[member_id] = now + request.session_timeout_ms
             return Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         self._add(member_id, request, waiter, now)
         return None
 
     def _add(self, member_id: str, request: Join, waiter: Waiter, now: int) -> None:
-        member = Member(
-            member_id=member_id,
-            instance_id=request.instance_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            protocols=request.protocols,
-            deadline_ms=now + request.session_timeout_ms,
-            join=waiter,
+        self.roster.add(
+            Member(
+                member_id=member_id,
+                instance_id=request.instance_id,
+                client_id=request.client_id,
+                client_host=request.client_host,
+                session_timeout_ms=request.session_timeout_ms,
+                rebalance_timeout_ms=request.rebalance_timeout_ms,
+                protocols=request.protocols,
+                deadline_ms=now + request.session_timeout_ms,
+                join=waiter,
+            )
         )
-        self.members[member_id] = member
         self.protocol_type = request.protocol_type
-        if request.instance_id is not None:
-            self._static[request.instance_id] = member_id
         if self._delay_until_ms is not None and self._join_deadline_ms is not None:
             # Members that come while a new group gathers push the moment back, up to the rebalance timeout.
             later = now + self._limits.initial_rebalance_delay_ms
@@ -177,195 +134,161 @@ class ClassicGroup:
 
     def _rejoin(self, member: Member, request: Join, waiter: Waiter, now: int) -> Joined | None:
         changed = member.protocols != request.protocols
-        leads = member.member_id == self.leader
-        if self.state is State.COMPLETING and not changed:
-            self._touch(member, now)
-            return self._joined(member)
-        if self.state is State.STABLE and not changed and not leads:
-            self._touch(member, now)
+        leads = member.member_id == self.roster.leader
+        settled = self.state is State.COMPLETING or (self.state is State.STABLE and not leads)
+        if settled and not changed:
+            member.touch(now)
             return self._joined(member)
         if member.join is not None:
-            self.outbox.append((member.join, Joined(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.member_id)))
-        member.protocols = request.protocols
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.client_id, member.client_host = request.client_id, request.client_host
+            # The client asks again; whoever still listens to the first request has to as well.
+            self.outbox.append((member.join, Joined(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)))
+        self._renew(member, request, now)
         member.join = waiter
-        self._touch(member, now)
         self._rebalance(now)
         return None
 
-    def _replace_static(self, member_id: str, request: Join, waiter: Waiter, now: int) -> Joined | None:
+    def _renew(self, member: Member, request: Join, now: int) -> None:
+        member.protocols = request.protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.touch(now)
+
+    def _replace_static(self, instance_id: str, member_id: str, request: Join, waiter: Waiter, now: int) -> None:
         """A static member came back under a new id: the old one is fenced, and nobody else has to move (KIP-345)."""
-        assert request.instance_id is not None
-        old_id = self._static[request.instance_id]
-        member = self.members.pop(old_id)
-        for parked in (member.join, member.sync):
-            if parked is not None:
-                answer = (Joined if parked is member.join else Synced)(error=ErrorCode.FENCED_INSTANCE_ID)
-                self.outbox.append((parked, answer))
-        member.join = member.sync = None
-        member.member_id = member_id
-        self.members[member_id] = member
-        self._static[request.instance_id] = member_id
-        was_leader = self.leader == old_id
-        if was_leader:
-            self.leader = member_id
-        unchanged = self.protocol is not None and self.protocol in dict(request.protocols)
-        member.protocols = request.protocols
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        self._touch(member, now)
-        if self.state is State.STABLE and unchanged:
-            self.dirty = True
-            answer = self._joined(member)
-            if not was_leader:
-                self.outbox.append((waiter, answer))
-            elif request.can_skip_assignment:
-                self.outbox.append((waiter, _replace(answer, members=self._roster(), skip_assignment=True)))
-            else:
-                # An older client must not assign again: it is told that the leader is someone else, its former self.
-                self.outbox.append((waiter, _replace(answer, leader=old_id)))
-            return None
-        member.join = waiter
-        self._rebalance(now)
-        return None
+        old_id = self.roster.owner(instance_id)
+        assert old_id is not None
+        leads = self.roster.leader == old_id
+        member = self.roster.rename(old_id, member_id)
+        if old_id in self._unsynced:
+            self._unsynced = self._unsynced - {old_id} | {member_id}
+        self._turn_away(member, ErrorCode.FENCED_INSTANCE_ID, old_id)
+        self._renew(member, request, now)
+        if self.state is not State.STABLE or self.roster.vote() != self.protocol:
+            member.join = waiter
+            self._rebalance(now)
+            return
+        self.dirty = True
+        answer = self._joined(member)
+        if leads and request.can_skip_assignment:
+            answer = replace(answer, skip_assignment=True)
+        elif leads:
+            # An older client must not assign again: it is told that the leader is someone else, its former self.
+            answer = replace(answer, leader=old_id, members=())
+        self.outbox.append((waiter, answer))
 
-    def sync(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        assignments: Sequence[tuple[str, bytes]],
-        *,
-        waiter: Waiter,
-        now: int,
-    ) -> Synced | None:
+    def sync(self, request: Sync, waiter: Waiter, now: int) -> Synced | None:
         """Hand in or ask for assignments; None when the answer comes through the outbox."""
-        error = self.check_member(member_id, instance_id, generation)
+        error = self.check_member(request.member_id, request.instance_id, request.generation)
         if error is not ErrorCode.NONE:
             return Synced(error=error)
-        member = self.members[member_id]
-        self._touch(member, now)
+        given = ((request.protocol_type, self.protocol_type), (request.protocol, self.protocol))
+        if any(named is not None and named != known for named, known in given):
+            return Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        member = self.members[request.member_id]
+        member.touch(now)
         if self.state is State.PREPARING:
             return Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)
+        self._unsynced.discard(request.member_id)
         if self.state is State.STABLE:
-            return Synced(assignment=member.assignment)
+            return self._synced(member)
         if member.sync is not None:
-            self.outbox.append((member.sync, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID)))
+            self.outbox.append((member.sync, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)))
         member.sync = waiter
-        if member_id == self.leader:
-            given = dict(assignments)
-            for other in self.members.values():
-                other.assignment = given.get(other.member_id, b"")
-                if other.sync is not None:
-                    self.outbox.append((other.sync, Synced(assignment=other.assignment)))
-                    other.sync = None
-                    self._touch(other, now)
-            self._enter(State.STABLE, now)
-            self._sync_deadline_ms = None
-            self.dirty = True
+        if request.member_id == self.roster.leader:
+            self._assign(dict(request.assignments), now)
         return None
+
+    def _assign(self, assignments: dict[str, bytes], now: int) -> None:
+        for member in self.roster:
+            member.assignment = assignments.get(member.member_id, b"")
+            if member.sync is not None:
+                self.outbox.append((member.sync, self._synced(member)))
+                member.sync = None
+                member.touch(now)
+        self._enter(State.STABLE, now)
+        self.dirty = True
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
         """Note that a member is alive; answers whether it has to join again."""
-        if member_id in self._pending and generation < 0:
-            return ErrorCode.NONE
         error = self.check_member(member_id, instance_id, generation)
-        if error is ErrorCode.NONE:
-            self._touch(self.members[member_id], now)
-            if self.state is State.PREPARING:
-                return ErrorCode.REBALANCE_IN_PROGRESS
-        return error
+        if error is not ErrorCode.NONE:
+            return error
+        self.members[member_id].touch(now)
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else ErrorCode.NONE
 
     def leave(self, member_id: str, instance_id: str | None, now: int) -> ErrorCode:
         """Take a member out; by its instance id alone where the member id is empty (an administrator's call)."""
-        if member_id in self._pending:
-            del self._pending[member_id]
+        if member_id in self.roster.pending:
+            del self.roster.pending[member_id]
             self._maybe_complete(now)
             return ErrorCode.NONE
-        if instance_id is not None:
-            owner = self._static.get(instance_id)
-            if owner is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if member_id and owner != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-            member_id = owner
-        if member_id not in self.members:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        self._remove(member_id)
-        self._rebalance(now)
-        return ErrorCode.NONE
+        if not member_id and instance_id is not None:
+            member_id = self.roster.owner(instance_id) or ""
+        error = self.roster.identity_error(member_id, instance_id)
+        if error is ErrorCode.NONE:
+            self._remove(member_id)
+            self._rebalance(now)
+        return error
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Whether this is a member of this generation."""
-        error = self._identity_error(member_id, instance_id)
+        error = self.roster.identity_error(member_id, instance_id)
         if error is not ErrorCode.NONE:
             return error
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
-    def _identity_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        if instance_id is not None:
-            owner = self._static.get(instance_id)
-            if owner is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if owner != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
-
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether offsets may be committed: by a member of this generation, or by nobody in particular when it is empty."""
-        if generation < 0 and not member_id and self.state is State.EMPTY:
+    def commit(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
+        """Whether offsets may be committed: by a member, which shows so that it is alive, or by anyone while it is empty."""
+        if generation < 0 and self.state is State.EMPTY:
             return ErrorCode.NONE
-        if generation < 0 and not self.members:
-            return ErrorCode.NONE
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
         error = self.check_member(member_id, instance_id, generation)
         if error is ErrorCode.NONE and self.state is State.COMPLETING:
             return ErrorCode.REBALANCE_IN_PROGRESS
+        if error is ErrorCode.NONE:
+            self.members[member_id].touch(now)
         return error
 
-    def delete(self, now: int) -> ErrorCode:
-        """End the group; only an empty one may."""
-        if self.state is not State.EMPTY:
-            return ErrorCode.NON_EMPTY_GROUP
+    def reads(self, topic: str) -> bool:
+        """Whether members read the topic; where a consumer group's subscriptions cannot be told, they may read any."""
+        if self.subscribed is None:
+            return self.protocol_type == PROTOCOL_TYPE
+        return topic in self.subscribed
+
+    def end(self, now: int) -> None:
+        """The group is deleted; whoever waits for an id here has to look for its coordinator again."""
+        self.roster.pending.clear()
         self._enter(State.DEAD, now)
-        return ErrorCode.NONE
 
     # Time
 
     def next_deadline(self) -> int | None:
         """When `tick` has something to do, in ms; None for never."""
-        moments = [member.deadline_ms for member in self.members.values() if not member.parked]
-        moments += self._pending.values()
-        moments += [
-            moment
-            for moment in (self._join_deadline_ms, self._delay_until_ms, self._sync_deadline_ms)
-            if moment is not None
-        ]
+        moments = [member.deadline_ms for member in self.roster if not member.parked]
+        moments += self.roster.pending.values()
+        timers = (self._join_deadline_ms, self._delay_until_ms, self._sync_deadline_ms if self._unsynced else None)
+        moments += [moment for moment in timers if moment is not None]
         return min(moments, default=None)
 
     def tick(self, now: int) -> None:
         """Expire members and end waits that are due."""
-        for member_id in [found for found, deadline in self._pending.items() if deadline <= now]:
-            del self._pending[member_id]
-        expired = [
-            member.member_id for member in self.members.values() if not member.parked and member.deadline_ms <= now
-        ]
+        for member_id in [found for found, deadline in self.roster.pending.items() if deadline <= now]:
+            del self.roster.pending[member_id]
+        expired = [member.member_id for member in self.roster if not member.parked and member.deadline_ms <= now]
+        if self._unsynced and self._sync_deadline_ms is not None and self._sync_deadline_ms <= now:
+            expired += [member_id for member_id in self._unsynced if member_id not in expired]
         for member_id in expired:
             self._remove(member_id)
         if expired:
             self._rebalance(now)
-        if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now and self.state is State.COMPLETING:
-            for member in [found for found in self.members.values() if found.sync is None]:
-                self._remove(member.member_id)
-            self._rebalance(now)
         if self._delay_until_ms is not None and self._delay_until_ms <= now:
-            self._delay_until_ms = None
-        if self.state is State.PREPARING:
-            if self._join_deadline_ms is not None and self._join_deadline_ms <= now:
-                self._complete(now)
-            else:
-                self._maybe_complete(now)
+            # The time to gather is over; those that hold an id and have not come back with it are not waited for.
+            self._complete(now)
+        elif self._join_deadline_ms is not None and self._join_deadline_ms <= now:
+            self._complete(now)
+        else:
+            self._maybe_complete(now)
 
     # Moving
 
@@ -374,110 +297,84 @@ class ClassicGroup:
         self.state = state
         self.state_since_ms = now
 
-    def _touch(self, member: Member, now: int) -> None:
-        member.deadline_ms = now + member.session_timeout_ms
-
     def _remove(self, member_id: str) -> None:
-        member = self.members.pop(member_id)
-        if member.instance_id is not None and self._static.get(member.instance_id) == member_id:
-            del self._static[member.instance_id]
+        self._unsynced.discard(member_id)
+        self._turn_away(self.roster.remove(member_id), ErrorCode.UNKNOWN_MEMBER_ID, "")
+
+    def _turn_away(self, member: Member, error: ErrorCode, member_id: str) -> None:
+        """Answer what is parked for a member with an error."""
         if member.join is not None:
-            self.outbox.append((member.join, Joined(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id)))
+            self.outbox.append((member.join, Joined(error=error, member_id=member_id)))
         if member.sync is not None:
-            self.outbox.append((member.sync, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID)))
-        if self.leader == member_id:
-            self.leader = None
+            self.outbox.append((member.sync, Synced(error=error)))
+        member.join = member.sync = None
 
     def _rebalance(self, now: int) -> None:
         if self.state is not State.PREPARING:
-            if self.state is State.EMPTY and not self.members:
-                return
             if self.state is State.COMPLETING:
-                for member in self.members.values():
-                    member.assignment = b""
-                    if member.sync is not None:
-                        self.outbox.append((member.sync, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)))
-                        member.sync = None
-                        self._touch(member, now)
-            timeout = max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+                self._withdraw_assignments(now)
+            timeout = self.roster.rebalance_timeout_ms
             fresh = self.state is State.EMPTY
             self._enter(State.PREPARING, now)
             self._sync_deadline_ms = None
+            self._unsynced.clear()
             self._join_deadline_ms = now + timeout
-            delay = min(self._limits.initial_rebalance_delay_ms, timeout)
-            self._delay_until_ms = now + delay if fresh and delay > 0 else None
+            if fresh:
+                self._delay_until_ms = now + min(self._limits.initial_rebalance_delay_ms, timeout)
+                if self._delay_until_ms <= now:
+                    self._complete(now)
+                return
         self._maybe_complete(now)
 
+    def _withdraw_assignments(self, now: int) -> None:
+        for member in self.roster:
+            member.assignment = b""
+            if member.sync is not None:
+                self.outbox.append((member.sync, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)))
+                member.sync = None
+                member.touch(now)
+
     def _maybe_complete(self, now: int) -> None:
-        if self.state is not State.PREPARING or self._delay_until_ms is not None or self._pending:
-            return
-        if all(member.join is not None for member in self.members.values()):
+        if self.state is State.PREPARING and self._delay_until_ms is None and self.roster.complete:
             self._complete(now)
 
     def _complete(self, now: int) -> None:
         """All are here, or time is up: those who did not come are out, but static members keep their place."""
-        for member in [found for found in self.members.values() if found.join is None and found.instance_id is None]:
+        for member in [found for found in self.roster if found.join is None and found.instance_id is None]:
             self._remove(member.member_id)
         self._join_deadline_ms = self._delay_until_ms = None
+        if self.members and not self.roster.elect():
+            # Only static members that stay silent are left; wait for them or for their sessions to end.
+            self._join_deadline_ms = now + max(self.roster.rebalance_timeout_ms, SILENT_WAIT_MS_MIN)
+            return
         self.generation += 1
-        self.dirty = True
+        self.protocol = self.roster.vote() if self.members else None
+        self.subscribed = self.roster.subscriptions(self.protocol_type, self.protocol)
         if not self.members:
             self._enter(State.EMPTY, now)
-            self.protocol = self.leader = None
+            self.dirty = True
             return
-        joined = [member for member in self.members.values() if member.join is not None]
-        if not joined:
-            # Only static members that stay silent are left; wait for them or for their sessions to end.
-            self.generation -= 1
-            self.dirty = False
-            self._join_deadline_ms = now + max(member.rebalance_timeout_ms for member in self.members.values())
-            return
-        self.protocol = self._vote()
-        if self.leader is None or self.members[self.leader].join is None:
-            self.leader = joined[0].member_id
         self._enter(State.COMPLETING, now)
-        self.dirty = False
-        self._sync_deadline_ms = now + max(member.rebalance_timeout_ms for member in joined)
-        for member in joined:
-            waiter, member.join = member.join, None
-            self._touch(member, now)
-            self.outbox.append((waiter, self._joined(member)))
+        self._sync_deadline_ms = now + self.roster.rebalance_timeout_ms
+        self._unsynced = set(self.members)
+        for member in self.roster:
+            member.touch(now)
+            if member.join is not None:
+                self.outbox.append((member.join, self._joined(member)))
+                member.join = None
 
     def _joined(self, member: Member) -> Joined:
+        leads = member.member_id == self.roster.leader
         return Joined(
             member_id=member.member_id,
             generation=self.generation,
             protocol=self.protocol,
-            leader=self.leader or "",
-            members=self._roster() if member.member_id == self.leader else (),
+            leader=self.roster.leader or "",
+            members=self.roster.listing(self.protocol) if leads else (),
         )
 
-    def _roster(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        return tuple(
-            (member.member_id, member.instance_id, member.metadata(self.protocol)) for member in self.members.values()
-        )
-
-    def _vote(self) -> str:
-        """The protocol that most members put first among those that all of them know."""
-        common = set.intersection(*({name for name, _ in member.protocols} for member in self.members.values()))
-        assert common, "a member without a common protocol is never let in"
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            first = next(name for name, _ in member.protocols if name in common)
-            votes[first] = votes.get(first, 0) + 1
-        return max(votes, key=lambda name: votes[name])
-
-    def _compatible(self, request: Join) -> bool:
-        others = [member for member in self.members.values() if member.member_id != request.member_id]
-        others = [
-            member for member in others if request.instance_id is None or member.instance_id != request.instance_id
-        ]
-        if not others:
-            return True
-        if self.protocol_type != request.protocol_type:
-            return False
-        common = set.intersection(*({name for name, _ in member.protocols} for member in others))
-        return any(name in common for name, _ in request.protocols)
+    def _synced(self, member: Member) -> Synced:
+        return Synced(protocol_type=self.protocol_type, protocol=self.protocol, assignment=member.assignment)
 
     # Hard state
 
@@ -487,21 +384,9 @@ class ClassicGroup:
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol,
-            leader=self.leader,
+            leader=self.roster.leader,
             current_state_timestamp=self.state_since_ms,
-            members=[
-                MemberMetadata(
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout=member.rebalance_timeout_ms,
-                    session_timeout=member.session_timeout_ms,
-                    subscription=member.metadata(self.protocol),
-                    assignment=member.assignment,
-                )
-                for member in self.members.values()
-            ],
+            members=[member.record(self.protocol) for member in self.roster],
         )
 
     def restore(self, value: GroupMetadataValue, now: int) -> None:
@@ -509,40 +394,8 @@ class ClassicGroup:
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
-        self.leader = value.leader
-        self.members = {
-            found.member_id: Member(
-                member_id=found.member_id,
-                instance_id=found.group_instance_id,
-                client_id=found.client_id,
-                client_host=found.client_host,
-                session_timeout_ms=found.session_timeout,
-                rebalance_timeout_ms=found.rebalance_timeout,
-                protocols=((value.protocol or "", found.subscription),),
-                deadline_ms=now + found.session_timeout,
-                assignment=found.assignment,
-            )
-            for found in value.members
-        }
-        self._static = {
-            member.instance_id: member.member_id for member in self.members.values() if member.instance_id is not None
-        }
-        self.state = State.STABLE if self.members else State.EMPTY
+        found = [Member.restored(member, value.protocol, now) for member in value.members]
+        self.roster = Roster(found, value.leader)
+        self.subscribed = self.roster.subscriptions(self.protocol_type, self.protocol)
+        self.state = State.STABLE if found else State.EMPTY
         self.state_since_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else now
-
-
-def _replace(
-    answer: Joined,
-    *,
-    leader: str | None = None,
-    members: tuple[tuple[str, str | None, bytes], ...] = (),
-    skip_assignment: bool = False,
-) -> Joined:
-    return Joined(
-        member_id=answer.member_id,
-        generation=answer.generation,
-        protocol=answer.protocol,
-        leader=answer.leader if leader is None else leader,
-        members=members,
-        skip_assignment=skip_assignment,
-    )

@@ -6,6 +6,8 @@ What lives here: what the coordinator knows of a member. What does not: what bec
 from dataclasses import dataclass
 from typing import Any
 
+from busway_bus.groups.records import MemberMetadata
+
 Waiter = Any
 """Whatever the driver wants back when a parked request is answered; the core never looks into it."""
 
@@ -31,6 +33,39 @@ class Member:
         """Whether a request of it waits here, which shows that it is alive."""
         return self.join is not None or self.sync is not None
 
+    def touch(self, now: int) -> None:
+        """It has shown itself: its session begins anew."""
+        self.deadline_ms = now + self.session_timeout_ms
+
     def metadata(self, protocol: str | None) -> bytes:
         """Its subscription under `protocol`."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def record(self, protocol: str | None) -> MemberMetadata:
+        """The member as it is written down."""
+        return MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=self.assignment,
+        )
+
+    @classmethod
+    def restored(cls, found: MemberMetadata, protocol: str | None, now: int) -> "Member":
+        """The member that was written down, with one session from now."""
+        return cls(
+            member_id=found.member_id,
+            instance_id=found.group_instance_id,
+            client_id=found.client_id,
+            client_host=found.client_host,
+            session_timeout_ms=found.session_timeout,
+            # Version 0 of the record has no rebalance timeout.
+            rebalance_timeout_ms=found.session_timeout if found.rebalance_timeout < 0 else found.rebalance_timeout,
+            protocols=((protocol or "", found.subscription),),
+            deadline_ms=now + found.session_timeout,
+            assignment=found.assignment,
+        )

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Annotated, Any, Final
 
 from busway_protocol.compile import decode, encode
+from busway_protocol.errors import MalformedMessage
 from busway_protocol.schema import info_of, message, struct
 from busway_protocol.types import (
     ZERO_UUID,
@@ -115,4 +116,14 @@ def parse(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
     else:
         return None
     found = decode(keys[0], 0, key, 2)
-    return found, None if value is None else decode(keys[1], int.from_bytes(value[:2], "big"), value, 2)
+    return found, None if value is None else _value(keys[1], value)
+
+
+def _value(cls: type[Any], value: bytes) -> Value:
+    version, known = int.from_bytes(value[:2], "big", signed=True), info_of(cls)
+    if not known.min_version <= version <= known.max_version:
+        raise MalformedMessage(
+            f"{cls.__name__} in version {version}, but {known.max_version} is the last one known here"
+        )
+    found: Value = decode(cls, version, value, 2)
+    return found

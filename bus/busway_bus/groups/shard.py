@@ -1,12 +1,16 @@
 """The groups and committed offsets of one partition of `__consumer_offsets`.
 
-What lives here: the tables, `apply`, and the decisions about offsets. What does not: the group machine (`classic`), storage.
+What lives here: the tables, `apply`, and the decisions what to delete. What does not: the group machine (`classic`), storage.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from uuid import UUID
 
-from busway_bus.groups.classic import ClassicGroup, GroupLimits, State
+from busway_bus.groups.classic import ClassicGroup
+from busway_bus.groups.classic_values import GroupLimits, State
+from busway_bus.groups.expiry import expired
+from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -19,19 +23,9 @@ from busway_bus.groups.records import (
 Change = tuple[Key, Value | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedOffset:
-    """How far a group has read one partition."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp_ms: int
-
-
 @dataclass(slots=True, kw_only=True)
 class GroupShard:
-    """What one partition of the offsets topic holds."""
+    """What one partition of the offsets topic holds. A group that has offsets is in `groups` too."""
 
     limits: GroupLimits
     new_member_id: Callable[[str], str]
@@ -39,37 +33,40 @@ class GroupShard:
     offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = field(default_factory=dict)
 
     def apply(self, key: Key, value: Value | None, now: int) -> None:
-        """Take one record into the tables; the only way that they change."""
+        """Take one record into the tables; the only way that offsets change and that groups end."""
         if isinstance(key, OffsetCommitKey):
-            table = self.offsets.setdefault(key.group, {})
-            if value is None:
-                table.pop((key.topic, key.partition), None)
-                if not table:
-                    del self.offsets[key.group]
-            else:
-                assert isinstance(value, OffsetCommitValue)
-                table[key.topic, key.partition] = CommittedOffset(
-                    offset=value.offset,
-                    leader_epoch=value.leader_epoch,
-                    metadata=value.metadata,
-                    commit_timestamp_ms=value.commit_timestamp,
-                )
+            self._apply_offset(key, value)
         elif value is None:
-            self.groups.pop(key.group, None)
-        else:
+            group = self.groups.pop(key.group, None)
+            if group is not None and group.state is State.EMPTY:
+                group.end(now)
+        elif key.group not in self.groups:
+            # While it runs the group is ahead of its record: the machine has moved, then the record was written.
             assert isinstance(value, GroupMetadataValue)
-            if key.group not in self.groups:
-                self.group(key.group).restore(value, now)
+            self.group(key.group).restore(value, now)
+
+    def _apply_offset(self, key: OffsetCommitKey, value: Value | None) -> None:
+        if value is None:
+            table = self.offsets.get(key.group, {})
+            table.pop((key.topic, key.partition), None)
+            if not table:
+                self.offsets.pop(key.group, None)
+        else:
+            assert isinstance(value, OffsetCommitValue)
+            self.group(key.group)
+            table = self.offsets.setdefault(key.group, {})
+            table[key.topic, key.partition] = CommittedOffset.from_record(value)
 
     def load(self, changes: Iterable[Change], now: int) -> None:
         """Take in the whole log at start: of each key only the last record counts."""
-        last: dict[tuple[type, str, str, int], Change] = {}
+        groups: dict[str, Change] = {}
+        offsets: dict[tuple[str, str, int], Change] = {}
         for key, value in changes:
             if isinstance(key, OffsetCommitKey):
-                last[OffsetCommitKey, key.group, key.topic, key.partition] = (key, value)
+                offsets[key.group, key.topic, key.partition] = (key, value)
             else:
-                last[GroupMetadataKey, key.group, "", 0] = (key, value)
-        for key, value in last.values():
+                groups[key.group] = (key, value)
+        for key, value in (*groups.values(), *offsets.values()):
             if value is not None:
                 self.apply(key, value, now)
 
@@ -81,26 +78,28 @@ class GroupShard:
         return found
 
     def known(self, group_id: str) -> bool:
-        """Whether the group has members or offsets."""
-        return group_id in self.groups or group_id in self.offsets
+        """Whether there is such a group."""
+        return group_id in self.groups
 
     def delete_group(self, group_id: str) -> list[Change]:
         """The tombstones that remove a group and all its offsets."""
-        changes: list[Change] = [
-            (OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
-            for topic, partition in self.offsets.get(group_id, {})
-        ]
+        changes = [_forget(group_id, topic, partition) for topic, partition in sorted(self.offsets.get(group_id, {}))]
         return [*changes, (GroupMetadataKey(group=group_id), None)]
 
-    def expired(self, now: int, retention_ms: int, topic_exists: Callable[[str], bool]) -> list[Change]:
-        """Tombstones for offsets of groups that have been empty for long enough (KIP-211), and of topics that are gone."""
+    def expired(self, now: int, retention_ms: int, topic_exists: Callable[[str, UUID], bool]) -> list[Change]:
+        """Tombstones for offsets that are not needed any more, and for empty groups that have none left.
+
+        `topic_exists` is asked with the name and the id that an offset was committed for.
+        """
         changes: list[Change] = []
-        for group_id, table in self.offsets.items():
-            group = self.groups.get(group_id)
-            empty = group is None or group.state is State.EMPTY
-            since = group.state_since_ms if group is not None and group.protocol_type else None
-            for (topic, partition), committed in table.items():
-                base = committed.commit_timestamp_ms if since is None else max(since, committed.commit_timestamp_ms)
-                if not topic_exists(topic) or (empty and now - base >= retention_ms):
-                    changes.append((OffsetCommitKey(group=group_id, topic=topic, partition=partition), None))
+        for group_id, group in self.groups.items():
+            table = self.offsets.get(group_id, {})
+            gone = expired(group, table, now=now, retention_ms=retention_ms, topic_exists=topic_exists)
+            changes += [_forget(group_id, topic, partition) for topic, partition in gone]
+            if len(gone) == len(table) and group.state is State.EMPTY and not group.roster.pending:
+                changes.append((GroupMetadataKey(group=group_id), None))
         return changes
+
+
+def _forget(group_id: str, topic: str, partition: int) -> Change:
+    return OffsetCommitKey(group=group_id, topic=topic, partition=partition), None

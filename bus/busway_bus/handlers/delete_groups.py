@@ -21,7 +21,7 @@ VERSIONS = (0, 2)
 async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Delete each group."""
     results = []
-    for group_id in request.groups_names:
+    for group_id in dict.fromkeys(request.groups_names):
         try:
             code = await context.node.groups.delete(group_id)
         except KafkaError as problem:

@@ -1,11 +1,12 @@
 """DescribeGroups (key 15, versions 0-6): state and members of groups.
 
 Versions: 4 has static members, 5 is flexible, 6 answers GROUP_ID_NOT_FOUND where older ones say Dead.
-Behaviour: subscriptions and assignments are shown while the group is stable.
+Behaviour: protocol and subscriptions are shown while the group is stable.
 *Not supported*: authorized operations, which need access control.
 """
 
-from busway_bus.groups.classic import ClassicGroup, State
+from busway_bus.groups.classic import ClassicGroup
+from busway_bus.groups.classic_values import State
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -28,12 +29,9 @@ def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeG
 
 def _one(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
-        shard = context.node.groups.shard(group_id)
-        group = shard.groups.get(group_id)
-        if group is None and group_id in shard.offsets:
-            group = shard.group(group_id)
+        group = context.node.groups.shard(group_id).groups.get(group_id)
     except KafkaError as problem:
-        return _empty(group_id, problem.code, State.DEAD.value if problem.code is ErrorCode.NONE else "")
+        return _empty(group_id, problem.code, "")
     if group is None:
         if context.api_version >= NOT_FOUND_SINCE:
             answer = _empty(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
@@ -64,7 +62,7 @@ def _described(group: ClassicGroup) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(group.protocol) if stable else b"",
-                member_assignment=member.assignment if stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

@@ -7,7 +7,7 @@ Behaviour: REBALANCE_IN_PROGRESS asks the member to join again.
 
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import KafkaError
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
 
 API = ApiKey.HEARTBEAT
@@ -16,6 +16,8 @@ VERSIONS = (0, 4)
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Note it."""
+    if not request.group_id:
+        return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     try:
         code = context.node.groups.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id

@@ -22,6 +22,8 @@ BATCHED_SINCE = 3
 
 def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Take each one out."""
+    if not request.group_id:
+        return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     batched = context.api_version >= BATCHED_SINCE
     members = request.members if batched else [MemberIdentity(member_id=request.member_id)]
     groups = context.node.groups

@@ -5,7 +5,6 @@ Behaviour: groups that have only offsets are listed as Empty. All groups are cla
 *Not supported*: other types of group.
 """
 
-from busway_bus.groups.classic import State
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
@@ -23,16 +22,13 @@ def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsRes
     found = []
     if not types or CLASSIC in types:
         for shard in context.node.groups.shards:
-            for group_id in sorted(shard.groups.keys() | shard.offsets.keys()):
-                group = shard.groups.get(group_id)
-                state = group.state if group is not None else State.EMPTY
-                if not states or state.value.lower() in states:
-                    protocol_type = (group.protocol_type if group is not None else None) or ""
+            for group_id, group in sorted(shard.groups.items()):
+                if not states or group.state.value.lower() in states:
                     found.append(
                         ListedGroup(
                             group_id=group_id,
-                            protocol_type=protocol_type,
-                            group_state=state.value,
+                            protocol_type=group.protocol_type or "",
+                            group_state=group.state.value,
                             group_type=CLASSIC,
                         )
                     )

@@ -2,14 +2,14 @@
 
 Versions: 2 asks for all topics with null, 5 has the leader epoch, 6 is flexible, 7 can ask for stable offsets (KIP-447),
 8 for many groups (KIP-709), 9 has member epochs (KIP-848), 10 topic ids.
-Behaviour: a partition without an offset answers -1. Offsets are always stable, there are no transactions.
+Behaviour: a partition without an offset answers -1, one committed for an earlier topic of the same name too. Offsets are always stable, there are no transactions.
 *Not supported*: member epochs.
 """
 
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from busway_bus.groups.shard import CommittedOffset
+from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -35,12 +35,12 @@ NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timest
 Wanted = list[tuple[str | None, UUID, Sequence[int]]]
 
 
-def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Look every group up."""
     if context.api_version >= GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[_group(group, context) for group in request.groups])
+        return OffsetFetchResponse(groups=[await _group(group, context) for group in request.groups])
     try:
-        table = _table(request.group_id, context)
+        table = await _table(request.group_id, context)
         code = ErrorCode.NONE
     except KafkaError as problem:
         table, code = {}, problem.code
@@ -71,17 +71,16 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchR
     )
 
 
-def _group(group: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
+async def _group(group: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
     try:
-        table = _table(group.group_id, context)
+        table = await _table(group.group_id, context)
     except KafkaError as problem:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=problem.code)
     image = context.node.image
     wanted: Wanted = []
     if group.topics is None:
         wanted = [
-            (name, image.topics[name].topic_id if name and name in image.topics else ZERO_UUID, numbers)
-            for name, _, numbers in _all(table)
+            (name, image.topics[name].topic_id if name else ZERO_UUID, numbers) for name, _, numbers in _all(table)
         ]
     else:
         for topic in group.topics:
@@ -111,8 +110,20 @@ def _group(group: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFet
     )
 
 
-def _table(group_id: str, context: RequestContext) -> dict[tuple[str, int], CommittedOffset]:
-    return context.node.groups.shard(group_id).offsets.get(group_id, {})
+async def _table(group_id: str, context: RequestContext) -> dict[tuple[str, int], CommittedOffset]:
+    """The offsets of a group, once they are on disk: a crash must not take back what was told.
+
+    Those of topics that are gone wait for the next check to be removed; they are not shown, least of all for a new topic of
+    the same name.
+    """
+    groups, topics = context.node.groups, context.node.image.topics
+    await groups.settled(group_id)
+    found = groups.shard(group_id).offsets.get(group_id, {})
+    return {
+        (name, number): committed
+        for (name, number), committed in found.items()
+        if name in topics and committed.of_topic(topics[name].topic_id)
+    }
 
 
 def _all(table: dict[tuple[str, int], CommittedOffset]) -> Wanted:

@@ -5,13 +5,27 @@ What does not: what they mean for the cluster (`image`). Layouts are those of th
 `kafka-dump-log --cluster-metadata-decoder` reads them.
 """
 
+from dataclasses import field
 from typing import Annotated, Any, Final
 
 from busway_protocol.buffers import read_uvarint, uvarint
 from busway_protocol.compile import decode, encode
 from busway_protocol.errors import MalformedMessage
 from busway_protocol.schema import info_of, message
-from busway_protocol.types import BrokerId, Int8, Int16, Int32, Int64, NullableStr, Str, Uuid, since, tag
+from busway_protocol.types import (
+    BrokerId,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    NullableStr,
+    Str,
+    TopicName,
+    Uuid,
+    nullable_since,
+    since,
+    tag,
+)
 
 TOPIC: Final = "__cluster_metadata"
 TOPIC_ID_INT: Final = 1
@@ -22,25 +36,27 @@ _FRAME_VERSION: Final = 1
 class TopicRecord:
     """A topic came to be."""
 
-    name: Str
+    name: TopicName
     topic_id: Uuid
 
 
-@message(api_key=3, versions=(0, 1), flexible=0)
+@message(api_key=3, versions=(0, 2), flexible=0)
 class PartitionRecord:
     """A partition came to be, or its replicas or leader changed."""
 
     partition_id: Int32 = -1
     topic_id: Uuid
-    replicas: list[Int32]
+    replicas: list[BrokerId]
     isr: list[Int32]
-    removing_replicas: list[Int32]
-    adding_replicas: list[Int32]
+    removing_replicas: list[BrokerId]
+    adding_replicas: list[BrokerId]
     leader: BrokerId = -1
     leader_recovery_state: Annotated[Int8, tag(0)] = 0
     leader_epoch: Int32 = -1
     partition_epoch: Int32 = -1
-    directories: Annotated[list[Uuid], since(1)]
+    directories: Annotated[list[Uuid], since(1)] = field(default_factory=list)
+    eligible_leader_replicas: Annotated[list[BrokerId] | None, since(2), nullable_since(2), tag(1)] = None
+    last_known_elr: Annotated[list[BrokerId] | None, since(2), nullable_since(2), tag(2)] = None
 
 
 @message(api_key=4, versions=(0, 0), flexible=0)
@@ -81,13 +97,15 @@ _TYPES: Final = {
     info_of(cls).api_key: cls
     for cls in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, FeatureLevelRecord, ProducerIdsRecord)
 }
+_WRITTEN: Final = {PartitionRecord: 1}
+"""Versions that are written where it is not the highest: 2 is for eligible leader replicas, a feature not finalized here."""
 
 
 def to_bytes(record: Any) -> bytes:
     """The value of a metadata log record."""
     info = info_of(type(record))
     assert info.api_key is not None
-    version = info.max_version
+    version = _WRITTEN.get(type(record), info.max_version)
     return uvarint(_FRAME_VERSION) + uvarint(info.api_key) + uvarint(version) + encode(record, version)
 
 
@@ -97,9 +115,17 @@ def from_bytes(value: bytes) -> Any:
     Raises:
         MalformedMessage: it is of no type known here, or damaged.
     """
-    frame, position = read_uvarint(value, 0)
-    key, position = read_uvarint(value, position)
-    version, position = read_uvarint(value, position)
+    try:
+        frame, position = read_uvarint(value, 0)
+        key, position = read_uvarint(value, position)
+        version, position = read_uvarint(value, position)
+    except IndexError:
+        raise MalformedMessage(f"a metadata record of {len(value)} bytes, too few for its type") from None
     if frame != _FRAME_VERSION or key not in _TYPES:
         raise MalformedMessage(f"metadata record of type {key} in frame version {frame} is not known")
+    info = info_of(_TYPES[key])
+    if not info.min_version <= version <= info.max_version:
+        raise MalformedMessage(
+            f"{_TYPES[key].__name__} in version {version}, but {info.max_version} is the last one known here"
+        )
     return decode(_TYPES[key], version, value, position)

@@ -1,0 +1,50 @@
+"""A committed offset.
+
+What lives here: the value, and its way to and from a record. What does not: the tables (`shard`), expiry (`expiry`).
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from busway_bus.groups.records import OffsetCommitValue
+from busway_protocol.types import ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """How far a group has read one partition.
+
+    Attributes:
+        topic_id: which topic of that name it was; zero where the commit named no id.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    topic_id: UUID = ZERO_UUID
+
+    @classmethod
+    def from_record(cls, value: OffsetCommitValue) -> "CommittedOffset":
+        """What was written down."""
+        return cls(
+            offset=value.offset,
+            leader_epoch=value.leader_epoch,
+            metadata=value.metadata,
+            commit_timestamp_ms=value.commit_timestamp,
+            topic_id=value.topic_id,
+        )
+
+    def record(self) -> OffsetCommitValue:
+        """As it is written down."""
+        return OffsetCommitValue(
+            offset=self.offset,
+            leader_epoch=self.leader_epoch,
+            metadata=self.metadata,
+            commit_timestamp=self.commit_timestamp_ms,
+            topic_id=self.topic_id,
+        )
+
+    def of_topic(self, topic_id: UUID) -> bool:
+        """Whether it belongs to the topic with this id; an id that is not known on either side matches."""
+        return ZERO_UUID in {self.topic_id, topic_id} or self.topic_id == topic_id

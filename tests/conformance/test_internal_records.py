@@ -1,0 +1,181 @@
+"""The records of `__consumer_offsets` and of the metadata log are Kafka's: by definition, and as Kafka's own tool reads them."""
+
+import asyncio
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.test_definitions import compare, span
+from tests.integration.broker.groups_probe import Run, run_against
+from tests.support.apache_kafka import ApacheKafka, java
+from tools.jars import kafka_libs
+
+from busway_bus.groups import records as group_records
+from busway_bus.metadata import records as metadata_records
+from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.messages.groups_classic import DeleteGroupsRequest
+from busway_protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
+from busway_protocol.messages.transactions import InitProducerIdRequest
+from busway_protocol.schema import NEVER, info_of
+
+pytestmark = pytest.mark.java
+
+GROUP_TYPES = [
+    group_records.OffsetCommitKey,
+    group_records.OffsetCommitValue,
+    group_records.GroupMetadataKey,
+    group_records.GroupMetadataValue,
+]
+METADATA_TYPES = [
+    metadata_records.TopicRecord,
+    metadata_records.PartitionRecord,
+    metadata_records.ConfigRecord,
+    metadata_records.RemoveTopicRecord,
+    metadata_records.FeatureLevelRecord,
+    metadata_records.ProducerIdsRecord,
+]
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+
+
+def definition(jar: str, folder: str, name: str) -> dict[str, Any]:
+    """Kafka's definition of one record type."""
+    with zipfile.ZipFile(kafka_libs() / jar) as archive:
+        text = archive.read(f"common/{folder}/{name}.json").decode()
+    found: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    return found
+
+
+@pytest.mark.parametrize("cls", [*GROUP_TYPES, *METADATA_TYPES])
+def test_the_definition_equals_kafkas(cls: type[Any]) -> None:
+    """Names, order, types, versions, nullability, tags, defaults: no difference either way."""
+    if cls in GROUP_TYPES:
+        theirs = definition("kafka-group-coordinator-4.3.1.jar", "message", cls.__name__)
+    else:
+        theirs = definition("kafka-metadata-4.3.1.jar", "metadata", cls.__name__)
+    info = info_of(cls)
+    low, high = span(theirs["validVersions"], 0, 99) or (0, 0)
+    flexible = span(theirs["flexibleVersions"], 0, NEVER)
+    assert (info.api_key, info.min_version, info.max_version) == (theirs["apiKey"], low, high)
+    assert (None if info.flexible_since == NEVER else info.flexible_since) == (flexible and flexible[0])
+    shared = {struct["name"]: struct["fields"] for struct in theirs.get("commonStructs", [])}
+    assert list(compare(cls, theirs["fields"], shared, low, high, cls.__name__)) == []
+
+
+async def live(run: Run) -> None:
+    """A life that leaves every kind of record: generations, offsets by name and id, an empty group, tombstones."""
+    peer = await run.peer("a", "g")
+    await peer.enter(instance_id="seat")
+    await peer.sync([(peer.member_id, b"x")])
+    await peer.commit()
+    back = await run.peer("b", "g")
+    await back.enter(instance_id="seat")
+    await back.sync()
+    await back.leave()
+    simple = await run.peer("c", "simple")
+    await simple.commit(metadata=None)
+    await simple.commit(topic="left")
+    gone = await run.peer("d", "gone")
+    await gone.commit()
+    await run.admin.request(DeleteGroupsRequest(groups_names=["gone"]))
+
+
+def dump(decoder: str, data: Path, topic: str) -> Iterator[dict[str, Any]]:
+    """The records in the logs of a topic as Kafka's tool shows them: `key` and `payload`, both parsed."""
+    files = sorted(str(path) for path in data.glob(f"{topic}-*/*.log") if path.stat().st_size)
+    assert files
+    output = java(DUMP, decoder, "--files", ",".join(files))
+    assert "Could not decode" not in output, output
+    assert "isvalid: false" not in output, output
+    for line in output.splitlines():
+        if line.startswith("| ") and "payload:" in line:
+            before, _, payload = line.partition(" payload: ")
+            key = before.partition(" key: ")[2]
+            yield {"key": json.loads(key) if key else None, "payload": _parsed(payload)}
+
+
+def _parsed(text: str) -> Any:
+    return None if text in {"null", "<DELETE>"} else json.loads(text)
+
+
+def comparable(records: Iterator[dict[str, Any]]) -> list[Any]:
+    """The records with what differs between two runs left out: times, ids that are random, and the order of partitions."""
+
+    def plain(value: Any, name: str = "") -> Any:
+        if name in {"commitTimestamp", "currentStateTimestamp"}:
+            return value > 0
+        if name in {"memberId", "leader"}:
+            return value and re.sub(r"-[0-9a-f-]{36}$", "", value)
+        if name == "topicId":
+            return len(value)
+        if isinstance(value, dict):
+            return {key: plain(item, key) for key, item in value.items()}
+        return [plain(item) for item in value] if isinstance(value, list) else value
+
+    found = [plain(record) for record in records]
+    # Kafka writes down a new group before it has members, so that its own tables can hold it; nobody reads that back.
+    born = {"protocolType": "", "generation": 0}
+    kept = [
+        record
+        for record in found
+        if not (record["payload"] and born.items() <= record["payload"].get("data", {}).items())
+    ]
+    return sorted(kept, key=lambda record: json.dumps(record["key"]))
+
+
+@pytest.mark.slow
+async def test_the_offsets_topic_holds_what_kafka_writes() -> None:
+    """The same requests leave the same records, in the same versions and order, as DumpLogSegments reads them in both."""
+    async with LocalCluster() as cluster:
+        async with run_against(cluster.bootstrap_servers) as run:
+            await live(run)
+        ours = comparable(await asyncio.to_thread(_offsets, Path(cluster.data_dir)))
+    with ApacheKafka() as kafka:
+        async with run_against(kafka.bootstrap_servers) as run:
+            await live(run)
+        theirs = comparable(await asyncio.to_thread(_offsets, kafka.data_dir))
+    assert any(record["payload"] is None for record in ours)
+    assert ours == theirs
+
+
+def _offsets(data: Path) -> Iterator[dict[str, Any]]:
+    return dump("--offsets-decoder", data, "__consumer_offsets")
+
+
+@pytest.mark.slow
+async def test_the_metadata_log_is_read_by_kafka() -> None:
+    """Topics, partitions, settings, deletions and producer ids are parsed by Kafka's metadata classes."""
+    async with LocalCluster() as cluster:
+        async with run_against(cluster.bootstrap_servers) as run:
+            await run.admin.request(
+                InitProducerIdRequest(
+                    transactional_id=None, transaction_timeout_ms=0, producer_id=-1, producer_epoch=-1
+                )
+            )
+            wanted = DeleteTopicsRequest(topics=[DeleteTopicState(name="left")], timeout_ms=10_000)
+            await run.admin.request(wanted)
+        found = await asyncio.to_thread(
+            lambda: [
+                record["payload"]
+                for record in dump("--cluster-metadata-decoder", Path(cluster.data_dir), "__cluster_metadata")
+            ]
+        )
+    by_type: dict[str, list[dict[str, Any]]] = {}
+    for record in found:
+        by_type.setdefault(record["type"], []).append(record["data"])
+    assert by_type.keys() == {
+        "FEATURE_LEVEL_RECORD",
+        "TOPIC_RECORD",
+        "PARTITION_RECORD",
+        "CONFIG_RECORD",
+        "PRODUCER_IDS_RECORD",
+        "REMOVE_TOPIC_RECORD",
+    }
+    assert {record["name"] for record in by_type["TOPIC_RECORD"]} == {"read", "left", "__consumer_offsets"}
+    assert len(by_type["PARTITION_RECORD"]) == 54
+    assert all(record["leader"] == record["replicas"][0] for record in by_type["PARTITION_RECORD"])
+    (gone,) = by_type["REMOVE_TOPIC_RECORD"]
+    assert [record["name"] for record in by_type["TOPIC_RECORD"] if record["topicId"] == gone["topicId"]] == ["left"]

@@ -1,0 +1,155 @@
+"""What becomes of groups and offsets when the node restarts, topics go, the disk fails or a log is damaged."""
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+from tests.integration.broker.groups_probe import Run, run_against
+
+from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.groups_classic import (
+    DescribeGroupsRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
+
+pytestmark = pytest.mark.slow
+
+
+async def offset(run: Run, group_id: str, topic: str = "read") -> int:
+    """The offset of partition 0."""
+    wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=[wanted])
+    answer = await run.admin.request(OffsetFetchRequest(groups=[group]), at_most=9)
+    assert answer.groups[0].error_code == ErrorCode.NONE
+    return int(answer.groups[0].topics[0].partitions[0].committed_offset)
+
+
+async def state(run: Run, group_id: str) -> str:
+    """The state of a group."""
+    answer = await run.admin.request(DescribeGroupsRequest(groups=[group_id]))
+    return str(answer.groups[0].group_state)
+
+
+async def drop(run: Run, topic: str) -> None:
+    """Delete a topic."""
+    answer = await run.admin.request(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=5_000))
+    assert answer.responses[0].error_code == ErrorCode.NONE
+
+
+async def test_members_go_on_after_a_restart(cluster: LocalCluster) -> None:
+    """Generation, assignment and offsets are read back; nobody has to join again."""
+    async with run_against(cluster.bootstrap_servers) as run:
+        peer = await run.peer("a", "g")
+        await peer.enter()
+        await peer.sync([(peer.member_id, b"mine")])
+        await peer.commit()
+        member_id, generation = peer.member_id, peer.generation
+    await cluster.stop()
+    await cluster.start()
+    async with run_against(cluster.bootstrap_servers) as run:
+        back = await run.peer("a", "g")
+        back.member_id, back.generation = member_id, generation
+        assert (await back.heartbeat()).error_code == ErrorCode.NONE
+        assert (await back.sync()).assignment == b"mine"
+        assert await offset(run, "g") == 7
+        back.generation += 1
+        assert (await back.heartbeat()).error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+async def test_a_new_topic_of_the_same_name_begins_without_offsets(cluster: LocalCluster) -> None:
+    """What was committed for the topic before it is not shown, neither at once nor after a restart."""
+    async with run_against(cluster.bootstrap_servers) as run:
+        peer = await run.peer("a", "g")
+        await peer.commit()
+        assert await offset(run, "g") == 7
+        await drop(run, "read")
+        assert await offset(run, "g") == -1
+        again = CreatableTopic(name="read", num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        await run.admin.request(CreateTopicsRequest(topics=[again], timeout_ms=5_000))
+        assert await offset(run, "g") == -1
+    await cluster.stop()
+    await cluster.start()
+    async with run_against(cluster.bootstrap_servers) as run:
+        assert await offset(run, "g") == -1
+        assert cluster.node is not None
+        groups = cluster.node.services.groups
+        assert groups.shard("g").offsets
+        await groups.expire()
+        assert groups.shard("g").offsets == {}, "the check removes what is not shown any more"
+        await (await run.peer("a", "g")).commit()
+        await groups.expire()
+        assert await offset(run, "g") == 7
+
+
+async def test_an_empty_group_goes_with_its_last_offset(cluster: LocalCluster) -> None:
+    """The check that removes offsets removes the group too, for good; groups with members or offsets stay."""
+    async with run_against(cluster.bootstrap_servers) as run:
+        for group_id, topic in (("kept", "read"), ("gone", "left")):
+            await (await run.peer("a", group_id)).commit(topic=topic)
+        member = await run.peer("b", "members")
+        await member.enter()
+        await drop(run, "left")
+        assert cluster.node is not None
+        await cluster.node.services.groups.expire()
+        states = [await state(run, group_id) for group_id in ("kept", "gone", "members")]
+        assert states == ["Empty", "Dead", "CompletingRebalance"]
+    await cluster.stop()
+    await cluster.start()
+    async with run_against(cluster.bootstrap_servers) as run:
+        assert await state(run, "gone") == "Dead"
+        assert await offset(run, "kept") == 7
+
+
+async def test_nobody_is_left_without_an_answer_when_the_disk_fails(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Assignments and offsets that are not on disk are not confirmed: clients are told to look for the coordinator."""
+    async with run_against(cluster.bootstrap_servers) as run:
+        peer = await run.peer("a", "g")
+        await peer.enter()
+        await peer.sync([(peer.member_id, b"x")])
+        await peer.join("the leader again")
+
+        def fail(descriptor: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(os, "fdatasync", fail)
+        monkeypatch.setattr(os, "fsync", fail)
+        with caplog.at_level(logging.CRITICAL):
+            assert (await peer.sync([(peer.member_id, b"x")])).error_code == ErrorCode.NOT_COORDINATOR
+            answer = await (await run.peer("b", "other")).commit()
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        monkeypatch.undo()
+        assert cluster.node is not None
+        assert cluster.node.failed.is_set()
+
+
+async def test_a_damaged_log_of_groups_takes_only_its_groups_along(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The node starts, says which log is damaged, refuses its groups and serves the others."""
+    async with run_against(cluster.bootstrap_servers) as run:
+        for group_id in ("g", "other"):
+            await (await run.peer("a", group_id)).commit()
+    await cluster.stop()
+    damaged = [
+        path
+        for path in Path(cluster.data_dir).glob("__consumer_offsets-*/*.log")
+        if b"\0\1g\0\4read" in path.read_bytes()
+    ]
+    assert len(damaged) == 1
+    data = bytearray(damaged[0].read_bytes())
+    data[-1] ^= 1
+    damaged[0].write_bytes(data)
+    with caplog.at_level(logging.ERROR):
+        await cluster.start()
+    assert [record.message for record in caplog.records if damaged[0].parent.name in record.message]
+    async with run_against(cluster.bootstrap_servers, "other") as run:
+        assert await offset(run, "other") == 7
+        answer = await (await run.peer("a", "g")).commit()
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

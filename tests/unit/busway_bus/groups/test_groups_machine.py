@@ -1,0 +1,430 @@
+"""Any sequence of joins, syncs, beats, leaves, commits, waits and crashes keeps a shard's promises.
+
+The machine below is the driver and the clients of one shard: what it appends is held in a list of bytes, answers go out when
+the list is "on disk", and a crash loses the rest and replays. Hypothesis prints the shortest sequence that breaks a promise; the
+run is the same each time; more examples search further.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from busway_bus.groups.classic import ClassicGroup
+from busway_bus.groups.classic_values import GroupLimits, Join, Joined, State, Sync, Synced
+from busway_bus.groups.offsets import CommittedOffset
+from busway_bus.groups.records import GroupMetadataKey, OffsetCommitKey, key_bytes, parse, value_bytes
+from busway_bus.groups.shard import Change, GroupShard
+from busway_protocol.assignors.consumer_protocol import encode_subscription
+from busway_protocol.assignors.subscription import Subscription
+from busway_protocol.errors import ErrorCode
+
+GROUPS = ("g", "h")
+CLIENTS = ("a", "b", "c", "d", "e")
+STATIC = {"d": "seat-1", "e": "seat-2"}
+SESSION_MS = 6_000
+REBALANCE_MS = 20_000
+RETENTION_MS = 60_000
+RANGE = ("range", encode_subscription(Subscription(topics=("t",))))
+STICKY = ("sticky", encode_subscription(Subscription(topics=("t", "u"))))
+PROTOCOLS = [(RANGE, STICKY), (STICKY, RANGE), (RANGE,)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Client:
+    """What one client believes."""
+
+    name: str
+    group_id: str
+    member_id: str = ""
+    generation: int = -1
+    leader: bool = False
+    roster: tuple[str, ...] = ()
+    waiting: bool = False
+    """Whether a request is under way."""
+    unsynced_since: int | None = None
+    """When it heard of its generation, until it has its assignment."""
+
+    def forget(self) -> None:
+        """It is no member any more."""
+        self.member_id, self.generation, self.unsynced_since = "", -1, None
+
+    @property
+    def instance_id(self) -> str | None:
+        return STATIC.get(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ticket:
+    """The waiter of one request: whose it is, and of which group and generation."""
+
+    client: Client
+    group: ClassicGroup
+    generation: int
+    since: int
+
+
+class Groups(RuleBasedStateMachine):
+    """The driver of one shard with its clients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_000_000
+        self.ids = 0
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.durable = 0
+        self.held: list[tuple[Ticket, Any]] = []
+        self.open: list[Ticket] = []
+        self.facts: dict[tuple[ClassicGroup, int], tuple[str, str | None]] = {}
+        self.clients = {(group, name): Client(name=name, group_id=group) for group in GROUPS for name in CLIENTS}
+        self.shard = self.fresh()
+
+    def fresh(self) -> GroupShard:
+        limits = GroupLimits(initial_rebalance_delay_ms=3_000, max_size=4)
+        return GroupShard(limits=limits, new_member_id=self.new_id)
+
+    def new_id(self, prefix: str) -> str:
+        self.ids += 1
+        return f"{prefix}/{self.ids}"
+
+    # The driver
+
+    def append(self, changes: list[Change]) -> None:
+        for key, value in changes:
+            self.log.append((key_bytes(key), value_bytes(value)))
+            self.shard.apply(key, value, self.now)
+
+    def settle(self, group: ClassicGroup) -> None:
+        due, group.outbox = group.outbox, []
+        if group.dirty:
+            group.dirty = False
+            self.append([(GroupMetadataKey(group=group.group_id), group.record())])
+        self.held += due
+
+    def flush(self) -> None:
+        self.durable = len(self.log)
+        held, self.held = self.held, []
+        for ticket, answer in held:
+            self.deliver(ticket, answer)
+
+    def ticket(self, client: Client, group: ClassicGroup, generation: int = -1) -> Ticket:
+        found = Ticket(client=client, group=group, generation=generation, since=self.now)
+        client.waiting = True
+        self.open.append(found)
+        return found
+
+    def stored(self, count: int) -> list[Change]:
+        found = [parse(key, value) for key, value in self.log[:count]]
+        return [change for change in found if change is not None]
+
+    # The clients
+
+    def deliver(self, ticket: Ticket, answer: Any) -> None:
+        self.open.remove(ticket)  # a request is answered once
+        client = ticket.client
+        client.waiting = False
+        if isinstance(answer, Joined):
+            self.joined(client, ticket, answer)
+        else:
+            self.synced(client, ticket, answer)
+
+    def joined(self, client: Client, ticket: Ticket, answer: Joined) -> None:
+        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
+            client.member_id = answer.member_id
+        elif answer.error is ErrorCode.NONE:
+            if answer.generation != client.generation:
+                # Who is told again of a generation that has its assignments is not expected to sync.
+                client.unsynced_since = self.now if ticket.group.state is State.COMPLETING else None
+            client.member_id, client.generation = answer.member_id, answer.generation
+            client.leader = bool(answer.members) and not answer.skip_assignment
+            client.roster = tuple(member_id for member_id, _, _ in answer.members)
+            fact = (self.seat(answer.leader), answer.protocol)
+            known = self.facts.setdefault((ticket.group, answer.generation), fact)
+            assert known == fact, "all members of a generation hear of one leader and one protocol"
+        elif answer.error in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
+            client.forget()
+
+    def synced(self, client: Client, ticket: Ticket, answer: Synced) -> None:
+        if answer.error is ErrorCode.NONE:
+            client.unsynced_since = None
+            group_id, generation, owner = answer.assignment.decode().split(" ")
+            assert (group_id, generation) == (client.group_id, str(ticket.generation))
+            assert self.seat(owner) == self.seat(client.member_id), "everyone gets its own assignment"
+        elif answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
+            client.forget()
+
+    def seat(self, member_id: str) -> str:
+        """A static member is its instance, under whatever id."""
+        prefix = member_id.partition("/")[0]
+        return prefix if prefix in STATIC.values() else member_id
+
+    # What happens
+
+    @rule(
+        who=st.sampled_from(CLIENTS),
+        group_id=st.sampled_from(GROUPS),
+        protocols=st.sampled_from(PROTOCOLS),
+        needs_known_id=st.booleans(),
+        rebalance_ms=st.sampled_from([SESSION_MS, REBALANCE_MS]),
+    )
+    def join(self, who: str, group_id: str, protocols: Any, needs_known_id: bool, rebalance_ms: int) -> None:
+        client = self.clients[group_id, who]
+        if client.waiting:
+            return
+        group = self.shard.groups.get(group_id)
+        if group is None:
+            if client.member_id:
+                client.forget()
+                return
+            group = self.shard.group(group_id)
+        request = Join(
+            member_id=client.member_id,
+            instance_id=client.instance_id,
+            client_id=client.name,
+            client_host="/127.0.0.1",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=rebalance_ms,
+            protocol_type="consumer",
+            protocols=protocols,
+            needs_known_id=needs_known_id,
+            can_skip_assignment=needs_known_id,
+        )
+        ticket = self.ticket(client, group)
+        answer = group.join(request, ticket, self.now)
+        self.settle(group)
+        if answer is not None:
+            self.deliver(ticket, answer)
+
+    @rule(who=st.sampled_from(CLIENTS), group_id=st.sampled_from(GROUPS))
+    def restart_of_a_client(self, who: str, group_id: str) -> None:
+        """It forgets its id; its old self may still wait."""
+        self.clients[group_id, who] = Client(name=who, group_id=group_id)
+
+    @rule(who=st.sampled_from(sorted(STATIC)), group_id=st.sampled_from(GROUPS), protocols=st.sampled_from(PROTOCOLS))
+    def a_seat_changes_hands(self, who: str, group_id: str, protocols: Any) -> None:
+        """A static client comes back under no id, takes its seat and its assignment; its old self is fenced."""
+        old = self.clients[group_id, who]
+        self.restart_of_a_client(who, group_id)
+        self.join(who, group_id, protocols, True, REBALANCE_MS)
+        group = self.shard.groups[group_id]
+        owner = group.roster.owner(STATIC[who])
+        if old.member_id and owner not in {None, old.member_id}:
+            assert group.heartbeat(old.member_id, STATIC[who], 0, self.now) is ErrorCode.FENCED_INSTANCE_ID
+        self.flush()
+        self.sync(who, group_id)
+
+    @rule(who=st.sampled_from(CLIENTS), group_id=st.sampled_from(GROUPS))
+    def sync(self, who: str, group_id: str) -> None:
+        client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
+        if client.waiting or group is None or not client.member_id:
+            return
+        given = ()
+        if client.leader:
+            given = tuple((member, f"{group_id} {client.generation} {member}".encode()) for member in client.roster)
+        request = Sync(
+            member_id=client.member_id,
+            instance_id=client.instance_id,
+            generation=client.generation,
+            assignments=given,
+        )
+        ticket = self.ticket(client, group, client.generation)
+        answer = group.sync(request, ticket, self.now)
+        self.settle(group)
+        if answer is not None:
+            # What is told has to be on disk, so this answer too waits for what was written before.
+            self.held.append((ticket, answer))
+            self.flush()
+
+    @rule(
+        group_id=st.sampled_from(GROUPS),
+        some=st.lists(st.sampled_from(CLIENTS), min_size=1, unique=True),
+        silent=st.sampled_from([None, *CLIENTS]),
+    )
+    def rebalance(self, group_id: str, some: list[str], silent: str | None) -> None:
+        """Members join, and all but one sync: the way to the states where the rest is worth doing."""
+        for _ in range(2):
+            for name in some:
+                self.join(name, group_id, (RANGE, STICKY), True, REBALANCE_MS)
+            self.flush()
+        self.wait(3_000)
+        for name in some:
+            if name != silent:
+                self.sync(name, group_id)
+
+    @rule(who=st.sampled_from(CLIENTS), group_id=st.sampled_from(GROUPS))
+    def heartbeat(self, who: str, group_id: str) -> None:
+        client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
+        if group is not None:
+            code = group.heartbeat(client.member_id, client.instance_id, client.generation, self.now)
+            self.settle(group)
+            expected = {State.PREPARING: ErrorCode.REBALANCE_IN_PROGRESS}.get(group.state, ErrorCode.NONE)
+            member = group.members.get(client.member_id)
+            if member is not None and client.generation == group.generation:
+                assert code is expected
+
+    @rule(who=st.sampled_from(CLIENTS), group_id=st.sampled_from(GROUPS), by_seat=st.booleans())
+    def leave(self, who: str, group_id: str, by_seat: bool) -> None:
+        client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
+        if group is not None:
+            member_id = "" if by_seat else client.member_id
+            code = group.leave(member_id, client.instance_id, self.now)
+            self.settle(group)
+            if code is ErrorCode.NONE and member_id:
+                assert member_id not in group.members
+
+    @rule(
+        who=st.sampled_from(CLIENTS),
+        group_id=st.sampled_from(GROUPS),
+        topic=st.sampled_from("tu"),
+        offset=st.integers(0, 2**40),
+        as_nobody=st.booleans(),
+    )
+    def commit(self, who: str, group_id: str, topic: str, offset: int, as_nobody: bool) -> None:
+        client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
+        code = ErrorCode.NONE
+        if group is not None:
+            identity = ("", None, -1) if as_nobody else (client.member_id, client.instance_id, client.generation)
+            code = group.commit(*identity, self.now)
+            if code is ErrorCode.NONE and not as_nobody and client.generation >= 0:
+                assert client.generation == group.generation
+                assert client.member_id in group.members
+        if code is ErrorCode.NONE:
+            value = CommittedOffset(
+                offset=offset,
+                leader_epoch=3,
+                metadata=who,
+                commit_timestamp_ms=self.now,
+                topic_id=UUID(int=ord(topic)),
+            )
+            self.append([(OffsetCommitKey(group=group_id, topic=topic, partition=0), value.record())])
+
+    @rule(group_id=st.sampled_from(GROUPS))
+    def delete(self, group_id: str) -> None:
+        group = self.shard.groups.get(group_id)
+        if group is not None and group.state is State.EMPTY:
+            self.append(self.shard.delete_group(group_id))
+            assert not self.shard.known(group_id)
+            assert group_id not in self.shard.offsets
+
+    @rule()
+    def expire(self) -> None:
+        self.append(self.shard.expired(self.now, RETENTION_MS, lambda *topic: True))
+
+    @rule(ms=st.sampled_from([1, 500, 1_000, 2_000, SESSION_MS - 1, SESSION_MS, REBALANCE_MS, 2 * RETENTION_MS]))
+    def wait(self, ms: int) -> None:
+        """Every deadline on its time, as the driver's timers fire."""
+        end = self.now + ms
+        while True:
+            due = [
+                (deadline, group)
+                for group in self.shard.groups.values()
+                if (deadline := group.next_deadline()) is not None and deadline <= end
+            ]
+            if not due:
+                break
+            moment, group = min(due, key=lambda item: item[0])
+            self.now = max(self.now, moment)
+            before = group.next_deadline()
+            group.tick(self.now)
+            self.settle(group)
+            after = group.next_deadline()
+            assert after is None or before is None or after > self.now, "a timer that has fired is over"
+        self.now = end
+        self.flush()
+
+    @rule(ms=st.sampled_from([SESSION_MS, REBALANCE_MS, REBALANCE_MS + 2_000]))
+    def wait_with_beats(self, ms: int) -> None:
+        """Time passes and nobody is silent: only what a group itself waits for can end."""
+        for _ in range(ms // 2_000):
+            for (group_id, _), client in self.clients.items():
+                group = self.shard.groups.get(group_id)
+                if group is not None and client.member_id in group.members:
+                    group.heartbeat(client.member_id, client.instance_id, group.generation, self.now)
+            self.wait(2_000)
+
+    @rule()
+    def disk(self) -> None:
+        self.flush()
+
+    @rule()
+    @precondition(lambda self: self.log)
+    def crash(self) -> None:
+        """What was not on disk is lost; the rest comes back exactly."""
+        del self.log[self.durable :]
+        self.held, self.open = [], []
+        for client in self.clients.values():
+            client.waiting, client.unsynced_since = False, None
+        self.shard = self.fresh()
+        self.shard.load(self.stored(self.durable), self.now)
+        last: dict[str, Any] = {}
+        for key, value in self.stored(self.durable):
+            if isinstance(key, GroupMetadataKey):
+                last[key.group] = value
+        for group_id, value in last.items():
+            if value is not None:
+                assert self.shard.groups[group_id].record() == value
+            else:
+                assert self.shard.known(group_id) == (group_id in self.shard.offsets)
+
+    # What holds at any time
+
+    @invariant()
+    def the_offsets_are_those_of_the_log(self) -> None:
+        """Live and after replay alike."""
+        expected: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        for key, value in self.stored(len(self.log)):
+            if isinstance(key, OffsetCommitKey):
+                table = expected.setdefault(key.group, {})
+                table.pop((key.topic, key.partition), None)
+                if value is not None:
+                    table[key.topic, key.partition] = CommittedOffset.from_record(value)
+        assert self.shard.offsets == {group: table for group, table in expected.items() if table}
+
+    @invariant()
+    def nobody_waits_for_ever(self) -> None:
+        """A request is answered before the longest rebalance timeout has passed since it came."""
+        for ticket in self.open:
+            assert self.now - ticket.since <= REBALANCE_MS, ticket
+
+    @invariant()
+    def who_does_not_sync_is_out(self) -> None:
+        """The rebalance timeout after the generation began; a crash forgets who has synced, as it does in Kafka."""
+        for (group_id, _), client in self.clients.items():
+            group = self.shard.groups.get(group_id)
+            if group is not None and client.unsynced_since is not None and client.member_id in group.members:
+                late = self.now - client.unsynced_since > REBALANCE_MS
+                assert not late or client.generation != group.generation or group.state is State.PREPARING, client
+
+    @invariant()
+    def who_is_in_has_shown_itself(self) -> None:
+        """Sessions that are over, and ids that lapsed, are gone once the timers have fired."""
+        for group in self.shard.groups.values():
+            for member in group.members.values():
+                assert member.parked or member.deadline_ms <= self.now + SESSION_MS
+            assert all(deadline <= self.now + SESSION_MS for deadline in group.roster.pending.values())
+            if group.state in {State.EMPTY, State.DEAD}:
+                assert not group.members
+            else:
+                assert group.members or group.state is State.PREPARING
+
+    @invariant()
+    def a_stable_generation_gives_each_member_its_own(self) -> None:
+        """The assignment of each member was made for it, in this generation; nobody else has one."""
+        for group in self.shard.groups.values():
+            if group.state is State.STABLE:
+                assert group.roster.leader in group.members
+                for member in group.members.values():
+                    group_id, generation, owner = member.assignment.decode().split(" ")
+                    assert (group_id, int(generation)) == (group.group_id, group.generation)
+                    assert self.seat(owner) == self.seat(member.member_id)
+
+
+TestGroups = Groups.TestCase
+TestGroups.settings = settings(
+    max_examples=150, stateful_step_count=50, deadline=None, database=None, derandomize=True, print_blob=True
+)
+TestGroups = pytest.mark.slow(TestGroups)
