@@ -125,7 +125,7 @@ class Node:
                         await outcome
                 except OSError as problem:
                     log.error("%s failed: %s", name, problem)
-                except Exception:  # noqa: BLE001 - a chore's top loop: it goes on, and the log has the defect
+                except Exception:
                     log.exception("%s failed on a mistake of this broker", name)
 
         checkpoint_ms = min(
