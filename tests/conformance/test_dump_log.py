@@ -1,65 +1,110 @@
 """Apache Kafka's own tool reads our files and finds nothing wrong."""
 
 import os
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from tools.jars import kafka_libs, need
 
+from busway_bus.log.cleaner import LogCleaner
+from busway_bus.log.compaction import plan
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.partition_log import PartitionLog
 from busway_protocol.records.builder import BatchBuilder
 
 NOW = 1_700_000_000_000
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
-@pytest.mark.java
-@pytest.mark.slow
+def dump(directory: Path) -> str:
+    """What DumpLogSegments 4.3.1 says of every file, record by record; its index checks find nothing."""
+    names = sorted(path for path in directory.iterdir() if path.suffix in {".log", ".index", ".timeindex", ".snapshot"})
+    main = [
+        need("java", "openjdk-17-jdk-headless"), "-cp", f"{kafka_libs()}/*", "org.apache.kafka.tools.DumpLogSegments"
+    ]  # fmt: skip
+    listed = ",".join(str(path) for path in names)
+    output = ""
+    for option in ("--deep-iteration", "--index-sanity-check"):
+        answer = subprocess.run(
+            [*main, option, "--files", listed], check=False, capture_output=True, text=True, timeout=100
+        )
+        assert answer.returncode == 0, answer.stderr[-2000:]
+        output += answer.stdout
+    assert "isvalid: false" not in output
+    for complaint in ("mismatch", "Mismatches", "Non-consecutive", "not valid", "Corrupt", "out of order"):
+        assert complaint not in output, output[-3000:]
+    return output
+
+
+def flush(log: PartitionLog) -> None:
+    """Put everything on disk."""
+    point = log.flush_point()
+    point.sync()
+    log.flushed(point)
+
+
 def test_kafka_reads_our_segments_indexes_and_snapshots(tmp_path):
-    """DumpLogSegments 4.3.1 with deep iteration and index checks is content with every codec, roll and restart."""
+    """DumpLogSegments with deep iteration and index checks is content with every codec, roll and restart."""
     files = OsFiles(str(tmp_path))
     files.make_directory("t-0")
     config = LogConfig(segment_bytes=40_000, index_interval_bytes=512)
     log = PartitionLog(files, "t-0", config, now_ms=NOW)
     records = 0
     for at in range(200):
-        codec = ("none", "gzip", "snappy", "lz4", "zstd")[at % 5]
-        builder = BatchBuilder(codec, producer_id=9, producer_epoch=0, base_sequence=records)
+        builder = BatchBuilder(CODECS[at % 5], producer_id=9, producer_epoch=0, base_sequence=records)
         for number in range(5):
             builder.append(NOW + records, b"key %d" % records, os.urandom(150), [("number", b"%d" % number)])
             records += 1
         log.append(builder.build(), leader_epoch=at // 50, now_ms=NOW)
         if at == 150:
+            flush(log)
             log = PartitionLog(files, "t-0", config, now_ms=NOW)
     log.close(clean=True)
     files.close()
-    names = sorted(
-        path for path in (tmp_path / "t-0").iterdir() if path.suffix in {".log", ".index", ".timeindex", ".snapshot"}
-    )
-    assert len(names) > 12
-    classes = f"{kafka_libs()}/*"
-    main = [need("java", "openjdk-17-jdk-headless"), "-cp", classes, "org.apache.kafka.tools.DumpLogSegments"]
-    listed = ",".join(str(path) for path in names)
-    deep = subprocess.run(
-        [*main, "--deep-iteration", "--files", listed], check=False, capture_output=True, text=True, timeout=100
-    )
-    sane = subprocess.run(
-        [*main, "--index-sanity-check", "--files", listed], check=False, capture_output=True, text=True, timeout=100
-    )
-    output = deep.stdout + sane.stdout
-    assert deep.returncode == 0, deep.stderr[-2000:]
-    assert sane.returncode == 0, sane.stderr[-2000:]
-    assert deep.stdout.count("| offset: ") == records
-    assert "isvalid: false" not in output
-    for complaint in (
-        "mismatch",
-        "Mismatches",
-        "Non-consecutive",
-        "not valid",
-        "CorruptIndex",
-        "CorruptSnapshot",
-        "Corrupt",
-        "out of order",
-    ):
-        assert complaint not in output, output[-3000:]
+    assert len(list((tmp_path / "t-0").iterdir())) > 12
+    assert dump(tmp_path / "t-0").count("| offset: ") == records
+
+
+def test_kafka_reads_what_compaction_leaves(tmp_path):
+    """Batches with gaps, delete horizons and none left are as Kafka's own cleaner would write them, offsets unchanged."""
+    files = OsFiles(str(tmp_path))
+    files.make_directory("t-0")
+    config = LogConfig(cleanup_policy=("compact",), segment_bytes=40_000, index_interval_bytes=512)
+    log = PartitionLog(files, "t-0", config, now_ms=NOW)
+    last: dict[bytes, int] = {}
+    cleaned = sequence = 0
+    for cycle in range(3):
+        for at in range(100):
+            builder = BatchBuilder(
+                CODECS[at % 5], producer_id=at % 10, producer_epoch=0, base_sequence=cycle * 50 + at // 10 * 5
+            )
+            for number in range(5):
+                key = b"key %d" % (sequence * 7 % 83)
+                value = None if number == 3 and at % 7 == 0 else os.urandom(150)
+                builder.append(NOW + sequence, key, value, [("number", b"%d" % number)])
+                last[key] = sequence
+                sequence += 1
+            log.append(builder.build(), leader_epoch=cycle, now_ms=NOW)
+        log.roll(NOW)
+        flush(log)
+        cleaner = LogCleaner(
+            log, plan(log.closed_segments(), cleaned=cleaned, config=config, now_ms=NOW), now_ms=NOW + cycle
+        )
+        list(cleaner.map_keys())
+        for group in cleaner.groups():
+            list(cleaner.write(group))
+            if cleaner.prepare():
+                assert cleaner.put_in_place(group, NOW)
+                cleaner.settle(NOW)
+        cleaned = cleaner.end
+    log.close(clean=True)
+    files.close()
+    output = dump(tmp_path / "t-0")
+    assert cleaned == sequence == 1500
+    assert sorted({int(offset) for offset in re.findall(r"\| offset: (\d+)", output)}) == sorted(last.values())
+    assert re.search(r"count: 0 ", output)
+    assert re.search(r"deleteHorizonMs: OptionalLong\[\d+\]", output)

@@ -22,15 +22,19 @@ VERSIONS = (0, 2)
 HIGH_WATERMARK = -1
 
 
-def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Move each partition's start, then write the starts down."""
+async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    """Move each partition's start, then write the starts down before they are told."""
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name, partitions=[_one(topic.name, partition, context) for partition in topic.partitions]
         )
         for topic in request.topics
     ]
-    context.node.replicas.checkpoint()
+    try:
+        await context.node.replicas.checkpoint()
+    except OSError:
+        for partition in (partition for topic in topics for partition in topic.partitions):
+            partition.error_code = partition.error_code or ErrorCode.KAFKA_STORAGE_ERROR
     return DeleteRecordsResponse(topics=topics)
 
 

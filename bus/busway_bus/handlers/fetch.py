@@ -3,7 +3,7 @@
 Versions: 7 has sessions (KIP-227), 9 checks the leader epoch (KIP-320), 11 names the rack, 12 is flexible and tells a diverging
 epoch, 13 names topics by id (KIP-516), 15 moves the replica's state, 18 tells a follower's high watermark.
 Behaviour: consumers read below the high watermark; the first batch comes even when it is over the limit (KIP-74); answers when
-min_bytes are there or max_wait_ms is over.
+min_bytes are there or max_wait_ms is over. A batch damaged on disk is CORRUPT_MESSAGE for its own partition.
 *Not supported*: followers, which one node does not have.
 """
 
@@ -16,7 +16,7 @@ from busway_bus.replication.fetch_sessions import SESSIONLESS, Key, Session, Wan
 from busway_bus.replication.manager import Wakeup
 from busway_bus.replication.partition import Partition
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -99,34 +99,35 @@ class _Round:
             partition = self._find(key)
             partition.check_epoch(request.current_leader_epoch)
             self._led.append(partition)
-            high_watermark = partition.high_watermark
-            data = PartitionData(
-                partition_index=request.partition,
-                error_code=ErrorCode.NONE,
-                high_watermark=high_watermark,
-                last_stable_offset=high_watermark,
-                log_start_offset=partition.log.start_offset,
-                aborted_transactions=[] if self._request.isolation_level else None,
-                records=b"",
-            )
-            diverging = self._diverging(partition, request.last_fetched_epoch, request.fetch_offset)
-            if diverging is not None:
-                data.diverging_epoch = diverging
-                return data
+            return self._read_led(partition, wanted, left)
+        except KafkaError as problem:
+            return _refused(request.partition, problem.code)
+
+    def _read_led(self, partition: Partition, wanted: Wanted, left: int) -> PartitionData:
+        request = wanted.request
+        high_watermark = partition.high_watermark
+        data = PartitionData(
+            partition_index=request.partition,
+            error_code=ErrorCode.NONE,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
+            log_start_offset=partition.log.start_offset,
+            aborted_transactions=[] if self._request.isolation_level else None,
+            records=b"",
+        )
+        diverging = self._diverging(partition, request.last_fetched_epoch, request.fetch_offset)
+        if diverging is not None:
+            data.diverging_epoch = diverging
+            return data
+        try:
             data.records = partition.log.read(
                 request.fetch_offset,
                 min(left, request.partition_max_bytes),
                 up_to=high_watermark,
                 min_one=self._bytes == 0,
             )
-        except KafkaError as problem:
-            return PartitionData(
-                partition_index=request.partition,
-                error_code=problem.code,
-                high_watermark=-1,
-                aborted_transactions=None,
-                records=b"",
-            )
+        except (ProtocolError, OSError) as problem:
+            return _refused(request.partition, partition.damaged(problem))
         return data
 
     def _find(self, key: Key) -> Partition:
@@ -162,6 +163,12 @@ class _Round:
                 topics[name, topic_id] = topic
             topic.partitions.append(data)
         return FetchResponse(session_id=self._session.id or SESSIONLESS, responses=list(topics.values()))
+
+
+def _refused(partition: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+    )
 
 
 def _news(wanted: Wanted, data: PartitionData) -> bool:

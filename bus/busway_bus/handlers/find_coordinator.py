@@ -2,7 +2,8 @@
 
 Versions: 1 has a key type, 3 is flexible, 4 asks for many at once (KIP-699), 6 knows share groups (KIP-932).
 Behaviour: this node coordinates every group; the topic of offsets is made when the first group asks.
-*Not supported*: transactions (COORDINATOR_NOT_AVAILABLE) and share groups (INVALID_REQUEST).
+*Not supported*: transactions and share groups: INVALID_REQUEST, on which a Java producer fails at once and with our words, where it
+would ask again for a minute on COORDINATOR_NOT_AVAILABLE.
 """
 
 from busway_bus.handlers.context import RequestContext
@@ -24,15 +25,16 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
         found = [_one(key, request.key_type, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
     one = _one(request.key, request.key_type, context)
+    text = one.error_message or ErrorCode(one.error_code).name  # as Kafka fills it in these versions
     return FindCoordinatorResponse(
-        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+        error_code=one.error_code, error_message=text, node_id=one.node_id, host=one.host, port=one.port
     )
 
 
 def _one(key: str, key_type: int, context: RequestContext) -> Coordinator:
     code, text = ErrorCode.NONE, ""
     if key_type == TRANSACTION:
-        code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactions are not served by this version"
+        code, text = ErrorCode.INVALID_REQUEST, "transactions are not served by this version"
     elif key_type != GROUP:
         code, text = ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served by this version"
     if code is not ErrorCode.NONE:

@@ -9,7 +9,7 @@ Behaviour: -1 is the high watermark, -2 the log start; a timestamp gives the fir
 from busway_bus.handlers.context import RequestContext
 from busway_bus.replication.partition import Partition
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.messages.offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -42,7 +42,10 @@ def _one(topic: str, wanted: ListOffsetsPartition, context: RequestContext) -> L
     try:
         partition = context.node.replicas.find(topic, wanted.partition_index)
         partition.check_epoch(wanted.current_leader_epoch)
-        answer.offset, answer.timestamp, leader_epoch = _look_up(partition, wanted.timestamp)
+        try:
+            answer.offset, answer.timestamp, leader_epoch = _look_up(partition, wanted.timestamp)
+        except (ProtocolError, OSError) as problem:
+            raise KafkaError(partition.damaged(problem)) from problem
         if context.api_version >= LEADER_EPOCH_SINCE:
             answer.leader_epoch = leader_epoch
     except KafkaError as problem:

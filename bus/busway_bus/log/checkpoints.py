@@ -1,6 +1,6 @@
 """The small files beside the logs, in Kafka's formats.
 
-What lives here: offset checkpoints (recovery point, high watermark, log start), `partition.metadata` and `meta.properties` as
+What lives here: offset checkpoints (recovery point, high watermark, log start, cleaner), `partition.metadata` and `meta.properties` as
 text. What does not: writing them (any `Files` does that durably).
 """
 
@@ -11,6 +11,7 @@ from uuid import UUID
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"

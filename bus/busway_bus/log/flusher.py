@@ -27,6 +27,11 @@ class Flusher:
         self._failed: OSError | None = None
         self._on_failure = on_failure
 
+    @property
+    def failed(self) -> OSError | None:
+        """The error of the sync that failed, None while all is well."""
+        return self._failed
+
     def request(self, log: PartitionLog) -> "asyncio.Future[None]":
         """A future that is done when everything appended to `log` so far is on disk.
 
@@ -65,12 +70,22 @@ class Flusher:
                     waiter.set_result(None)
                 else:
                     waiter.set_exception(_storage_error(problem))
-        if isinstance(problem, OSError) and self._failed is None:
+        if isinstance(problem, OSError):
+            self._give_up(problem)
+        elif self._dirty:
+            self._start()
+
+    def _give_up(self, problem: OSError) -> None:
+        """Refuse whoever waits: the next sync might succeed because the kernel has thrown the pages away."""
+        refused, self._dirty = self._dirty, {}
+        for waiters in refused.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(_storage_error(problem))
+        if self._failed is None:
             self._failed = problem
             if self._on_failure is not None:
                 self._on_failure(problem)
-        if self._dirty:
-            self._start()
 
     async def drain(self) -> None:
         """Wait for the syncs that are under way or asked for."""
@@ -85,8 +100,7 @@ class Flusher:
 
 def _sync(points: list[FlushPoint]) -> None:
     for point in points:
-        for segment in point.segments:
-            segment.sync()
+        point.sync()
 
 
 def _storage_error(problem: BaseException) -> KafkaError:

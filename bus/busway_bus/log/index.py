@@ -6,12 +6,28 @@ What does not: files. Entries can always be made again from the log, so nothing 
 """
 
 import struct
+import sys
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable
+from operator import le, lt
 from typing import Final
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
+
+
+def _words(code: str, content: bytes) -> "array[int]":
+    """A file as four-byte numbers; a big segment has hundreds of thousands of them, so they are not unpacked one by one."""
+    words = array(code, content)
+    assert words.itemsize == 4, "C's int has four bytes"
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words
+
+
+def _ascending(in_order: Callable[[int, int], bool], column: "array[int]") -> bool:
+    return all(map(in_order, column, column[1:]))
 
 
 class OffsetIndex:
@@ -29,11 +45,11 @@ class OffsetIndex:
         index = cls()
         if len(content) % OFFSET_ENTRY.size:
             return None
-        for offset, position in OFFSET_ENTRY.iter_unpack(content):
-            if index.offsets and (offset <= index.offsets[-1] or position <= index.positions[-1]):
-                return None
-            index.offsets.append(offset)
-            index.positions.append(position)
+        words = _words("i", content)
+        offsets, positions = words[0::2], words[1::2]
+        if not (_ascending(lt, offsets) and _ascending(lt, positions)):
+            return None
+        index.offsets, index.positions = array("q", offsets), array("q", positions)
         return index
 
     def append(self, offset: int, position: int) -> bytes:
@@ -73,11 +89,11 @@ class TimeIndex:
         index = cls()
         if len(content) % TIME_ENTRY.size:
             return None
-        for timestamp, offset in TIME_ENTRY.iter_unpack(content):
-            if index.offsets and (timestamp < index.timestamps[-1] or offset < index.offsets[-1]):
-                return None
-            index.timestamps.append(timestamp)
-            index.offsets.append(offset)
+        high, low, offsets = _words("i", content)[0::3], _words("I", content)[1::3], _words("i", content)[2::3]
+        timestamps = array("q", [upper << 32 | lower for upper, lower in zip(high, low, strict=True)])
+        if not (_ascending(le, timestamps) and _ascending(le, offsets)):
+            return None
+        index.timestamps, index.offsets = timestamps, array("q", offsets)
         return index
 
     def append(self, timestamp: int, offset: int) -> bytes:
@@ -98,3 +114,6 @@ class TimeIndex:
         keep = bisect_right(self.offsets, offset - 1)
         del self.offsets[keep:], self.timestamps[keep:]
         return keep * TIME_ENTRY.size
+
+    def __len__(self) -> int:
+        return len(self.offsets)

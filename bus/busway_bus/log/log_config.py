@@ -14,13 +14,17 @@ class LogConfig:
     """Times in ms, sizes in bytes; the defaults are Kafka's."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = 86_400_000
     durability: str = "flush"
     file_delete_delay_ms: int = 60_000
     index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = 2**63 - 1
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = 2**63 - 1
     message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
     retention_bytes: int = -1
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
@@ -31,6 +35,11 @@ class LogConfig:
     def compacted(self) -> bool:
         """Whether only the last record of each key is kept."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """When a segment is old enough to be closed: only then can it be compacted, so max.compaction.lag.ms counts too."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
 
     @classmethod
     def from_values(cls, values: Mapping[str, ConfigValue]) -> "LogConfig":

@@ -18,14 +18,17 @@ class DirectoryInUse(RuntimeError):
 class OsFile:
     """An open file with its size kept at hand."""
 
-    __slots__ = ("_fd", "size")
+    __slots__ = ("_fd", "_unnamed", "size")
 
     def __init__(self, path: Path) -> None:
+        # A file whose name is not on disk is lost although its content was synced; the first sync sees to both, also for
+        # a file that an earlier process made and never synced.
+        self._unnamed: Path | None = path.parent
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self.size = os.fstat(self._fd).st_size
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Write the pieces at the end; what a failed write left behind is cut off again."""
+        """Write the pieces at the end; what a failed write left behind is cut off again, or nothing more is written."""
         wanted = sum(len(piece) for piece in pieces)
         try:
             written = os.writev(self._fd, pieces)
@@ -34,9 +37,15 @@ class OsFile:
                 while rest:
                     rest = rest[os.write(self._fd, rest) :]
         except OSError:
-            os.ftruncate(self._fd, self.size)
+            self._cut_back()
             raise
         self.size += wanted
+
+    def _cut_back(self) -> None:
+        try:
+            os.ftruncate(self._fd, self.size)
+        except OSError:
+            self.close()
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on."""
@@ -54,6 +63,9 @@ class OsFile:
             return
         try:
             os.fdatasync(descriptor)
+            if self._unnamed is not None:
+                sync_directory(self._unnamed)
+                self._unnamed = None
         except OSError:
             if self._fd >= 0:  # closed in between by the loop's thread is no failure of the disk
                 raise
@@ -91,12 +103,7 @@ class OsFiles:
 
     def open(self, path: str) -> OsFile:
         """The file at `path`, made when it is not there."""
-        target = self.root / path
-        fresh = not target.exists()
-        file = OsFile(target)
-        if fresh:  # a synced file whose name is not on disk is lost all the same
-            self._sync_directory(target.parent)
-        return file
+        return OsFile(self.root / path)
 
     def read_bytes(self, path: str) -> bytes | None:
         """A whole small file, None when it is not there."""
@@ -118,7 +125,7 @@ class OsFiles:
         finally:
             os.close(descriptor)
         temporary.replace(target)
-        self._sync_directory(target.parent)
+        sync_directory(target.parent)
 
     def remove(self, path: str) -> None:
         """Remove a file; nothing happens when it is not there."""
@@ -128,7 +135,7 @@ class OsFiles:
         """Rename durably."""
         target = self.root / new
         (self.root / old).rename(target)
-        self._sync_directory(target.parent)
+        sync_directory(target.parent)
 
     def list(self, path: str) -> Sequence[str]:
         """The names in a directory, sorted; empty when it is not there."""
@@ -141,16 +148,17 @@ class OsFiles:
         """Make a directory durably."""
         target = self.root / path
         target.mkdir(exist_ok=True)
-        self._sync_directory(target.parent)
+        sync_directory(target.parent)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""
         shutil.rmtree(self.root / path, ignore_errors=True)
 
-    @staticmethod
-    def _sync_directory(path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+def sync_directory(path: Path) -> None:
+    """Return when the names in a directory are on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,18 +1,22 @@
 """The log of one partition: ordered segments, start and end, and what the batches in it say of producers and epochs.
 
-What lives here: append, read, look-ups, roll, truncation, deletion, recovery. What does not: waiting for the disk (`flusher`),
-clocks (times come in), and who may write (`replication`). The record batches are never opened on the way in or out.
+What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by time
+(`times`), waiting for the disk (`flusher`), clocks (times come in), and who may write (`replication`). The record batches are never
+opened on the way in or out, and neither appends, reads nor rolls wait for the disk, but for the first batch of a leader epoch.
 """
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import NamedTuple
 
 from busway_bus.kernel.files import Files
-from busway_bus.log.epochs import LeaderEpochs
+from busway_bus.log import times
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_state import ProducerState
-from busway_bus.log.segment import Segment, file_name
+from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover
+from busway_bus.log.retention import expendable
+from busway_bus.log.segment import CLEANED, DELETED, Segment, file_name
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import (
@@ -24,14 +28,9 @@ from busway_protocol.records.batch import (
     read_header,
     set_log_append_time,
 )
-from busway_protocol.records.record import Record, decode_records
 from busway_protocol.types import Buffer
 
-EPOCHS_FILE: Final = "leader-epoch-checkpoint"
-
-
-class CorruptLog(RuntimeError):
-    """Data that was flushed is damaged; the text names the file and the offset. Nothing is cut by itself then."""
+__all__ = ["AppendInfo", "CorruptLog", "FlushPoint", "PartitionLog"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +44,40 @@ class AppendInfo:
     duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FlushPoint:
-    """What a flush that starts now will have put on disk when it is done."""
+class FlushPoint(NamedTuple):
+    """What a flush that starts now will have put on disk when it is done: the segments rolled since the last one, each with
+    the producers' snapshot as of its end, and the one that is written to."""
 
-    segments: tuple[Segment, ...]
+    log: "PartitionLog"
+    rolled: tuple[tuple[Segment, bytes], ...]
+    active: Segment
     end_offset: int
+
+    def sync(self) -> None:
+        """Wait for the disk, in any thread; a log that was closed meanwhile (its topic is gone) needs no sync.
+
+        A snapshot is written only when everything before it is on disk, so it proves that (see `recovery`).
+
+        Raises:
+            OSError: the disk failed, which is final.
+        """
+        try:
+            for segment, snapshot in self.rolled:
+                segment.sync()
+                self.log.keep_snapshot(segment.next_offset, snapshot)
+            self.active.sync()
+        except OSError:
+            if not self.log.closed:
+                raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """A segment that is no longer part of the log, its files to be removed when due, its producers' snapshot perhaps too."""
+
+    due_ms: int
+    segment: Segment
+    snapshot: bool
 
 
 class PartitionLog:
@@ -59,16 +86,21 @@ class PartitionLog:
     Attributes:
         start_offset: first offset that may be read.
         flushed_offset: everything below it is on disk.
+        closed: whether the files are closed.
     """
 
     def __init__(
-        self, files: Files, directory: str, config: LogConfig, *, now_ms: int, flushed: int = 0, clean: bool = False
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        flushed: int = 0,
+        cleaned: int = 0,
+        clean: bool = False,
     ) -> None:
-        """Open the log in `directory`, an empty one where nothing is there.
-
-        Args:
-            flushed: recovery point from the checkpoint: what is damaged below it is not a torn tail.
-            clean: whether the last process closed it in order, so that the files are trusted.
+        """Open the log in `directory`, an empty one where nothing is there; the arguments are those of `recovery.recover`.
 
         Raises:
             CorruptLog: data below the recovery point is damaged.
@@ -76,52 +108,16 @@ class PartitionLog:
         self._files = files
         self.directory = directory
         self.config = config
-        self.producers = ProducerState()
-        text = files.read_bytes(f"{directory}/{EPOCHS_FILE}")
-        self.epochs = LeaderEpochs.from_text(text.decode(errors="replace") if text else "")
-        self._segments: list[Segment] = []
-        self._deleted: list[tuple[int, Segment]] = []
-        self._load(now_ms, flushed, clean)
+        found = recover(files, directory, config, now_ms=now_ms, flushed=flushed, cleaned=cleaned, clean=clean)
+        self._segments = found.segments
+        self.epochs = found.epochs
+        self.producers = found.producers
+        self._rolled: list[tuple[Segment, bytes]] = []
+        self._deleted: list[_Deleted] = []
         self.start_offset = self._segments[0].base_offset
         self.flushed_offset = self.end_offset
-
-    # Opening
-
-    def _load(self, now_ms: int, flushed: int, clean: bool) -> None:
-        names = self._files.list(self.directory)
-        bases = sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdigit())
-        for base in bases or [0]:
-            segment = Segment(self._files, self.directory, base, now_ms)
-            self._segments.append(segment)
-            if not (clean and segment.load()):
-                self._recover(segment, flushed, newest=base == bases[-1] if bases else True)
-        end = self.end_offset
-        self.epochs.truncate(end + 1)
-        snapshot = self._files.read_bytes(f"{self.directory}/{file_name(end, '.snapshot')}") if clean else None
-        restored = ProducerState.from_snapshot(snapshot) if snapshot else None
-        if restored is not None:
-            self.producers = restored
-            return
-        for segment in self._segments:
-            for header, _ in segment.headers():
-                self.producers.apply(header)
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-
-    def _recover(self, segment: Segment, flushed: int, *, newest: bool) -> None:
-        """Read a segment through and put what stays on disk; only the newest can have a torn tail, since a roll syncs."""
-        intact, problem = segment.recover(self.config)
-        if problem is None and newest and segment.next_offset < flushed:
-            problem = CorruptBatch("the file ends too early")
-        if problem is not None:
-            if not newest or segment.next_offset < flushed:
-                known = f"was flushed up to {flushed}" if newest else "newer segments follow it"
-                raise CorruptLog(
-                    f"{segment.path('.log')} is damaged behind offset {segment.next_offset}, but {known}: "
-                    f"{problem}. Restore the file from a copy, or remove the partition's directory to accept the loss"
-                )
-            segment.cut(intact)
-        # What a killed process left in the page cache counts as flushed from here on, so it has to be.
-        segment.sync()
+        self.closed = False
+        self._closing = threading.Lock()
 
     # What is there
 
@@ -184,33 +180,55 @@ class PartitionLog:
             header = header._replace(base_offset=first, partition_leader_epoch=leader_epoch)
         if self._segments[-1].full(header.size_bytes, last, self.config):
             self.roll(now_ms)
-        if leader_epoch > self.epochs.latest and self.epochs.assign(leader_epoch, first):
-            self._files.replace(f"{self.directory}/{EPOCHS_FILE}", self.epochs.text().encode())
+        if leader_epoch > self.epochs.latest:
+            self._begin_epoch(leader_epoch, first)
         self._segments[-1].append(pieces, header, self.config)
-        self.producers.apply(header)
+        self.producers.apply(header, now_ms)
         return AppendInfo(
             first_offset=first, last_offset=last, log_append_time_ms=append_time, log_start_offset=self.start_offset
         )
 
+    def _begin_epoch(self, leader_epoch: int, first: int) -> None:
+        if not self.epochs.assign(leader_epoch, first):
+            return
+        try:
+            self._files.replace(f"{self.directory}/{EPOCHS_FILE}", self.epochs.text().encode())
+        except OSError:
+            self.epochs.truncate(first)
+            raise
+
     def roll(self, now_ms: int) -> None:
-        """Start a new segment; the old one is synced first, so that only the newest can have a torn tail."""
+        """Start a new segment. The old one is synced by the next flush, and recovery copes when there was none."""
         old = self._segments[-1]
         if old.size == 0:
             return
         old.finish()
-        old.sync()
-        self._segments.append(Segment(self._files, self.directory, old.next_offset, now_ms))
-        self._files.replace(f"{self.directory}/{file_name(old.next_offset, '.snapshot')}", self.producers.snapshot())
+        fresh = Segment(self._files, self.directory, old.next_offset, now_ms)
+        self._segments.append(fresh)
+        self._rolled.append((old, self.producers.snapshot()))
 
     # Flushing
 
     def flush_point(self) -> FlushPoint:
-        """What is to be synced for everything appended so far; only the newest segment can be dirty."""
-        return FlushPoint((self._segments[-1],), self.end_offset)
+        """What is to be synced for everything appended so far."""
+        return FlushPoint(self, tuple(self._rolled), self._segments[-1], self.end_offset)
 
     def flushed(self, point: FlushPoint) -> None:
         """Note that `point` is on disk."""
+        if point.rolled:
+            self._rolled = [entry for entry in self._rolled if entry not in point.rolled]
         self.flushed_offset = max(self.flushed_offset, point.end_offset)
+
+    @property
+    def unsynced_rolls(self) -> bool:
+        """Whether segments were rolled that no flush has covered yet."""
+        return bool(self._rolled)
+
+    def keep_snapshot(self, offset: int, snapshot: bytes) -> None:
+        """Write the producers' state as of `offset`, unless the log was closed, and its directory perhaps made anew."""
+        with self._closing:
+            if not self.closed:
+                self._files.replace(f"{self.directory}/{file_name(offset, SNAPSHOT)}", snapshot)
 
     # Reading
 
@@ -222,6 +240,7 @@ class PartitionLog:
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE.
+            CorruptBatch: a header is damaged on disk.
         """
         if offset < self.start_offset or offset > self.end_offset:
             raise KafkaError(
@@ -234,6 +253,8 @@ class PartitionLog:
         while True:
             segment = self._segments[at]
             position = segment.position_of(offset)
+            if position >= segment.size and offset < segment.next_offset:
+                raise CorruptBatch(f"offset {offset} cannot be found in {segment.path('.log')}")
             if position < segment.size or at + 1 == len(self._segments):
                 break
             at += 1
@@ -250,6 +271,8 @@ class PartitionLog:
             last = header.last_offset
         if kept == 0 and min_one and len(data) >= HEADER_BYTES:
             header = read_header(data)
+            if header.size_bytes < HEADER_BYTES or position + header.size_bytes > segment.size:
+                raise CorruptBatch(f"the batch at byte {position} of {segment.path('.log')} is damaged")
             if header.last_offset < up_to:
                 data = segment.read(position, header.size_bytes)
                 kept, last = len(data), header.last_offset
@@ -278,31 +301,23 @@ class PartitionLog:
     # Looking up
 
     def offset_for_time(self, timestamp_ms: int, *, up_to: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`, None when there is none."""
-        for segment in self._segments:
-            if segment.max_timestamp < timestamp_ms:
-                continue
-            start = segment.offsets.position(segment.times.offset(timestamp_ms))
-            for header, position in segment.headers(start):
-                if header.base_offset >= up_to:
-                    return None
-                if header.max_timestamp >= timestamp_ms:
-                    for record in self._records(segment, header, position):
-                        if record.timestamp >= timestamp_ms and self.start_offset <= record.offset < up_to:
-                            return record.offset, record.timestamp, header.partition_leader_epoch
-        return None
+        """(offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`, None when there is none.
+
+        Raises:
+            ProtocolError: a batch is damaged on disk.
+        """
+        return times.first_at(
+            self._segments,
+            timestamp_ms,
+            start_offset=self.start_offset,
+            up_to=up_to,
+            max_message_bytes=self.config.max_message_bytes,
+        )
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record with the largest timestamp (KIP-734)."""
-        candidates = [segment for segment in self._segments if segment.max_timestamp >= 0]
-        if not candidates:
-            return None
-        largest = max(segment.max_timestamp for segment in candidates)
-        return self.offset_for_time(largest, up_to=self.end_offset)
-
-    def _records(self, segment: Segment, header: BatchHeader, position: int) -> list[Record]:
-        batch = segment.read(position, header.size_bytes)
-        return decode_records(batch, max_decompressed=16 * max(self.config.max_message_bytes, len(batch)))
+        largest = times.largest(self._segments)
+        return self.offset_for_time(largest, up_to=self.end_offset) if largest >= 0 else None
 
     # Getting smaller
 
@@ -316,55 +331,122 @@ class PartitionLog:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is behind the end, {self.end_offset}")
         self.start_offset = max(self.start_offset, offset)
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
-            self._deleted.append((now_ms + self.config.file_delete_delay_ms, self._segments.pop(0)))
+            gone = self._segments.pop(0)
+            self._deleted.append(_Deleted(now_ms + self.config.file_delete_delay_ms, gone, snapshot=True))
 
     def maintain(self, now_ms: int) -> None:
-        """Roll by age, delete by retention, and remove what was deleted long enough ago."""
+        """Roll by age and delete by retention; the files follow with `remove_deleted`."""
         active = self._segments[-1]
-        if active.size and now_ms - active.created_ms > self.config.segment_ms:
+        if active.size and now_ms - active.created_ms > self.config.roll_ms:
             self.roll(now_ms)
         if "delete" in self.config.cleanup_policy:
             self._retain(now_ms)
-        while self._deleted and self._deleted[0][0] <= now_ms:
-            self._deleted.pop(0)[1].delete()
+
+    @property
+    def has_deleted(self) -> bool:
+        """Whether files of deleted segments are still there."""
+        return bool(self._deleted)
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Rename the files of deleted segments, so that no crash brings them back, and remove those that are due.
+
+        Waits for the disk: for another thread than the loop's.
+        """
+        for entry in tuple(self._deleted):
+            segment = entry.segment
+            with self._closing:
+                if self.closed:
+                    return
+                if not segment.deleted:
+                    segment.rename(DELETED)
+                    if entry.snapshot:
+                        self._files.remove(f"{self.directory}/{file_name(segment.base_offset, SNAPSHOT)}")
+                if entry.due_ms <= now_ms:
+                    segment.delete()
+                    self._deleted.remove(entry)
 
     def _retain(self, now_ms: int) -> None:
-        config = self.config
-        total = self.size_bytes
-        while True:
-            oldest = self._segments[0]
-            newest = max(oldest.max_timestamp, -1)
-            expired = 0 <= config.retention_ms < now_ms - newest if newest >= 0 else False
-            oversized = 0 <= config.retention_bytes <= total - oldest.size
-            if oldest.size == 0 or not (expired or oversized) or oldest.next_offset > self.flushed_offset:
-                return
-            if len(self._segments) == 1:
-                self.roll(now_ms)
-            total -= oldest.size
+        count = expendable(self._segments, self.config, now_ms)
+        if count == len(self._segments):
+            self.roll(now_ms)
+        # What is not flushed yet stays until the flush of its roll is over.
+        while count and self._segments[0].next_offset <= self.flushed_offset:
             self.advance_start(self._segments[1].base_offset, now_ms)
+            count -= 1
+
+    # Compaction (see `cleaner`)
+
+    def closed_segments(self) -> tuple[Segment, ...]:
+        """The segments that will not change any more and are on disk, oldest first."""
+        waiting = {segment for segment, _ in self._rolled}
+        closed = []
+        for segment in self._segments[:-1]:
+            if segment in waiting or segment.next_offset > self.flushed_offset:
+                break
+            closed.append(segment)
+        return tuple(closed)
+
+    def new_segment(self, base_offset: int, created_ms: int) -> Segment:
+        """An empty segment beside the log, made in any thread, to be put in place with `swap_in`.
+
+        Raises:
+            OSError: the disk failed, or the log was closed meanwhile.
+        """
+        with self._closing:
+            if self.closed:
+                raise FileNotFoundError(self.directory)
+            for name in self._files.list(self.directory):
+                if name.endswith(CLEANED):
+                    self._files.remove(f"{self.directory}/{name}")
+            return Segment(self._files, self.directory, base_offset, created_ms, CLEANED)
+
+    def rename(self, segment: Segment, suffix: str) -> bool:
+        """Give a segment's files another ending, in any thread; False when the log was closed meanwhile."""
+        with self._closing:
+            if self.closed:
+                return False
+            segment.rename(suffix)
+            return True
+
+    def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+        """Read from `new` instead of the consecutive `old` ones from now on; False when they are not there any more."""
+        if self.closed or old[0] not in self._segments:
+            return False
+        at = self._segments.index(old[0])
+        if self._segments[at : at + len(old)] != list(old) or old[-1] is self._segments[-1]:
+            return False
+        self._segments[at : at + len(old)] = [new]
+        due = now_ms + self.config.file_delete_delay_ms
+        self._deleted += [_Deleted(due, segment, snapshot=segment is not old[0]) for segment in old]
+        return True
 
     def truncate(self, offset: int) -> None:
         """Cut everything at and behind `offset`, as a follower does that has gone astray."""
+        for name in self._files.list(self.directory):
+            if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
+                self._files.remove(f"{self.directory}/{name}")
         while len(self._segments) > 1 and self._segments[-1].base_offset > offset:
             self._segments.pop().delete()
         self._segments[-1].truncate(offset)
+        self._rolled = [entry for entry in self._rolled if entry[0] in self._segments[:-1]]
         self.epochs.truncate(offset)
         self._files.replace(f"{self.directory}/{EPOCHS_FILE}", self.epochs.text().encode())
         self.flushed_offset = min(self.flushed_offset, offset)
         self.producers = ProducerState()
         for segment in self._segments:
             for header, _ in segment.headers():
-                self.producers.apply(header)
+                self.producers.apply(header, header.max_timestamp)
 
     def close(self, *, clean: bool) -> None:
         """Close the files; a clean close syncs them and leaves the producers' snapshot for the next start."""
         if clean:
-            active = self._segments[-1]
-            active.finish()
-            active.sync()
-            path = f"{self.directory}/{file_name(self.end_offset, '.snapshot')}"
-            self._files.replace(path, self.producers.snapshot())
+            self._segments[-1].finish()
+            point = self.flush_point()
+            point.sync()
+            self.keep_snapshot(point.end_offset, self.producers.snapshot())
+        with self._closing:
+            self.closed = True
         for segment in self._segments:
             segment.close()
-        for _, segment in self._deleted:
-            segment.delete() if clean else segment.close()
+        for entry in self._deleted:
+            entry.segment.delete() if clean else entry.segment.close()

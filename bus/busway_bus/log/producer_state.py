@@ -34,9 +34,10 @@ class BatchSeen:
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer id."""
+    """One producer id; `seen_ms` is when it wrote last by the broker's clock, whatever times its records have."""
 
     epoch: int
+    seen_ms: int
     batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
 
 
@@ -92,13 +93,14 @@ class ProducerState:
             f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next",
         )
 
-    def apply(self, header: BatchHeader) -> None:
-        """Remember a batch that was written."""
+    def apply(self, header: BatchHeader, now_ms: int) -> None:
+        """Remember a batch that was written, now or as far as is known."""
         if header.producer_id < 0 or header.is_control:
             return
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
-            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms)
+        entry.seen_ms = now_ms
         entry.batches.append(
             BatchSeen(
                 header.base_sequence,
@@ -110,14 +112,19 @@ class ProducerState:
         )
 
     def expire(self, now_ms: int, after_ms: int) -> None:
-        """Forget producers that have been idle for `after_ms`."""
-        idle = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if entry.batches and now_ms - entry.batches[-1].timestamp > after_ms
-        ]
+        """Forget producers that have been idle for `after_ms`.
+
+        Kafka goes by the records' times, and so forgets a producer that writes old ones while it is at work.
+        """
+        idle = [producer_id for producer_id, entry in self._entries.items() if now_ms - entry.seen_ms > after_ms]
         for producer_id in idle:
             del self._entries[producer_id]
+
+    def last_offsets(self) -> dict[int, int]:
+        """Of each producer id the last offset of its last batch, which compaction must not lose."""
+        return {
+            producer_id: entry.batches[-1].last_offset for producer_id, entry in self._entries.items() if entry.batches
+        }
 
     def snapshot(self) -> bytes:
         """The state in Kafka's `.snapshot` format: of each producer the last batch."""
@@ -132,8 +139,8 @@ class ProducerState:
         return _HEADER.pack(_VERSION, crc32c(body)) + bytes(body)
 
     @classmethod
-    def from_snapshot(cls, content: bytes) -> "ProducerState | None":
-        """The state in a snapshot; None when it is damaged, so that the caller reads the log instead."""
+    def from_snapshot(cls, content: bytes, now_ms: int) -> "ProducerState | None":
+        """The state in a snapshot, all producers seen now; None when it is damaged, so that the caller reads the log instead."""
         try:
             version, crc = _HEADER.unpack_from(content)
             body = content[_HEADER.size :]
@@ -142,7 +149,7 @@ class ProducerState:
             state = cls()
             for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
                 producer_id, epoch, last_sequence, last_offset, delta, timestamp, _, _ = fields
-                entry = ProducerEntry(epoch)
+                entry = ProducerEntry(epoch, now_ms)
                 first_sequence = (last_sequence - delta) % SEQUENCES
                 entry.batches.append(
                     BatchSeen(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)

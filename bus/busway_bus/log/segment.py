@@ -23,6 +23,11 @@ OFFSETS_MAX: Final = 2**31 - 1
 """A segment's indexes hold offsets relative to its base in four bytes."""
 _SCAN_BYTES: Final = 64 * 1024
 _RECENT_MAX: Final = 64
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+_FILES: Final = (".index", ".timeindex", ".log")
+"""What a segment is made of, the log last: while it has its name, the segment is there."""
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -46,6 +51,7 @@ class Segment:
         "_index_file",
         "_log",
         "_recent",
+        "_suffix",
         "_time_file",
         "base_offset",
         "created_ms",
@@ -56,9 +62,11 @@ class Segment:
         "times",
     )
 
-    def __init__(self, files: Files, directory: str, base_offset: int, created_ms: int) -> None:
+    def __init__(self, files: Files, directory: str, base_offset: int, created_ms: int, suffix: str = "") -> None:
+        """Open the files, made when they are not there; `suffix` follows their names until the segment takes its place."""
         self._files = files
         self._directory = directory
+        self._suffix = suffix
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.created_ms = created_ms
@@ -74,7 +82,12 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         """Path of one of the segment's files."""
-        return f"{self._directory}/{file_name(self.base_offset, suffix)}"
+        return f"{self._directory}/{file_name(self.base_offset, suffix)}{self._suffix}"
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the files are marked as deleted."""
+        return self._suffix == DELETED
 
     @property
     def size(self) -> int:
@@ -82,10 +95,26 @@ class Segment:
         return self._log.size
 
     def append(self, pieces: list[bytes | bytearray | memoryview], header: BatchHeader, config: LogConfig) -> None:
-        """Write one batch whose header has its final offsets."""
+        """Write one batch whose header has its final offsets, all of it or an OSError."""
         position = self._log.size
         self._log.append(pieces)
-        self._note(header, position, config.index_interval_bytes)
+        try:
+            self._note(header, position, config.index_interval_bytes)
+        except OSError:
+            self._take_back(header, position)
+            raise
+
+    def _take_back(self, header: BatchHeader, position: int) -> None:
+        """Undo an append whose index entry could not be written: its offsets will be given to another batch."""
+        try:
+            self._log.truncate(position)
+            relative = header.last_offset - self.base_offset
+            self._index_file.truncate(self.offsets.truncate(relative))
+            self._time_file.truncate(self.times.truncate(relative))
+        except OSError:
+            self._log.close()  # nothing may be written behind the damage
+            raise
+        self._rescan()
 
     def _note(self, header: BatchHeader, position: int, interval: int) -> None:
         if header.max_timestamp > self.max_timestamp:
@@ -135,7 +164,11 @@ class Segment:
         recent[offset] = position
 
     def headers(self, position: int = 0) -> Iterator[tuple[BatchHeader, int]]:
-        """Headers of the batches from `position` on, with their positions; ends at a torn tail."""
+        """Headers of the batches from `position` on, with their positions; ends where too little for a header is left.
+
+        Raises:
+            CorruptBatch: a header is damaged, or its batch reaches beyond the file.
+        """
         size = self.size
         window = b""
         start = position
@@ -146,7 +179,7 @@ class Segment:
                 window = self._log.read(position, _SCAN_BYTES)
             header = read_header(window, at)
             if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > size:
-                return
+                raise CorruptBatch(f"the batch at byte {position} says it has {header.size_bytes} bytes")
             yield header, position
             position += header.size_bytes
 
@@ -176,31 +209,62 @@ class Segment:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
             self.next_offset = header.last_offset + 1
 
-    def load(self) -> bool:
-        """Trust the files after a clean shutdown; answers whether they deserve it."""
+    def load(self, config: LogConfig, *, closed: bool) -> bool:
+        """Trust the files without reading all of them; answers whether the indexes deserve it.
+
+        Args:
+            closed: whether they were closed in order; otherwise the end of either index may be missing.
+        """
         offsets = OffsetIndex.from_bytes(self._index_file.read(0, self._index_file.size))
         times = TimeIndex.from_bytes(self._time_file.read(0, self._time_file.size))
-        if offsets is None or times is None or (len(offsets) and offsets.positions[-1] >= self.size):
+        if offsets is None or times is None:
             return False
+        known = offsets.positions[-1] if len(offsets) else 0
+        start = known
+        if not len(times):
+            start = 0
+        elif not closed:
+            start = min(known, offsets.position(times.offsets[-1]))
         self.offsets, self.times = offsets, times
-        if times.timestamps:
+        self.max_timestamp = self.max_timestamp_offset = -1
+        if len(times):
             self.max_timestamp = times.timestamps[-1]
             self.max_timestamp_offset = times.offsets[-1] + self.base_offset
-        end = 0
         try:
-            for header, position in self.headers(offsets.positions[-1] if len(offsets) else 0):
-                end = position + header.size_bytes
-                self.next_offset = header.last_offset + 1
-                if header.max_timestamp > self.max_timestamp:
-                    self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+            end = self._walk(start, known, 0 if closed and len(offsets) else config.index_interval_bytes)
         except CorruptBatch:
             return False
-        return end == self.size
+        return end == self.size and (len(times) > 0 or self.max_timestamp < 0)
 
-    def recover(self, config: LogConfig) -> tuple[int, CorruptBatch | None]:
+    def _walk(self, start: int, known: int, interval: int) -> int:
+        """Read the headers from `start` on; answers where they end.
+
+        Raises:
+            CorruptBatch: the last index entry, for position `known`, is wrong, or entries that are due every `interval`
+                bytes (0: not looked at) are missing behind it.
+        """
+        self._bytes_since_entry = 0
+        end, met = start, not len(self.offsets)
+        for header, position in self.headers(start):
+            end = position + header.size_bytes
+            self.next_offset = header.last_offset + 1
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+            if position == known and len(self.offsets):
+                met = header.last_offset - self.base_offset == self.offsets.offsets[-1]
+            elif position > known and 0 < interval < self._bytes_since_entry:
+                raise CorruptBatch("entries of the offset index are missing")
+            if position >= known:
+                self._bytes_since_entry += header.size_bytes
+        if not met:
+            raise CorruptBatch("the last entry of the offset index names no batch")
+        return end
+
+    def recover(self, config: LogConfig, *, gaps_below: int) -> tuple[int, CorruptBatch | None]:
         """Read every batch, build the indexes anew and answer where the intact part ends, and why there.
 
-        Nothing is cut here: whether a damaged end is a torn tail or lost data depends on what was flushed.
+        Nothing is cut here: whether a damaged end is a torn tail or lost data depends on what was flushed. Where the log was
+        compacted, up to `gaps_below`, offsets may be missing; the checksum does not cover the base offset.
         """
         self._index_file.truncate(0)
         self._time_file.truncate(0)
@@ -212,9 +276,8 @@ class Segment:
         end = 0
         try:
             for header, position in self.headers():
-                # The checksum does not cover the base offset; only compaction leaves gaps.
                 gap = header.base_offset - self.next_offset
-                if gap < 0 or (gap and not config.compacted):
+                if gap < 0 or (gap and not config.compacted and header.base_offset >= gaps_below):
                     raise CorruptBatch(f"offset {header.base_offset} comes after {self.next_offset - 1}")
                 verify_crc(self._log.read(position, header.size_bytes), header)
                 self._note(header, position, config.index_interval_bytes)
@@ -236,8 +299,15 @@ class Segment:
         for opened in (self._log, self._index_file, self._time_file):
             opened.close()
 
+    def rename(self, suffix: str) -> None:
+        """Give the files another ending, durably; readers that have them open do not notice."""
+        old = [self.path(name) for name in _FILES]
+        self._suffix = suffix
+        for name, path in zip(_FILES, old, strict=True):
+            self._files.rename(path, self.path(name))
+
     def delete(self) -> None:
         """Remove the segment's files."""
         self.close()
-        for suffix in (".log", ".index", ".timeindex", ".snapshot"):
-            self._files.remove(self.path(suffix))
+        for name in _FILES:
+            self._files.remove(self.path(name))

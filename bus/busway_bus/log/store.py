@@ -4,6 +4,7 @@ What lives here: opening, creating, deleting and closing logs; checkpoints. What
 (`replication`), and the clock. The layout is Kafka's: a directory `topic-partition` for each log.
 """
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +25,14 @@ class Identity:
     cluster_id: str
     node_id: int
     directory_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The content of the checkpoint files at one moment, to be written by `LogStore.write` in any thread."""
+
+    contents: Mapping[str, bytes]
+    deletions: int
 
 
 class WrongDirectory(RuntimeError):
@@ -47,6 +56,11 @@ class LogStore:
         files.remove(cp.CLEAN_SHUTDOWN)
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
+        self._cleaned = self._offsets(cp.CLEANER_OFFSETS)
+        self._offline: set[tuple[str, int]] = set()
+        self._written: dict[str, bytes] = {}
+        self._deletions = 0
+        self._writing = threading.Lock()
 
     def _format(self, node_id: int, new_ids: Callable[[], UUID]) -> Identity:
         content = self._files.read_bytes(cp.META_PROPERTIES)
@@ -89,10 +103,13 @@ class LogStore:
             WrongDirectory: the directory belongs to an older topic of the same name.
         """
         key = (topic, partition)
+        self.topic_ids[key] = topic_id
+        self._offline.add(key)  # until it is open
         directory = f"{topic}-{partition}"
         path = f"{directory}/{cp.PARTITION_METADATA}"
         content = self._files.read_bytes(path)
         if content is None:
+            self._forget(key)  # an operator may have removed the directory to accept the loss of what was in it
             self._files.make_directory(directory)
             self._files.replace(path, f"version: 0\ntopic_id: {cp.uuid_text(topic_id)}".encode())
         else:
@@ -100,29 +117,58 @@ class LogStore:
             if found != cp.uuid_text(topic_id):
                 raise WrongDirectory(f"{directory} belongs to the topic id {found}, not {cp.uuid_text(topic_id)}")
         log = PartitionLog(
-            self._files, directory, config, now_ms=now_ms, flushed=self._recovery.get(key, 0), clean=self._clean
+            self._files,
+            directory,
+            config,
+            now_ms=now_ms,
+            flushed=self._recovery.get(key, 0),
+            cleaned=self._cleaned.get(key, 0),
+            clean=self._clean,
         )
+        self._offline.discard(key)
         start = self._starts.get(key, 0)
         if start:
             log.advance_start(min(start, log.end_offset), now_ms)
         self.logs[key] = log
-        self.topic_ids[key] = topic_id
         return log
 
     def delete(self, topic: str, partition: int) -> None:
-        """Remove a partition's log and all its files."""
-        log = self.logs.pop((topic, partition))
-        topic_id = self.topic_ids.pop((topic, partition))
-        log.close(clean=False)
-        # A topic made anew under this name must not be measured by the old one's recovery point.
-        for name, offsets in ((cp.RECOVERY_POINTS, self._recovery), (cp.LOG_STARTS, self._starts)):
-            kept = self._offsets(name)
-            offsets.pop((topic, partition), None)
-            if kept.pop((topic, partition), None) is not None:
-                self._files.replace(name, cp.offsets_text(kept).encode())
-        doomed = f"{topic}-{partition}.{topic_id.hex}{_DELETED}"
-        self._files.rename(f"{topic}-{partition}", doomed)
+        """Remove a partition's log and all its files, also one that could not be opened."""
+        key = (topic, partition)
+        log = self.logs.pop(key, None)
+        topic_id = self.topic_ids.pop(key)
+        self._offline.discard(key)
+        if log is not None:
+            log.close(clean=False)
+        self._forget(key)
+        directory = doomed = f"{topic}-{partition}"
+        if self._files.list(directory):  # one that could not be made holds nothing
+            doomed = f"{directory}.{topic_id.hex}{_DELETED}"
+            self._files.rename(directory, doomed)
         self._files.remove_tree(doomed)
+
+    def cleaned_offset(self, key: tuple[str, int]) -> int:
+        """Up to where a log was compacted."""
+        return self._cleaned.get(key, 0)
+
+    def note_cleaned(self, key: tuple[str, int], offset: int) -> None:
+        """Remember that a log was compacted up to `offset`; the next checkpoint writes it down."""
+        if key in self.logs:
+            self._cleaned[key] = offset
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        """Take a partition out of the checkpoints: one made anew under its name must not be measured by them."""
+        with self._writing:
+            self._deletions += 1
+            for name, offsets in (
+                (cp.RECOVERY_POINTS, self._recovery),
+                (cp.LOG_STARTS, self._starts),
+                (cp.CLEANER_OFFSETS, self._cleaned),
+            ):
+                offsets.pop(key, None)
+                kept = self._offsets(name)
+                if kept.pop(key, None) is not None:
+                    self._put(name, cp.offsets_text(kept).encode())
 
     def remove_leftovers(self, known: Mapping[tuple[str, int], UUID]) -> list[str]:
         """Remove directories that a crash left half deleted, and those of topics that are gone; answers their names."""
@@ -138,28 +184,63 @@ class LogStore:
                 if wanted is None or cp.uuid_text(wanted) != found:
                     removed.append(name)
         for name in removed:
+            topic, _, partition = name.rpartition("-")
+            if partition.isdigit():
+                self._forget((topic, int(partition)))
             self._files.remove_tree(name)
         return removed
 
-    def checkpoint(self, high_watermarks: Mapping[tuple[str, int], int]) -> None:
-        """Write down how far each log is on disk, readable, and where it begins."""
-        recovery = {key: log.flushed_offset for key, log in self.logs.items()}
-        starts = {key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}
-        self._files.replace(cp.RECOVERY_POINTS, cp.offsets_text(recovery).encode())
-        self._files.replace(cp.HIGH_WATERMARKS, cp.offsets_text(high_watermarks).encode())
-        self._files.replace(cp.LOG_STARTS, cp.offsets_text(starts).encode())
+    def checkpoint(self, high_watermarks: Mapping[tuple[str, int], int]) -> Checkpoint:
+        """How far each log is on disk, readable and compacted, and where it begins; logs that are offline keep what is known."""
+        recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
+        starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
+        texts = {
+            cp.RECOVERY_POINTS: recovery,
+            cp.HIGH_WATERMARKS: high_watermarks,
+            cp.LOG_STARTS: starts,
+            cp.CLEANER_OFFSETS: dict(self._cleaned),
+        }
+        contents = {name: cp.offsets_text(offsets).encode() for name, offsets in texts.items()}
+        return Checkpoint(contents=contents, deletions=self._deletions)
 
-    def maintain(self, now_ms: int, producer_expiration_ms: int) -> None:
-        """Roll, delete and forget what is due in every log."""
+    def write(self, checkpoint: Checkpoint) -> bool:
+        """Put a checkpoint on disk, in any thread; False when a log was deleted since it was taken, so that it is void."""
+        with self._writing:
+            if checkpoint.deletions != self._deletions:
+                return False
+            for name, content in checkpoint.contents.items():
+                self._put(name, content)
+            return True
+
+    def _put(self, name: str, content: bytes) -> None:
+        if self._written.get(name) != content:
+            self._written.pop(name, None)
+            self._files.replace(name, content)
+            self._written[name] = content
+
+    def maintain(self, now_ms: int, producer_expiration_ms: int) -> list[str]:
+        """Roll, delete and forget what is due in every log; the files of what was deleted follow with `remove_deleted`.
+
+        Answers what went wrong where: one log that fails must not keep the others from making room.
+        """
+        problems = []
         for log in self.logs.values():
-            log.maintain(now_ms)
             log.producers.expire(now_ms, producer_expiration_ms)
+            try:
+                log.maintain(now_ms)
+            except OSError as problem:
+                problems.append(f"{log.directory}: {problem}")
+        return problems
 
     def close(self) -> None:
-        """Close every log in order, then leave the mark that makes the next start trust the files."""
+        """Close every log in order, then leave the mark that makes the next start trust the files.
+
+        There is no mark where a log is offline: its files are to be looked at again.
+        """
         high_watermarks = {key: log.end_offset for key, log in self.logs.items()}
         for log in self.logs.values():
             log.close(clean=True)
             log.flushed_offset = log.end_offset
-        self.checkpoint(high_watermarks)
-        self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+        self.write(self.checkpoint(high_watermarks))
+        if not self._offline:
+            self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')

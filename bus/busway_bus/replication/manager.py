@@ -5,6 +5,8 @@ protocol (handlers) or of the disk (log).
 """
 
 import asyncio
+import functools
+import logging
 import time
 from collections.abc import Callable
 from uuid import UUID
@@ -12,12 +14,15 @@ from uuid import UUID
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
-from busway_bus.log.partition_log import AppendInfo
+from busway_bus.log.partition_log import AppendInfo, CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.image import ClusterImage, TopicImage
+from busway_bus.replication.cleaning import Compactor, off_loop
 from busway_bus.replication.partition import Partition
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.types import Buffer
+
+log = logging.getLogger("busway.replication")
 
 
 def wall_ms() -> int:
@@ -33,7 +38,10 @@ class ReplicaManager:
         self._store = store
         self._flusher = flusher
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._offline: dict[tuple[str, int], UUID] = {}
         self._names: dict[UUID, str] = {}
+        self._compactor = Compactor(store)
+        self._checkpointing = asyncio.Lock()
 
     def follow(self, image: ClusterImage) -> None:
         """Open the logs of new topics, delete those of topics that are gone, take over changed settings."""
@@ -47,23 +55,38 @@ class ReplicaManager:
                 del self._partitions[key]
                 self._store.delete(*key)
                 partition.wake()
+        for key, topic_id in list(self._offline.items()):
+            if key not in wanted or wanted[key][0].topic_id != topic_id:
+                del self._offline[key]
+                self._store.delete(*key)
         for key, (topic, epoch) in wanted.items():
             known = self._partitions.get(key)
-            if known is None:
-                config = self._log_config(image, topic.name)
-                log = self._store.open(*key, topic.topic_id, config, wall_ms())
-                self._partitions[key] = Partition(
-                    topic=topic.name, number=key[1], topic_id=topic.topic_id, log=log, leader_epoch=epoch
-                )
-            else:
+            if known is not None:
                 known.leader_epoch = epoch
+            elif key not in self._offline:
+                self._open(image, topic, key[1], epoch)
         self._names = {topic.topic_id: topic.name for topic in image.topics.values()}
+
+    def _open(self, image: ClusterImage, topic: TopicImage, number: int, epoch: int) -> None:
+        """Open one log; where that fails, the partition is offline until the next start and the others are served."""
+        key = (topic.name, number)
+        try:
+            opened = self._store.open(*key, topic.topic_id, self._log_config(image, topic.name), wall_ms())
+        except (CorruptLog, OSError) as problem:
+            self._offline[key] = topic.topic_id
+            log.error("partition %s-%d is offline: %s", *key, problem)
+            return
+        self._partitions[key] = Partition(
+            topic=topic.name, number=number, topic_id=topic.topic_id, log=opened, leader_epoch=epoch
+        )
 
     def reconfigure(self, image: ClusterImage, topic: str) -> None:
         """Take over the settings of one topic."""
         config = self._log_config(image, topic)
         for number in range(len(image.topics[topic].partitions)):
-            self._partitions[topic, number].log.config = config
+            partition = self._partitions.get((topic, number))
+            if partition is not None:
+                partition.log.config = config
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
         return LogConfig.from_values(self._config.topic_config(image.topic_configs(topic)))
@@ -72,10 +95,12 @@ class ReplicaManager:
         """The partition.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where its log could not be opened.
         """
         partition = self._partitions.get((topic, number))
         if partition is None:
+            if (topic, number) in self._offline:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{number} is offline, see the broker's log")
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{number} does not exist on this broker")
         return partition
 
@@ -91,36 +116,67 @@ class ReplicaManager:
         Raises:
             KafkaError: the batch is refused, or the disk failed.
         """
-        log = partition.log
-        write = log.append_own if own else log.append
+        written = partition.log
+        write = written.append_own if own else written.append
+        if self._flusher.failed is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
         try:
             info = write(records, leader_epoch=partition.leader_epoch, now_ms=wall_ms())
         except OSError as problem:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write {log.directory}: {problem}") from problem
-        if log.config.durability != "flush":
+            text = f"cannot write {written.directory}: {problem}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from problem
+        if written.config.durability != "flush":
+            if written.unsynced_rolls:
+                self._flush_later(partition)
             partition.wake()
             return info, None
-        if info.duplicate and info.last_offset < log.flushed_offset:
+        if info.duplicate and info.last_offset < written.flushed_offset:
             return info, None
-        done = self._flusher.request(log)
+        done = self._flusher.request(written)
         done.add_done_callback(lambda _: partition.wake())
         return info, done
+
+    def _flush_later(self, partition: Partition) -> "asyncio.Future[None]":
+        """Have a log synced although nobody is to be answered; the flusher itself reports a failure."""
+        done = self._flusher.request(partition.log)
+        done.add_done_callback(lambda future: future.cancelled() or future.exception())
+        return done
 
     def flush_unforced(self) -> None:
         """Sync what topics with durability=interval wrote; the node calls this every 100 ms."""
         for partition in self._partitions.values():
-            log = partition.log
-            if log.config.durability == "interval" and log.flushed_offset < log.end_offset:
-                self._flusher.request(log).add_done_callback(lambda done: done.exception())
+            written = partition.log
+            if written.config.durability == "interval" and written.flushed_offset < written.end_offset:
+                self._flush_later(partition)
 
-    def maintain(self) -> None:
-        """Retention, rolls, expiry and checkpoints."""
-        self._store.maintain(wall_ms(), self._config.get("producer.id.expiration.ms"))
-        self.checkpoint()
+    async def maintain(self) -> None:
+        """Retention, rolls, expiry, compaction and checkpoints; whatever waits for the disk does so in another thread."""
+        for problem in self._store.maintain(wall_ms(), self._config.get("producer.id.expiration.ms")):
+            log.error("cannot roll a segment of %s", problem)
+        flushes = [self._flush_later(each) for each in self._partitions.values() if each.log.unsynced_rolls]
+        if flushes:
+            await asyncio.wait(flushes)
+        for partition in tuple(self._partitions.values()):
+            if partition.log.has_deleted:
+                await self._remove_deleted(partition.log)
+        if self._config.get("log.cleaner.enable"):
+            await self._compactor.run(wall_ms())
+        await self.checkpoint()
 
-    def checkpoint(self) -> None:
+    @staticmethod
+    async def _remove_deleted(cut: PartitionLog) -> None:
+        try:
+            await off_loop(functools.partial(cut.remove_deleted, wall_ms()))
+        except OSError as problem:
+            log.error("cannot remove deleted segments of %s: %s", cut.directory, problem)
+
+    async def checkpoint(self) -> None:
         """Write the offset checkpoints."""
-        self._store.checkpoint({key: partition.high_watermark for key, partition in self._partitions.items()})
+        async with self._checkpointing:
+            while True:
+                taken = self._store.checkpoint({key: each.high_watermark for key, each in self._partitions.items()})
+                if await off_loop(functools.partial(self._store.write, taken)):
+                    return
 
 
 class Wakeup:

@@ -12,11 +12,12 @@ from uuid import UUID
 from busway_bus.kernel.decision import Decision
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
-from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.image import ClusterImage, apply
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, from_bytes, to_bytes
 from busway_bus.replication.manager import wall_ms
+from busway_protocol.errors import ProtocolError
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
 
@@ -31,6 +32,9 @@ class MetadataLog:
 
     Attributes:
         image: the current picture; replaced, never changed.
+
+    Raises:
+        CorruptLog: the log is damaged; without it the node knows nothing of its topics.
     """
 
     def __init__(self, store: LogStore, flusher: Flusher) -> None:
@@ -39,10 +43,13 @@ class MetadataLog:
         self._subscribers: list[Callable[[ClusterImage], None]] = []
         self._log: PartitionLog = store.open(TOPIC, 0, UUID(int=TOPIC_ID_INT), _KEEP, wall_ms())
         self.image = ClusterImage()
-        for batch in self._log.batches():
-            for record in decode_records(batch):
-                if record.value is not None:
-                    self.image = apply(self.image, from_bytes(record.value))
+        try:
+            for batch in self._log.batches():
+                for record in decode_records(batch):
+                    if record.value is not None:
+                        self.image = apply(self.image, from_bytes(record.value))
+        except ProtocolError as problem:
+            raise CorruptLog(f"the metadata log {self._log.directory} is damaged: {problem}") from None
 
     def subscribe(self, follow: Callable[[ClusterImage], None]) -> None:
         """Call `follow` with every new image, beginning with the current one."""

@@ -4,12 +4,15 @@ What lives here: the high watermark on one node (what is on disk, or what is wri
 and the waiters. What does not: asyncio beyond the futures that are handed in.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from busway_bus.log.partition_log import PartitionLog
 from busway_protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger("busway.replication")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -22,6 +25,14 @@ class Partition:
     log: PartitionLog
     leader_epoch: int
     waiters: set[Callable[[], None]] = field(default_factory=set)
+    complained: bool = False
+
+    def damaged(self, problem: Exception) -> ErrorCode:
+        """What a client is told whose read met damage on disk; the log gets one line for each partition."""
+        if not self.complained:
+            self.complained = True
+            log.error("partition %s-%d cannot be read: %s", self.topic, self.number, problem)
+        return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(problem, OSError) else ErrorCode.CORRUPT_MESSAGE
 
     @property
     def high_watermark(self) -> int:

@@ -1,21 +1,26 @@
 """`Files` in memory, which can lose what was never synced, as a power cut does.
 
 What lives here: the simulated disk. A seeded `random.Random`-like source of numbers decides how much of the unsynced end of
-each file survives a cut, so that a history can be run again. What does not: any idea of what the bytes mean.
+each file survives a cut, and whether a file that was never synced is there at all, so that a history can be run again. Renames
+and removals are durable at once. What does not: any idea of what the bytes mean.
 """
 
 from collections.abc import Callable, Sequence
 
 
+class PowerCut(BaseException):
+    """The power goes at this step; no code of ours may catch it and carry on."""
+
+
 class SimFile:
-    """One file: what was written, and how much of it is on disk."""
+    """One file: what was written, and how much of it is on disk; `synced` is None until its name is on disk too."""
 
     __slots__ = ("_files", "closed", "content", "size", "synced")
 
     def __init__(self, files: "SimFiles") -> None:
         self._files = files
         self.content = bytearray()
-        self.synced = b""
+        self.synced: bytes | None = None
         self.size = 0
         self.closed = False
 
@@ -36,22 +41,25 @@ class SimFile:
         self.size = len(self.content)
 
     def sync(self) -> None:
-        """Put the content on disk, or fail when `SimFiles.failing` is set."""
-        self._files.check_disk()
+        """Put the content on disk, or fail when `SimFiles` is made to."""
+        self._files.check_sync()
         self.synced = bytes(self.content)
 
     def close(self) -> None:
         """Close without syncing."""
         self.closed = True
 
-    def cut_power(self, pick: Callable[[int], int]) -> None:
-        """Fall back to what is on disk and a part, chosen by `pick`, of what was appended since."""
-        kept = self.synced
+    def cut_power(self, pick: Callable[[int], int]) -> bool:
+        """Fall back to what is on disk and a part, chosen by `pick`, of what was appended since; False: the file is gone."""
+        if self.synced is None and pick(2) == 0:
+            return False
+        kept = self.synced or b""
         if self.content[: len(kept)] == kept:
             kept = bytes(self.content[: len(kept) + pick(len(self.content) - len(kept) + 1)])
         self.content = bytearray(kept)
         self.size = len(kept)
         self.synced = kept
+        return True
 
 
 class SimFiles:
@@ -59,17 +67,34 @@ class SimFiles:
 
     Attributes:
         failing: when set, writes and syncs raise OSError, as a dying disk does.
+        failing_syncs: when set, only syncs do.
+        syncs: how many waits for the disk there were, of files and of small files replaced.
+        steps_left: when set, the power goes (`PowerCut`) at the step on the disk after so many more.
     """
 
     def __init__(self) -> None:
         self._tree: dict[str, SimFile] = {}
         self._directories: set[str] = {"."}
         self.failing = False
+        self.failing_syncs = False
+        self.syncs = 0
+        self.steps_left: int | None = None
 
     def check_disk(self) -> None:
-        """Raise OSError when the disk is made to fail."""
+        """Count a step; raise OSError when the disk is made to fail, PowerCut when the steps are used up."""
+        if self.steps_left is not None:
+            if self.steps_left == 0:
+                raise PowerCut
+            self.steps_left -= 1
         if self.failing:
             raise OSError(5, "simulated input/output error")
+
+    def check_sync(self) -> None:
+        """Count a wait for the disk; raise OSError when syncs are made to fail."""
+        self.check_disk()
+        self.syncs += 1
+        if self.failing_syncs:
+            raise OSError(5, "simulated input/output error in a sync")
 
     def open(self, path: str) -> SimFile:
         """The file at `path`, made when it is not there."""
@@ -89,7 +114,7 @@ class SimFiles:
     def replace(self, path: str, content: bytes) -> None:
         """Replace a small file durably."""
         self._parent(path)
-        self.check_disk()
+        self.check_sync()
         file = SimFile(self)
         file.content = bytearray(content)
         file.size = len(content)
@@ -98,6 +123,7 @@ class SimFiles:
 
     def remove(self, path: str) -> None:
         """Remove a file; nothing happens when it is not there."""
+        self.check_disk()
         self._tree.pop(path, None)
 
     def rename(self, old: str, new: str) -> None:
@@ -105,6 +131,7 @@ class SimFiles:
         moved = [path for path in self._tree if path == old or path.startswith(f"{old}/")]
         if not moved and old not in self._directories:
             raise FileNotFoundError(old)
+        self.check_disk()
         for path in moved:
             self._tree[new + path[len(old) :]] = self._tree.pop(path)
         if old in self._directories:
@@ -129,8 +156,10 @@ class SimFiles:
 
     def cut_power(self, pick: Callable[[int], int]) -> None:
         """Lose what was not synced; `pick(n)` is a number below n that says how much of each torn end survives."""
+        self.steps_left = None
         for path in sorted(self._tree):
-            self._tree[path].cut_power(pick)
+            if not self._tree[path].cut_power(pick):
+                del self._tree[path]
 
     def _parent(self, path: str) -> None:
         directory = path.rpartition("/")[0]

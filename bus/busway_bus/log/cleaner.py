@@ -1,0 +1,156 @@
+"""Cleaning one compacted log: carries out what `compaction` decides.
+
+What lives here: reading the dirty part, writing cleaned segments and putting them in place so that a crash at any moment loses
+nothing. What does not: threads and pauses; the work comes in small steps for whoever runs them (`replication`).
+
+As in Kafka, a cleaned segment is written as `.cleaned`, synced, renamed to `.swap`, and takes its place once the segments that
+it replaces are renamed to `.deleted`. What a start finds says what to do: `.cleaned` is thrown away, `.swap` is finished.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from busway_bus.log.compaction import KEYS_MAX, KeyOffsets, Plan, cleaned_batch, due, groups, plan
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.segment import SWAP, Segment
+from busway_protocol.records.batch import BatchHeader, read_header, verify_crc
+from busway_protocol.records.record import Record, decode_records
+
+_INFLATION_MAX: Final = 16
+_MESSAGE_BYTES: Final = 1_048_588
+
+
+def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
+    """The cleaning that is due for a log, None when none is.
+
+    Raises:
+        CorruptBatch: the first dirty batch cannot be read.
+    """
+    segments = log.closed_segments()
+    found = plan(segments, cleaned=cleaned if cleaned <= log.end_offset else 0, config=log.config, now_ms=now_ms)
+    if found is None:
+        return None
+    oldest_ms = -1
+    if now_ms >= log.config.max_compaction_lag_ms:
+        oldest = next(segment for segment in segments if segment.next_offset > found.first_dirty)
+        oldest_ms = next((header.max_timestamp for header, _ in oldest.headers()), -1)
+    return found if due(found, log.config, oldest_ms=oldest_ms, now_ms=now_ms) else None
+
+
+class LogCleaner:
+    """One cleaning of one log.
+
+    Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`. All but `put_in_place` read or write
+    files and are for another thread than the one that appends.
+
+    Attributes:
+        end: up to where the log is clean when all groups are done.
+    """
+
+    def __init__(self, log: PartitionLog, found: Plan, *, now_ms: int, keys_max: int = KEYS_MAX) -> None:
+        self._log = log
+        self._plan = found
+        self._now_ms = now_ms
+        self._config = log.config
+        self._segments = [segment for segment in log.closed_segments() if segment.base_offset < found.end]
+        self._producers = log.producers.last_offsets()
+        self._offsets = KeyOffsets(found.first_dirty, keys_max)
+        self._new: Segment | None = None
+        self._placed: Segment | None = None
+
+    @property
+    def end(self) -> int:
+        """Up to where the log is clean afterwards."""
+        return self._offsets.end
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a segment was put in place whose files do not have their names yet; a start gives them those."""
+        return self._placed is not None
+
+    def map_keys(self) -> Iterator[None]:
+        """Read the dirty part and note the last offset of each key; a step for each batch.
+
+        Raises:
+            ProtocolError: a batch is damaged, so the log cannot be cleaned.
+        """
+        for segment in self._segments:
+            if segment.next_offset <= self._plan.first_dirty:
+                continue
+            for header, position in segment.headers():
+                if header.last_offset >= self._plan.first_dirty:
+                    _, records = self._read(segment, header, position)
+                    if not self._offsets.add(header, records):
+                        return
+                yield
+
+    def groups(self) -> list[Sequence[Segment]]:
+        """The segments that are rewritten together, for the part whose keys are known."""
+        chosen = [segment for segment in self._segments if segment.base_offset < self._offsets.end]
+        return [chosen[first:behind] for first, behind in groups(chosen, self._config)]
+
+    def write(self, group: Sequence[Segment]) -> Iterator[None]:
+        """Write what stays of the group into a new segment beside the log; a step for each batch.
+
+        Raises:
+            ProtocolError: a batch is damaged.
+        """
+        new = self._new = self._log.new_segment(group[0].base_offset, group[-1].created_ms)
+        changed = len(group) > 1
+        for segment in group:
+            for header, position in segment.headers():
+                batch, records = self._read(segment, header, position)
+                last_of_group = header.next_offset == group[-1].next_offset
+                kept = cleaned_batch(
+                    batch,
+                    header,
+                    records,
+                    self._offsets,
+                    now_ms=self._now_ms,
+                    delete_retention_ms=self._config.delete_retention_ms,
+                    keep_empty=last_of_group or self._producers.get(header.producer_id) == header.last_offset,
+                )
+                changed |= kept is not batch
+                if kept is not None:
+                    new.append([bytes(kept)], read_header(kept), self._config)
+                yield
+        assert new.next_offset == group[-1].next_offset, "a cleaned segment ends where its last one did"
+        if not changed:
+            self.abandon()
+
+    def prepare(self) -> bool:
+        """Make the new segment durable under the name by which a start would finish the swap; False: nothing to swap."""
+        if self._new is None:
+            return False
+        self._new.finish()
+        self._new.sync()
+        return self._log.rename(self._new, SWAP)
+
+    def put_in_place(self, group: Sequence[Segment], now_ms: int) -> bool:
+        """Let the log read from the new segment, on the thread that appends; False when the old ones are gone by now."""
+        assert self._new is not None
+        if not self._log.swap_in(group, self._new, now_ms):
+            return False
+        self._placed, self._new = self._new, None
+        return True
+
+    def settle(self, now_ms: int) -> None:
+        """Set the old files aside and give the new ones their names."""
+        assert self._placed is not None
+        self._log.remove_deleted(now_ms)
+        self._log.rename(self._placed, "")
+        self._placed = None
+
+    def abandon(self) -> None:
+        """Remove what was written for a group and not put in place."""
+        if self._new is not None:
+            self._new.close()
+            if not self._log.closed:
+                self._new.delete()
+            self._new = None
+
+    def _read(self, segment: Segment, header: BatchHeader, position: int) -> tuple[bytes, list[Record]]:
+        batch = segment.read(position, header.size_bytes)
+        verify_crc(batch, header)
+        limit = _INFLATION_MAX * max(self._config.max_message_bytes, _MESSAGE_BYTES, len(batch))
+        return batch, decode_records(batch, max_decompressed=limit)

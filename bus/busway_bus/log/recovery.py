@@ -1,0 +1,213 @@
+"""Opening a log: which segments are there, how far they are good, and what they say of producers and epochs.
+
+What lives here: the start-up scan. What was flushed is trusted after a cheap look at the indexes; what came later is read
+through, and a torn end is cut off. Files that a deletion or a cleaning left half done are tidied first. What does not: the log
+in use (`partition_log`). Nothing that was flushed is ever cut: damage there is a `CorruptLog`, for the operator to judge.
+
+How far the disk is known to be good is the recovery point of the checkpoint, or the newest producer snapshot where that is
+further on: the flusher writes the snapshot of a roll only after it has synced everything before it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from busway_bus.kernel.files import Files
+from busway_bus.log.epochs import LeaderEpochs
+from busway_bus.log.log_config import LogConfig
+from busway_bus.log.producer_state import ProducerState
+from busway_bus.log.segment import CLEANED, DELETED, SWAP, Segment, file_name
+from busway_protocol.records.batch import CorruptBatch
+
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+SNAPSHOT: Final = ".snapshot"
+
+
+class CorruptLog(RuntimeError):
+    """Data that was flushed is damaged; the text names the file and the offset. Nothing is cut by itself then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What a directory holds."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerState
+
+
+def recover(
+    files: Files, directory: str, config: LogConfig, *, now_ms: int, flushed: int, cleaned: int, clean: bool
+) -> Recovered:
+    """Open the segments in `directory`, an empty one where nothing is there.
+
+    Args:
+        flushed: recovery point from the checkpoint: what is damaged below it is not a torn tail.
+        cleaned: up to where the log was compacted; only there may offsets be missing.
+        clean: whether the last process closed it in order, so that the files are trusted.
+
+    Raises:
+        CorruptLog: data below the recovery point is damaged.
+    """
+    return _Recovery(files, directory, config, now_ms=now_ms, cleaned=cleaned, clean=clean).run(flushed)
+
+
+class _Recovery:
+    """One directory's scan."""
+
+    def __init__(
+        self, files: Files, directory: str, config: LogConfig, *, now_ms: int, cleaned: int, clean: bool
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
+        self._cleaned = cleaned
+        self._clean = clean
+        self._segments: list[Segment] = []
+        self._floor = 0
+
+    def run(self, flushed: int) -> Recovered:
+        """Do it all; what was opened is closed again where it fails."""
+        try:
+            self._tidy()
+            snapshots = self._offsets(SNAPSHOT)
+            self._floor = max([flushed, *snapshots])
+            self._open(self._offsets(".log"))
+            text = self._files.read_bytes(f"{self._directory}/{EPOCHS_FILE}")
+            epochs = LeaderEpochs.from_text(text.decode(errors="replace") if text else "")
+            epochs.truncate(self._segments[-1].next_offset + 1)
+            producers = self._replay(snapshots, epochs, whole=text is None)
+            self._date(self._segments[-1])
+        except BaseException:
+            for segment in self._segments:
+                segment.close()
+            raise
+        return Recovered(segments=self._segments, epochs=epochs, producers=producers)
+
+    # Files left half done
+
+    def _offsets(self, suffix: str) -> list[int]:
+        found = []
+        for name in self._files.list(self._directory):
+            base = name.removesuffix(suffix)
+            if base != name and base.isdigit():
+                found.append(int(base))
+        return sorted(found)
+
+    def _tidy(self) -> None:
+        """Remove what a deletion or an unfinished cleaning left; finish a swap that had begun (see `cleaner`)."""
+        swaps = []
+        for name in self._files.list(self._directory):
+            if name.endswith((DELETED, CLEANED, ".tmp", f".index{SWAP}", f".timeindex{SWAP}")):
+                self._files.remove(f"{self._directory}/{name}")
+            elif name.endswith(f".log{SWAP}"):
+                swaps.append(int(name[: -len(f".log{SWAP}")]))
+        for base in swaps:
+            self._finish_swap(base)
+
+    def _finish_swap(self, base: int) -> None:
+        swap = Segment(self._files, self._directory, base, self._now_ms, SWAP)
+        try:
+            end, problem = swap.recover(self._config, gaps_below=0)
+            if problem is not None:
+                raise CorruptLog(f"{swap.path('.log')} is damaged at byte {end}: {problem}")
+            behind = swap.next_offset
+        finally:
+            swap.close()
+        for old in self._offsets(".log"):
+            if base <= old < behind:
+                for suffix in (".index", ".timeindex", ".log"):
+                    self._files.remove(f"{self._directory}/{file_name(old, suffix)}")
+        swap.rename("")
+
+    # Segments
+
+    def _open(self, bases: list[int]) -> None:
+        if bases and bases[0] > self._floor == 0 and not self._clean:
+            # The oldest file's name never reached the disk, so nothing that follows it was acknowledged.
+            self._drop(bases)
+            bases = []
+        elif self._floor and (not bases or bases[0] > self._floor):
+            raise CorruptLog(f"{self._directory} was flushed up to {self._floor}, but the segments before it are gone")
+        for at, base in enumerate(bases or [0]):
+            upper = bases[at + 1] if at + 1 < len(bases) else None
+            segment = Segment(self._files, self._directory, base, self._now_ms)
+            self._segments.append(segment)
+            if self._check(segment, upper):
+                continue
+            self._drop(bases[at + 1 :])
+            return
+
+    def _check(self, segment: Segment, upper: int | None) -> bool:
+        """Make a segment usable; answers whether it reaches to `upper`, where the next one begins."""
+        trusted = self._clean or (upper is not None and upper <= self._floor)
+        intact, problem = segment.size, None
+        scanned = not (trusted and segment.load(self._config, closed=self._clean))
+        if scanned:
+            intact, problem = segment.recover(self._config, gaps_below=self._cleaned)
+        if problem is None:
+            problem = self._ends_wrongly(segment, upper)
+        if problem is not None:
+            if segment.next_offset < self._floor:
+                raise CorruptLog(
+                    f"{segment.path('.log')} is damaged behind offset {segment.next_offset}, but was flushed up to "
+                    f"{min(self._floor, upper or self._floor)}: {problem}. Restore the file from a copy, or remove the "
+                    f"partition's directory to accept the loss"
+                )
+            segment.cut(intact)
+        if scanned:
+            # What a killed process left in the page cache counts as flushed from here on, so it has to be.
+            segment.sync()
+        return problem is None
+
+    def _ends_wrongly(self, segment: Segment, upper: int | None) -> CorruptBatch | None:
+        end = segment.next_offset
+        if upper is None:
+            return CorruptBatch("the file ends too early") if end < self._floor else None
+        if end > upper:
+            return CorruptBatch(f"it reaches to {end - 1}, but the next segment begins at {upper}")
+        gap_allowed = upper <= self._floor and (self._config.compacted or upper <= self._cleaned)
+        if end < upper and not gap_allowed:
+            return CorruptBatch(f"it ends before {upper}, where the next segment begins")
+        return None
+
+    def _drop(self, bases: list[int]) -> None:
+        """Remove segments behind a torn one; none of them can have been acknowledged."""
+        for base in reversed(bases):
+            for suffix in (".log", ".index", ".timeindex"):
+                self._files.remove(f"{self._directory}/{file_name(base, suffix)}")
+
+    @staticmethod
+    def _date(active: Segment) -> None:
+        """Let the active segment be as old as its first batch, so that a restart does not put its roll off."""
+        for header, _ in active.headers():
+            if header.max_timestamp >= 0:
+                active.created_ms = min(active.created_ms, header.max_timestamp)
+            return
+
+    # Producers and epochs
+
+    def _replay(self, snapshots: list[int], epochs: LeaderEpochs, *, whole: bool) -> ProducerState:
+        """The producers as of the end: the newest intact snapshot, and the headers behind it."""
+        producers, start = ProducerState(), 0
+        for offset in reversed(snapshots):
+            restored = ProducerState.from_snapshot(
+                self._files.read_bytes(f"{self._directory}/{file_name(offset, SNAPSHOT)}") or b"", self._now_ms
+            )
+            if restored is not None:
+                producers, start = restored, offset
+                break
+        kept = {segment.base_offset for segment in self._segments} | set(snapshots[-1:])
+        for offset in set(snapshots) - kept:
+            self._files.remove(f"{self._directory}/{file_name(offset, SNAPSHOT)}")
+        for segment in self._segments:
+            if segment.next_offset <= start and not whole:
+                continue
+            try:
+                for header, _ in segment.headers(0 if whole else segment.position_of(start)):
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+                    if header.base_offset >= start:
+                        producers.apply(header, self._now_ms)
+            except CorruptBatch as problem:
+                raise CorruptLog(f"{segment.path('.log')} is damaged: {problem}") from None
+        return producers

@@ -1,0 +1,120 @@
+"""Runs the compaction of logs beside the event loop, in slices short enough that producers do not notice.
+
+What lives here: which log comes first, the thread, the pauses. What does not: what stays of a log (`log.compaction`) and how it
+is written (`log.cleaner`).
+"""
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+from weakref import WeakSet
+
+from busway_bus.log.cleaner import LogCleaner, cleanable
+from busway_bus.log.compaction import Plan
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.store import LogStore
+from busway_protocol.errors import ProtocolError
+
+log = logging.getLogger("busway.cleaner")
+R = TypeVar("R")
+
+SLICE_S: Final = 0.001
+"""Work at a stretch: decoding records holds the interpreter, so a produce may have to wait as long."""
+PAUSE_S: Final = 0.003
+"""Between two slices, so that cleaning takes at most a quarter of a core."""
+
+
+async def off_loop(work: Callable[[], R]) -> R:
+    """Run `work`, which waits for the disk, in another thread; a cancelled caller still sees it end first."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
+class Compactor:
+    """Cleans the compacted logs of a store, the filthiest first.
+
+    Args:
+        slice_s, pause_s: how long to work at a stretch, and how long to rest then.
+    """
+
+    def __init__(self, store: LogStore, *, slice_s: float = SLICE_S, pause_s: float = PAUSE_S) -> None:
+        self._store = store
+        self._slice_s = slice_s
+        self._pause_s = pause_s
+        self._uncleanable: WeakSet[PartitionLog] = WeakSet()
+
+    async def run(self, now_ms: int) -> int:
+        """Clean whatever is due; answers how many logs were."""
+        waiting = []
+        for key, candidate in self._store.logs.items():
+            if candidate.config.compacted and candidate not in self._uncleanable:
+                found = self._due(key, candidate, now_ms)
+                if found is not None:
+                    waiting.append((found.ratio, key, candidate, found))
+        waiting.sort(key=lambda entry: entry[0], reverse=True)
+        done = 0
+        for _, key, candidate, found in waiting:
+            if self._store.logs.get(key) is candidate:
+                done += await self._clean(key, candidate, found, now_ms)
+        return done
+
+    def _due(self, key: tuple[str, int], candidate: PartitionLog, now_ms: int) -> Plan | None:
+        try:
+            return cleanable(candidate, cleaned=self._store.cleaned_offset(key), now_ms=now_ms)
+        except (ProtocolError, OSError) as problem:
+            self._give_up(candidate, problem)
+            return None
+
+    async def _clean(self, key: tuple[str, int], candidate: PartitionLog, found: Plan, now_ms: int) -> bool:
+        cleaner = LogCleaner(candidate, found, now_ms=now_ms)
+        before = candidate.size_bytes
+        try:
+            await self._slices(cleaner.map_keys())
+            for group in cleaner.groups():
+                await self._slices(cleaner.write(group))
+                if not await off_loop(cleaner.prepare):
+                    continue
+                if not cleaner.put_in_place(group, now_ms):
+                    return False
+                await off_loop(functools.partial(cleaner.settle, now_ms))
+        except ProtocolError as problem:
+            if not candidate.closed:
+                self._give_up(candidate, problem)
+            return False
+        except OSError as problem:
+            if cleaner.unsettled and not candidate.closed:
+                self._give_up(candidate, problem)
+            elif not candidate.closed:
+                log.warning("%s could not be compacted this time: %s", candidate.directory, problem)
+            return False
+        finally:
+            cleaner.abandon()
+        if candidate.closed:
+            return False
+        self._store.note_cleaned(key, cleaner.end)
+        log.info(
+            "compacted %s up to %d: %d to %d bytes", candidate.directory, cleaner.end, before, candidate.size_bytes
+        )
+        return True
+
+    def _give_up(self, candidate: PartitionLog, problem: Exception) -> None:
+        self._uncleanable.add(candidate)
+        log.error("%s is not compacted any more until the next start: %s", candidate.directory, problem)
+
+    async def _slices(self, steps: Iterator[None]) -> None:
+        more = functools.partial(_advance, steps, self._slice_s)
+        while await off_loop(more):  # noqa: ASYNC110 - a rest, there is no event to wait for
+            await asyncio.sleep(self._pause_s)
+
+
+def _advance(steps: Iterator[None], budget_s: float) -> bool:
+    """Take steps until the time is up; answers whether there may be more."""
+    end = time.perf_counter() + budget_s
+    return any(time.perf_counter() >= end for _ in steps)

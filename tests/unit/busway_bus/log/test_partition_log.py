@@ -1,0 +1,255 @@
+"""Rolls, retention, look-ups by time, and deletion of records, on the simulated disk."""
+
+import pytest
+
+from busway_bus.log.log_config import LogConfig
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.testing.sim_files import SimFiles
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.records.batch import CorruptBatch, iter_batches
+from busway_protocol.records.builder import BatchBuilder
+from busway_protocol.records.record import decode_records
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+FOREVER = LogConfig(retention_ms=-1, segment_bytes=400)
+
+
+def make(config: LogConfig, files: SimFiles | None = None) -> PartitionLog:
+    """An empty log."""
+    files = files or SimFiles()
+    files.make_directory("t-0")
+    return PartitionLog(files, "t-0", config, now_ms=NOW)
+
+
+def append(log: PartitionLog, *timestamps: int, now_ms: int = NOW, value: bytes = b"x" * 60) -> int:
+    """One batch with a record for each timestamp; its first offset."""
+    builder = BatchBuilder()
+    for timestamp in timestamps:
+        builder.append(timestamp, b"k", value)
+    return log.append(builder.build(), leader_epoch=2, now_ms=now_ms).first_offset
+
+
+def flush(log: PartitionLog) -> None:
+    """Put everything on disk."""
+    point = log.flush_point()
+    point.sync()
+    log.flushed(point)
+
+
+def bases(log: PartitionLog) -> list[int]:
+    """Where the segments begin."""
+    return [segment.base_offset for segment in log._segments]
+
+
+def test_a_segment_is_closed_when_it_is_full_or_old():
+    """By segment.bytes before the batch that does not fit, by segment.ms at the next maintenance; never when it is empty."""
+    log = make(LogConfig(segment_bytes=400, segment_ms=1000, retention_ms=-1))
+    for _ in range(4):
+        append(log, NOW)
+    assert bases(log) == [0, 3]
+    log.maintain(NOW + 1000)
+    assert bases(log) == [0, 3]
+    log.maintain(NOW + 1001)
+    assert bases(log) == [0, 3, 4]
+    log.maintain(NOW + 10**6)
+    assert bases(log) == [0, 3, 4]
+
+
+def test_a_compacted_log_is_closed_in_time_to_be_cleaned():
+    """max.compaction.lag.ms counts like segment.ms."""
+    log = make(LogConfig(cleanup_policy=("compact",), max_compaction_lag_ms=10))
+    append(log, NOW)
+    log.maintain(NOW + 11)
+    assert bases(log) == [0, 1]
+
+
+def test_a_full_index_closes_a_segment():
+    """segment.index.bytes bounds the offset index."""
+    log = make(LogConfig(retention_ms=-1, index_interval_bytes=1, segment_index_bytes=32))
+    for _ in range(10):
+        append(log, NOW)
+    assert len(bases(log)) > 2
+    assert all(len(segment.offsets) <= 4 for segment in log._segments)
+
+
+def test_retention_by_time_goes_by_the_newest_record():
+    """A segment goes when its largest timestamp is too old, the oldest first, and the active one after a roll."""
+    log = make(LogConfig(segment_bytes=300, retention_ms=HOUR))
+    for at in range(6):
+        append(log, NOW + at)
+    flush(log)
+    assert bases(log) == [0, 2, 4]
+    log.maintain(NOW + HOUR + 1)
+    assert log.start_offset == 0
+    log.maintain(NOW + HOUR + 2)
+    assert (log.start_offset, bases(log)) == (2, [2, 4])
+    log.maintain(NOW + HOUR + 6)
+    assert (log.start_offset, log.end_offset, bases(log)) == (6, 6, [6])
+    assert append(log, NOW) == 6
+
+
+def test_one_young_record_keeps_its_segment_and_those_behind_it():
+    """Retention never makes a hole."""
+    log = make(LogConfig(segment_bytes=300, retention_ms=HOUR))
+    for timestamp in (NOW + HOUR, NOW, NOW, NOW):
+        append(log, timestamp)
+    flush(log)
+    log.maintain(NOW + HOUR + 2)
+    assert log.start_offset == 0
+
+
+def test_retention_by_size_keeps_at_least_what_is_asked_for():
+    """The oldest segment goes only when the rest is still that large; the active one stays."""
+    log = make(LogConfig(segment_bytes=300, retention_bytes=500, retention_ms=-1))
+    for _ in range(8):
+        append(log, NOW)
+    flush(log)
+    sizes = [segment.size for segment in log._segments]
+    assert len(sizes) == 4
+    log.maintain(NOW)
+    assert log.size_bytes == sum(sizes[2:])
+    assert log.size_bytes >= 500
+    log.config = LogConfig(segment_bytes=300, retention_bytes=0, retention_ms=-1)
+    log.maintain(NOW)
+    assert (log.start_offset, log.size_bytes) == (8, 0)
+
+
+def test_what_is_not_flushed_is_not_deleted():
+    """The high watermark must be past a segment; a roll of the active one lets the next flush get there."""
+    log = make(LogConfig(retention_ms=HOUR, durability="os"))
+    append(log, NOW)
+    log.maintain(NOW + 2 * HOUR)
+    assert (log.start_offset, log.unsynced_rolls) == (0, True)
+    flush(log)
+    log.maintain(NOW + 2 * HOUR)
+    assert log.start_offset == 1
+
+
+def test_retention_without_limits_and_compaction_delete_nothing():
+    """-1 keeps everything, and so does cleanup.policy=compact alone."""
+    for config in (FOREVER, LogConfig(cleanup_policy=("compact",), segment_bytes=400, retention_ms=1)):
+        log = make(config)
+        for _ in range(8):
+            append(log, NOW)
+        flush(log)
+        log.maintain(NOW + 10**9)
+        assert log.start_offset == 0
+
+
+def test_a_time_is_found_in_every_segment():
+    """The first record at or after a time, also where times go back, and nothing above the limit."""
+    log = make(LogConfig(segment_bytes=400, index_interval_bytes=100, retention_ms=-1))
+    times = [NOW + at * 10 + (at % 3 - 1) * 25 for at in range(60)]
+    for at in range(0, 60, 2):
+        append(log, *times[at : at + 2], value=b"")
+    assert len(bases(log)) > 3
+    for wanted in range(NOW - 30, NOW + 650, 5):
+        expected = next(((at, time, 2) for at, time in enumerate(times) if time >= wanted), None)
+        assert log.offset_for_time(wanted, up_to=60) == expected
+        limited = expected if expected and expected[0] < 31 else None
+        assert log.offset_for_time(wanted, up_to=31) == limited
+    assert log.max_timestamp() == (times.index(max(times)), max(times), 2)
+    log.advance_start(20, NOW)
+    found = log.offset_for_time(NOW, up_to=60)
+    assert found[0] == 20
+
+
+def test_times_of_an_empty_log_and_of_records_without_any():
+    """Nothing is found."""
+    log = make(FOREVER)
+    assert log.offset_for_time(0, up_to=0) is None
+    assert log.max_timestamp() is None
+    append(log, -1)
+    assert log.offset_for_time(0, up_to=1) is None
+    assert log.max_timestamp() is None
+
+
+def test_the_brokers_clock_stamps_a_log_append_time_topic():
+    """Records get the time of the append, whatever their producer said, and the checksum fits."""
+    log = make(LogConfig(message_timestamp_type="LogAppendTime"))
+    append(log, 5, 6, now_ms=NOW)
+    (_, whole), *_ = iter_batches(log.read(0, 10_000, up_to=2))
+    assert [(record.timestamp, record.timestamp_type) for record in decode_records(whole)] == [(NOW, 1)] * 2
+    assert log.offset_for_time(NOW, up_to=2) == (0, NOW, 2)
+
+
+def test_deleting_records_moves_the_start():
+    """Whole segments below it go, the rest of one stays unreadable; beyond the end is refused."""
+    log = make(FOREVER)
+    for _ in range(10):
+        append(log, NOW)
+    assert bases(log) == [0, 3, 6, 9]
+    log.advance_start(4, NOW)
+    assert (log.start_offset, bases(log)) == (4, [3, 6, 9])
+    log.advance_start(2, NOW)
+    assert log.start_offset == 4
+    with pytest.raises(KafkaError) as caught:
+        log.read(3, 100, up_to=10)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    with pytest.raises(KafkaError):
+        log.advance_start(11, NOW)
+    log.advance_start(10, NOW)
+    assert (log.start_offset, log.end_offset, bases(log)) == (10, 10, [9])
+    assert append(log, NOW) == 10
+
+
+def test_a_fetch_inside_a_batch_gets_the_whole_batch():
+    """Clients drop what they have; limits leave whole batches, but the first comes at any size (KIP-74)."""
+    log = make(FOREVER)
+    append(log, NOW, NOW, NOW, value=b"")
+    append(log, NOW, NOW, value=b"")
+    whole = log.read(0, 10_000, up_to=5)
+    assert log.read(1, 10_000, up_to=5) == whole
+    assert log.read(4, 10_000, up_to=5) == whole[-log._segments[0].batch_size(len(whole) // 2 + 4) :]
+    first = log.read(2, 1, up_to=5)
+    assert next(iter_batches(first))[0].last_offset == 2
+    assert log.read(2, 1, up_to=5, min_one=False) == b""
+    assert log.read(0, 10_000, up_to=3) == first
+    assert log.read(5, 10_000, up_to=5) == b""
+    with pytest.raises(KafkaError):
+        log.read(6, 10_000, up_to=5)
+
+
+def test_a_header_damaged_on_disk_is_never_served_as_an_empty_answer():
+    """Bad length, format or offset: the reader is told, instead of waiting for ever behind it."""
+    for position, content in ((8, b"\x7f\0\0\0"), (8, bytes(4)), (16, b"\1")):
+        files = SimFiles()
+        log = make(FOREVER, files)
+        append(log, NOW)
+        append(log, NOW)
+        files.open(f"t-0/{0:020d}.log").content[position : position + len(content)] = content
+        for offset in (0, 1):
+            with pytest.raises(CorruptBatch):
+                log.read(offset, 10_000, up_to=2)
+        with pytest.raises(CorruptBatch):
+            log.offset_for_time(NOW, up_to=2)
+
+
+def test_a_batch_that_has_lost_its_offset_is_told():
+    """The checksum does not cover the base offset; an offset that no batch claims is damage, not the end of the log."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    append(log, NOW)
+    size = log.size_bytes
+    append(log, NOW)
+    files.open(f"t-0/{0:020d}.log").content[size + 7] = 0
+    with pytest.raises(CorruptBatch, match="cannot be found"):
+        log.read(1, 10_000, up_to=2)
+
+
+def test_truncation_forgets_what_was_cut():
+    """Segments, epochs, snapshots and producers are as if the rest had never been written, and a restart agrees."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    for at in range(10):
+        builder = BatchBuilder(producer_id=1, producer_epoch=0, base_sequence=at)
+        builder.append(NOW, b"k", b"x" * 60)
+        log.append(builder.build(), leader_epoch=at // 4, now_ms=NOW)
+    flush(log)
+    log.truncate(5)
+    assert (log.end_offset, log.flushed_offset, log.epochs.entries) == (5, 5, [(0, 0), (1, 4)])
+    assert log.producers.last_offsets() == {1: 4}
+    flush(log)
+    again = PartitionLog(files, "t-0", FOREVER, now_ms=NOW, flushed=5)
+    assert (again.end_offset, again.producers.last_offsets(), again.epochs.entries) == (5, {1: 4}, [(0, 0), (1, 4)])

@@ -1,0 +1,286 @@
+"""What a start reads after an unclean stop, and what it makes of missing files, wrong indexes and half-done deletions."""
+
+import contextlib
+
+import pytest
+
+from busway_bus.log.log_config import LogConfig
+from busway_bus.log.partition_log import CorruptLog, PartitionLog
+from busway_bus.testing.sim_files import PowerCut, SimFiles
+from busway_protocol.errors import KafkaError
+from busway_protocol.records.batch import iter_batches
+from busway_protocol.records.builder import BatchBuilder
+
+NOW = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
+
+
+class WatchedFiles(SimFiles):
+    """A disk that counts the bytes read from each log file since `read` was cleared."""
+
+    def __init__(self):
+        super().__init__()
+        self.read = {}
+
+    def open(self, path):
+        return Watched(super().open(path), path, self.read)
+
+
+class Watched:
+    """One file of it."""
+
+    def __init__(self, file, path, read):
+        self._file, self._path, self._read = file, path, read
+
+    def read(self, position, size):
+        data = self._file.read(position, size)
+        self._read[self._path] = self._read.get(self._path, 0) + len(data)
+        return data
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+def batch(number: int, *, producer: int = 7, timestamp: int | None = None) -> bytes:
+    """A batch of about 100 bytes, the number-th of its producer."""
+    builder = BatchBuilder(producer_id=producer, producer_epoch=0, base_sequence=number)
+    builder.append(NOW + number if timestamp is None else timestamp, b"k", b"%030d" % number)
+    return builder.build()
+
+
+def filled(files: SimFiles, count: int = 100) -> PartitionLog:
+    """A log of `count` batches in several segments, flushed."""
+    files.make_directory("t-0")
+    log = PartitionLog(files, "t-0", CONFIG, now_ms=NOW)
+    for number in range(count):
+        log.append(batch(number), leader_epoch=3, now_ms=NOW)
+    point = log.flush_point()
+    point.sync()
+    log.flushed(point)
+    return log
+
+
+def reopen(files: SimFiles, **options) -> PartitionLog:
+    """The log after a crash, or a clean stop."""
+    return PartitionLog(files, "t-0", CONFIG, now_ms=NOW, **options)
+
+
+def bases(log: PartitionLog) -> list[int]:
+    """Where the segments begin."""
+    return [segment.base_offset for segment in log._segments]
+
+
+def entries(log: PartitionLog) -> list[tuple[list[int], list[int], list[int], list[int], int]]:
+    """Everything that the indexes say."""
+    return [
+        (
+            list(segment.offsets.offsets),
+            list(segment.offsets.positions),
+            list(segment.times.timestamps),
+            list(segment.times.offsets),
+            segment.max_timestamp,
+        )
+        for segment in log._segments
+    ]
+
+
+def test_after_a_crash_only_what_lies_behind_the_recovery_point_is_read():
+    """Of older segments no more is read than lies behind the last index entry; the state is the same as before."""
+    files = WatchedFiles()
+    before = filled(files)
+    sizes = {segment.path(".log"): segment.size for segment in before._segments}
+    files.read.clear()
+    after = reopen(files, flushed=100)
+    newest = list(sizes)[-1]
+    for path, size in sizes.items():
+        if path != newest:
+            assert files.read.get(path, 0) <= size // 3, path
+    assert files.read[newest] >= sizes[newest]
+    assert (after.end_offset, after.epochs.entries, bases(after)) == (100, [(3, 0)], bases(before))
+    assert after.producers.snapshot() == before.producers.snapshot()
+    with pytest.raises(KafkaError):
+        after.append(batch(3), leader_epoch=3, now_ms=NOW)
+    assert after.append(batch(99), leader_epoch=3, now_ms=NOW).duplicate
+
+
+@pytest.mark.parametrize("flushed", [0, 30, 100], ids=["no-checkpoint", "old-checkpoint", "checkpoint"])
+def test_what_is_found_does_not_depend_on_the_checkpoint(flushed):
+    """With an older recovery point more is read, the outcome is the same."""
+    files = SimFiles()
+    before = filled(files)
+    after = reopen(files, flushed=flushed)
+    assert (after.start_offset, after.end_offset, bases(after)) == (0, 100, bases(before))
+    assert entries(after)[:-1] == entries(before)[:-1]
+
+
+DAMAGE = {
+    "missing": lambda content: b"",
+    "cut-in-an-entry": lambda content: content[:-3],
+    "half": lambda content: content[: len(content) // 24 * 12],
+    "zeroed-tail": lambda content: content[:-12] + bytes(12),
+    "zeroed": lambda content: bytes(len(content)),
+    "reversed": lambda content: content[::-1],
+    "one-less": lambda content: content[:-8] + (int.from_bytes(content[-8:-4]) - 1).to_bytes(4) + content[-4:],
+    "shifted": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+}
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_bad_index_of_an_older_segment_is_made_anew(suffix, damage):
+    """Offset and time look-ups are right whatever became of the index, which was never synced."""
+    files = SimFiles()
+    before = filled(files)
+    path = f"t-0/{before._segments[1].base_offset:020d}.{suffix}"
+    content = files.read_bytes(path)
+    assert len(content) > 24
+    files.open(path).truncate(0)
+    files.open(path).append([damage(content)])
+    after = reopen(files, flushed=100)
+    assert all(len(segment.offsets) and len(segment.times) for segment in after._segments)
+    for offset in reversed(range(100)):  # a reader that goes on is not looked up
+        header, _ = next(iter_batches(after.read(offset, 1, up_to=100)))
+        assert header.base_offset == offset
+        assert after.offset_for_time(NOW + offset, up_to=100) == (offset, NOW + offset, 3)
+    assert [segment.max_timestamp for segment in after._segments] == [
+        segment.max_timestamp for segment in before._segments
+    ]
+
+
+def test_the_largest_time_is_known_when_the_end_of_the_time_index_is_lost():
+    """The batches behind its last entry are read, or a young segment would be taken for an old one and deleted."""
+    files = SimFiles()
+    files.make_directory("t-0")
+    log = PartitionLog(files, "t-0", CONFIG, now_ms=NOW)
+    for number in range(40):
+        timestamp = NOW + 10_000 if number == 9 else NOW + number
+        log.append(batch(number, timestamp=timestamp), leader_epoch=3, now_ms=NOW)
+    log.flush_point().sync()
+    assert log._segments[1].base_offset > 15
+    path = f"t-0/{0:020d}.timeindex"
+    kept = files.read_bytes(path)[:24]
+    files.open(path).truncate(0)
+    files.open(path).append([kept])
+    assert reopen(files, flushed=40)._segments[0].max_timestamp == NOW + 10_000
+
+
+def test_damage_in_an_old_segment_is_left_to_the_reader():
+    """A start does not read what was flushed long ago; a rebuilt index would meet the damage and refuse."""
+    files = SimFiles()
+    log = filled(files)
+    old = log._segments[1]
+    files.open(old.path(".log")).content[200] ^= 1
+    assert reopen(files, flushed=100).end_offset == 100
+    files.open(old.path(".index")).truncate(0)
+    with pytest.raises(CorruptLog, match=r"\.log is damaged"):
+        reopen(files, flushed=100)
+
+
+def test_segments_that_vanished_are_a_loss_that_is_told():
+    """A hole below the recovery point is never closed in silence."""
+    files = SimFiles()
+    log = filled(files)
+    files.remove(log._segments[2].path(".log"))
+    with pytest.raises(CorruptLog, match="it ends before"):
+        reopen(files, flushed=100)
+    for segment in log._segments:
+        files.remove(segment.path(".log"))
+    with pytest.raises(CorruptLog, match="are gone"):
+        reopen(files, flushed=100)
+
+
+def test_snapshots_that_no_segment_needs_are_removed():
+    """Each clean stop leaves one; the next start keeps those at a segment's base, and the newest."""
+    files = SimFiles()
+    filled(files, 4).close(clean=True)
+    for number in (4, 5, 6):
+        log = reopen(files, flushed=number, clean=True)
+        log.append(batch(number), leader_epoch=3, now_ms=NOW)
+        log.close(clean=True)
+    reopen(files, flushed=7, clean=True)
+    assert [name for name in files.list("t-0") if name.endswith(".snapshot")] == [f"{7:020d}.snapshot"]
+
+
+def test_a_damaged_snapshot_is_passed_over():
+    """The one before it and the headers behind that give the same producers."""
+    files = SimFiles()
+    before = filled(files)
+    newest = before._segments[-1].path(".snapshot")
+    files.replace(newest, files.read_bytes(newest)[:-1] + b"?")
+    assert reopen(files, flushed=100).producers.snapshot() == before.producers.snapshot()
+
+
+def test_a_lost_epoch_checkpoint_is_made_from_the_batches():
+    """The whole log is read for it, once."""
+    files = SimFiles()
+    filled(files)
+    files.remove("t-0/leader-epoch-checkpoint")
+    assert reopen(files, flushed=100).epochs.entries == [(3, 0)]
+
+
+def test_a_restart_does_not_put_off_a_roll():
+    """The active segment is as old as its first record."""
+    files = SimFiles()
+    files.make_directory("t-0")
+    config = LogConfig(segment_ms=1000, retention_ms=-1)
+    PartitionLog(files, "t-0", config, now_ms=NOW).append(batch(0), leader_epoch=0, now_ms=NOW)
+    again = PartitionLog(files, "t-0", config, now_ms=NOW + 900)
+    again.maintain(NOW + 1000)
+    assert bases(again) == [0]
+    again.maintain(NOW + 1001)
+    assert bases(again) == [0, 1]
+
+
+def log_files(files: SimFiles) -> list[str]:
+    """The names that say what is a segment."""
+    return [name for name in files.list("t-0") if ".log" in name]
+
+
+def test_deleted_segments_do_not_come_back_after_a_crash():
+    """Their files are renamed before they go, so a crash within file.delete.delay.ms leaves only leftovers."""
+    files = SimFiles()
+    log = filled(files)
+    start = log._segments[2].base_offset
+    gone = bases(log)[:2]
+    log.advance_start(start, NOW)
+    log.remove_deleted(NOW)
+    assert [f"{base:020d}.log.deleted" for base in gone] == log_files(files)[:2]
+    files.cut_power(lambda limit: 0)
+    after = reopen(files, flushed=100)
+    assert (after.start_offset, bases(after)) == (start, bases(log))
+    assert not [name for name in files.list("t-0") if name.endswith(".deleted")]
+
+
+def test_deleted_segments_go_when_their_time_has_come():
+    """Not before file.delete.delay.ms, nor later than the next look."""
+    files = SimFiles()
+    log = filled(files)
+    log.advance_start(log._segments[2].base_offset, NOW)
+    log.remove_deleted(NOW + CONFIG.file_delete_delay_ms - 1)
+    assert log.has_deleted
+    log.remove_deleted(NOW + CONFIG.file_delete_delay_ms)
+    assert not log.has_deleted
+    assert log_files(files) == [f"{base:020d}.log" for base in bases(log)]
+    names = [name for name in files.list("t-0") if name.endswith((".index", ".snapshot")) and int(name[:20]) < 10]
+    assert not names
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_crash_at_any_step_of_a_deletion_leaves_a_log_that_opens(steps):
+    """Whole segments are there or not; nothing behind the new start is touched."""
+    files = SimFiles()
+    log = filled(files)
+    start = log._segments[2].base_offset
+    log.advance_start(start, NOW)
+    files.steps_left = steps
+    with contextlib.suppress(PowerCut):
+        log.remove_deleted(NOW + CONFIG.file_delete_delay_ms)
+    files.cut_power(lambda limit: 0)
+    after = reopen(files, flushed=100)
+    assert after.start_offset in (0, *bases(filled(SimFiles()))[:3])
+    assert after.end_offset == 100
+    offset = after.start_offset
+    while offset < 100:
+        header, _ = next(iter_batches(after.read(offset, 1, up_to=100)))
+        assert header.base_offset == offset
+        offset = header.next_offset

@@ -1,0 +1,220 @@
+"""The data directory: identity, checkpoints, deletion, what a crash left, and partitions that cannot be opened."""
+
+import itertools
+from uuid import UUID
+
+import pytest
+
+from busway_bus.log.log_config import LogConfig
+from busway_bus.log.partition_log import CorruptLog
+from busway_bus.log.store import LogStore, WrongDirectory
+from busway_bus.testing.sim_files import SimFiles
+from busway_protocol.records.builder import BatchBuilder
+
+NOW = 1_700_000_000_000
+CONFIG = LogConfig(retention_ms=-1)
+TOPIC, OTHER = UUID(int=1), UUID(int=2)
+LOG = f"t-0/{0:020d}.log"
+
+
+def start(files: SimFiles, node_id: int = 1) -> LogStore:
+    """The store on that disk."""
+    numbers = itertools.count(100)
+    return LogStore(files, node_id=node_id, new_ids=lambda: UUID(int=next(numbers)))
+
+
+def fill(store: LogStore, topic: str = "t", count: int = 3, topic_id: UUID = TOPIC) -> None:
+    """Open a partition, append to it and flush."""
+    log = store.open(topic, 0, topic_id, CONFIG, NOW)
+    for _ in range(count):
+        builder = BatchBuilder()
+        builder.append(NOW, b"k", b"v")
+        log.append(builder.build(), leader_epoch=0, now_ms=NOW)
+    point = log.flush_point()
+    point.sync()
+    log.flushed(point)
+
+
+def save(store: LogStore) -> bool:
+    """Write a checkpoint."""
+    return store.write(store.checkpoint({}))
+
+
+def text(files: SimFiles, name: str) -> list[str]:
+    """The entries of a checkpoint."""
+    return (files.read_bytes(name) or b"").decode().splitlines()[2:]
+
+
+def test_a_directory_is_formatted_once_and_known_again():
+    """The identity stays; another node's directory is refused, and so is one that cannot be read."""
+    files = SimFiles()
+    first = start(files).identity
+    assert start(files).identity == first
+    with pytest.raises(WrongDirectory, match="belongs to node 1"):
+        start(files, node_id=2)
+    files.replace("meta.properties", b"version=1\n")
+    with pytest.raises(WrongDirectory, match="cannot be read"):
+        start(files)
+
+
+def test_a_clean_stop_is_trusted_once():
+    """The mark is taken away at the start, so that a crash afterwards is noticed."""
+    files = SimFiles()
+    store = start(files)
+    fill(store)
+    store.close()
+    assert files.read_bytes(".kafka_cleanshutdown") is not None
+    again = start(files)
+    assert files.read_bytes(".kafka_cleanshutdown") is None
+    log = again.open("t", 0, TOPIC, CONFIG, NOW)
+    assert (log.end_offset, log.flushed_offset) == (3, 3)
+
+
+def test_the_recovery_point_turns_a_hole_into_an_error_and_the_partition_can_be_given_up():
+    """Below the checkpoint nothing is cut; the directory's removal is the operator's word that the loss is accepted."""
+    files = SimFiles()
+    store = start(files)
+    fill(store)
+    save(store)
+    assert text(files, "recovery-point-offset-checkpoint") == ["t 0 3"]
+    files.open(LOG).truncate(100)
+    again = start(files)
+    with pytest.raises(CorruptLog):
+        again.open("t", 0, TOPIC, CONFIG, NOW)
+    fill(again, "u", topic_id=OTHER)
+    again.close()
+    assert text(files, "recovery-point-offset-checkpoint") == ["t 0 3", "u 0 3"]
+    assert files.read_bytes(".kafka_cleanshutdown") is None
+    with pytest.raises(CorruptLog):
+        start(files).open("t", 0, TOPIC, CONFIG, NOW)
+    files.remove_tree("t-0")
+    last = start(files)
+    assert last.open("t", 0, TOPIC, CONFIG, NOW).end_offset == 0
+    assert last.open("u", 0, OTHER, CONFIG, NOW).end_offset == 3
+
+
+def test_a_partition_that_cannot_be_opened_can_be_deleted():
+    """Its files go, and the name is free."""
+    files = SimFiles()
+    fill(start(files))
+    files.open(LOG).content[70] ^= 1
+    store = start(files)
+    store._recovery["t", 0] = 3
+    with pytest.raises(CorruptLog):
+        store.open("t", 0, TOPIC, CONFIG, NOW)
+    store.delete("t", 0)
+    assert not files.list("t-0")
+    assert store.open("t", 0, OTHER, CONFIG, NOW).end_offset == 0
+    store.close()
+    assert files.read_bytes(".kafka_cleanshutdown") is not None
+
+
+def test_a_partition_whose_directory_could_not_be_made_can_be_deleted():
+    """A full disk at the creation of a topic leaves nothing that keeps it from being deleted."""
+    files = SimFiles()
+    store = start(files)
+    files.failing = True
+    with pytest.raises(OSError, match="simulated"):
+        store.open("t", 0, TOPIC, CONFIG, NOW)
+    files.failing = False
+    store.delete("t", 0)
+    assert store.open("t", 0, OTHER, CONFIG, NOW).end_offset == 0
+
+
+def test_the_start_of_a_log_survives():
+    """log-start-offset-checkpoint, as DeleteRecords needs it."""
+    files = SimFiles()
+    store = start(files)
+    fill(store)
+    store.logs["t", 0].advance_start(2, NOW)
+    save(store)
+    assert start(files).open("t", 0, TOPIC, CONFIG, NOW).start_offset == 2
+
+
+def test_a_deleted_topic_leaves_nothing_that_could_harm_its_successor():
+    """Its checkpoints go with it, also those in a checkpoint that was taken before and written after."""
+    files = SimFiles()
+    store = start(files)
+    fill(store)
+    store.logs["t", 0].advance_start(2, NOW)
+    store.note_cleaned(("t", 0), 1)
+    save(store)
+    late = store.checkpoint({})
+    store.delete("t", 0)
+    assert not store.write(late)
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint"):
+        assert text(files, name) == []
+    assert store.cleaned_offset(("t", 0)) == 0
+    store.note_cleaned(("t", 0), 1)
+    assert store.cleaned_offset(("t", 0)) == 0
+    log = store.open("t", 0, OTHER, CONFIG, NOW)
+    assert (log.start_offset, log.end_offset) == (0, 0)
+
+
+def test_leftovers_of_a_crash_are_removed():
+    """Half-deleted directories and those of topics that are gone or were made anew; other directories are left alone."""
+    files = SimFiles()
+    store = start(files)
+    for topic, topic_id in (("t", TOPIC), ("u", OTHER)):
+        fill(store, topic, topic_id=topic_id)
+    save(store)
+    files.make_directory("v-0.00-delete")
+    files.make_directory("no-logs")
+    again = start(files)
+    assert again.remove_leftovers({("t", 0): TOPIC, ("u", 0): UUID(int=9)}) == ["u-0", "v-0.00-delete"]
+    assert text(files, "recovery-point-offset-checkpoint") == ["t 0 3"]
+    assert again.open("u", 0, UUID(int=9), CONFIG, NOW).end_offset == 0
+    assert again.open("t", 0, TOPIC, CONFIG, NOW).end_offset == 3
+    assert "no-logs" in files.list(".")
+
+
+def test_an_older_topics_directory_is_refused():
+    """A topic made anew must not read its predecessor's records."""
+    files = SimFiles()
+    fill(start(files))
+    with pytest.raises(WrongDirectory, match="belongs to the topic id"):
+        start(files).open("t", 0, OTHER, CONFIG, NOW)
+
+
+def test_an_unchanged_checkpoint_is_not_written_again():
+    """An idle node leaves the disk alone."""
+    files = SimFiles()
+    store = start(files)
+    fill(store)
+    save(store)
+    before = files.syncs
+    save(store)
+    assert files.syncs == before
+
+
+def test_producers_expire_and_segments_roll_in_maintenance():
+    """Every log is looked at."""
+    files = SimFiles()
+    store = start(files)
+    log = store.open("t", 0, TOPIC, LogConfig(segment_ms=10, retention_ms=-1), NOW)
+    builder = BatchBuilder(producer_id=3, producer_epoch=0, base_sequence=0)
+    builder.append(NOW, b"k", b"v")
+    log.append(builder.build(), leader_epoch=0, now_ms=NOW)
+    assert store.maintain(NOW + 11, producer_expiration_ms=10) == []
+    assert (log.active.base_offset, len(log.producers)) == (1, 0)
+
+
+def test_a_log_that_cannot_roll_does_not_keep_others_from_it():
+    """On a disk that is full retention of the others has to go on."""
+
+    class Full(SimFiles):
+        def open(self, path):
+            if path.startswith("t-0") and path.endswith(f"{3:020d}.log"):
+                raise OSError(28, "no space left on device")
+            return super().open(path)
+
+    files = Full()
+    store = start(files)
+    for topic, topic_id in (("t", TOPIC), ("u", OTHER)):
+        fill(store, topic, topic_id=topic_id)
+        store.logs[topic, 0].config = LogConfig(retention_ms=1)
+    (problem,) = store.maintain(NOW + 10, producer_expiration_ms=10)
+    assert "t-0" in problem
+    assert "no space" in problem
+    assert (store.logs["t", 0].end_offset, store.logs["t", 0].start_offset) == (3, 0)
+    assert store.logs["u", 0].start_offset == 3
