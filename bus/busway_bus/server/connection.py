@@ -13,9 +13,9 @@ from typing import cast
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.limits import RESPONSE_BYTES_QUEUED_MAX
 from busway_bus.server.dispatch import BadRequest, Pending, dispatch
+from busway_bus.server.intake import Intake
 from busway_protocol.compile import Chunk
 from busway_protocol.errors import FrameRefused
-from busway_protocol.frames import FrameReader
 
 log = logging.getLogger("busway.server")
 
@@ -23,10 +23,11 @@ _REQUESTS_PIPELINED_MAX = 64
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC")
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Speaks with one client.
 
     Args:
+        scratch: the read buffer of this event loop's connections (see `intake`).
         on_close: called with this connection when it is gone.
         complain: logs one line about a bad peer; rate-limited by the server.
     """
@@ -36,12 +37,13 @@ class Connection(asyncio.Protocol):
         node: NodeServices,
         *,
         max_request_bytes: int,
+        scratch: memoryview,
         on_open: Callable[["Connection"], bool],
         on_close: Callable[["Connection"], None],
         complain: Callable[[str, str], None],
     ) -> None:
         self._node = node
-        self._reader = FrameReader(max_request_bytes)
+        self._intake = Intake(max_request_bytes, scratch)
         self._on_open = on_open
         self._on_close = on_close
         self._complain = complain
@@ -55,7 +57,7 @@ class Connection(asyncio.Protocol):
         self.last_active = 0.0
         self.partial_since: float | None = None
 
-    # asyncio.Protocol
+    # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -68,16 +70,20 @@ class Connection(asyncio.Protocol):
         if not self._on_open(self):
             transport.abort()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._intake.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Take in bytes and answer what they complete."""
         now = asyncio.get_running_loop().time()
         self.last_active = now
         try:
-            frames = self._reader.feed(data)
+            frames = self._intake.received(nbytes)
         except FrameRefused as refused:
             self._refuse(_guess(refused))
             return
-        self.partial_since = (self.partial_since or now) if self._reader.pending and not frames else None
+        self.partial_since = (self.partial_since or now) if self._intake.partial and not frames else None
         if frames:
             self._requests.extend(frames)
             self._pump()

@@ -12,6 +12,8 @@ from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, PARTIAL_REQUEST_TIMEOUT_MS
 from busway_bus.server.connection import Connection
+from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.memory import keep_freed_memory
 
 log = logging.getLogger("busway.server")
 
@@ -33,6 +35,7 @@ class Listener:
         self._complaints: dict[tuple[str, str], float] = {}
         self._server: asyncio.Server | None = None
         self._node: NodeServices | None = None
+        self._scratch = scratch_buffer()
 
     async def bind(self) -> Endpoint:
         """Bind the port, without accepting yet; answers the endpoint with its real port.
@@ -61,6 +64,7 @@ class Listener:
     async def serve(self, node: NodeServices) -> None:
         """Begin to accept."""
         assert self._server is not None
+        keep_freed_memory()
         self._node = node
         await self._server.start_serving()
 
@@ -69,6 +73,7 @@ class Listener:
         return Connection(
             self._node,
             max_request_bytes=self._config.get("socket.request.max.bytes"),
+            scratch=self._scratch,
             on_open=self._opened,
             on_close=self._closed,
             complain=self.complain,
