@@ -21,7 +21,7 @@ up: $(READY)
 	$(BIN)/busway up
 
 interop: $(READY)
-	$(BIN)/python tools/jars.py kafka
+	$(BIN)/python tools/jars.py kafka registry
 	$(BIN)/pytest -m "java or foreign"
 
 spark: $(READY)
@@ -30,7 +30,7 @@ spark: $(READY)
 	$(BIN)/pytest -m spark
 
 bench: $(READY)
-	$(BIN)/python tools/jars.py kafka
+	$(BIN)/python tools/jars.py kafka registry
 	$(BIN)/python -m benchmarks.brokers
 
 $(READY): pyproject.toml

@@ -1,7 +1,8 @@
-"""Fetch the jars that the suites with Java need: `python tools/jars.py kafka|spark`.
+"""Fetch the jars that the suites with Java need: `python tools/jars.py kafka|registry|spark`.
 
-What lives here: the coordinates of Apache Kafka 4.3.1 and one call to Maven for each set. A set is fetched once; the folder is
-named by a digest of its coordinates. Spark's own set is `busway_spark.jars`, which its users need too.
+What lives here: the coordinates of Apache Kafka 4.3.1 and of Confluent's registry client 7.5.3 (which Maven Central has inside a jar
+of Flink), and one call to Maven for each set. A set is fetched once; the folder is named by a digest of its coordinates. Spark's own
+set is `busway_spark.jars`, which its users need too.
 """
 
 import hashlib
@@ -16,6 +17,10 @@ KAFKA = (
     "org.apache.kafka:kafka_2.13:4.3.1",
     "org.apache.kafka:kafka-tools:4.3.1",
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+)
+REGISTRY = (
+    "org.apache.flink:flink-sql-avro-confluent-registry:2.3.0",
+    "org.slf4j:slf4j-api:1.7.36",
 )
 
 
@@ -37,10 +42,19 @@ def need(program: str, packages: str) -> str:
 
 def kafka_libs() -> Path:
     """The folder with Apache Kafka 4.3.1, its tools and all they need; fetched on first use."""
-    digest = hashlib.sha256(repr(KAFKA).encode()).hexdigest()[:12]
-    folder = ROOT / ".cache" / f"kafka-{digest}"
+    return _fetched("kafka", KAFKA)
+
+
+def registry_libs() -> Path:
+    """The folder with Confluent's registry client and its Avro; fetched on first use."""
+    return _fetched("registry", REGISTRY)
+
+
+def _fetched(name: str, coordinates: tuple[str, ...]) -> Path:
+    digest = hashlib.sha256(repr(coordinates).encode()).hexdigest()[:12]
+    folder = ROOT / ".cache" / f"{name}-{digest}"
     if not (folder / ".complete").exists():
-        _copy(KAFKA, folder)
+        _copy(coordinates, folder)
         (folder / ".complete").touch()
     return folder
 
@@ -70,13 +84,15 @@ def main(arguments: list[str]) -> int:
     for name in arguments or ["kafka"]:
         if name == "kafka":
             where = kafka_libs()
+        elif name == "registry":
+            where = registry_libs()
         elif name == "spark":
             from busway_spark.jars import jar_folder, jar_paths
 
             jar_paths()
             where = jar_folder()
         else:
-            sys.stderr.write(f"no set of jars is called {name}: kafka or spark\n")
+            sys.stderr.write(f"no set of jars is called {name}: kafka, registry or spark\n")
             return 2
         sys.stdout.write(f"{name}: {where}\n")
     return 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from busway_registry.config import BadSetting, RegistryConfig
 from busway_registry.door import until_signal
-from busway_registry.server import CannotListen, RegistryServer
+from busway_registry.server import CannotListen, NoStore, RegistryServer
 
 
 async def serve(config: RegistryConfig) -> None:
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         if len(arguments) > 1:
             given["database"] = arguments[1]
         asyncio.run(serve(RegistryConfig(**given)))
-    except (ValueError, BadSetting, CannotListen) as problem:
+    except (ValueError, BadSetting, CannotListen, NoStore) as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
     return 0

@@ -4,6 +4,7 @@ What lives here: names, defaults and checks. What does not: where they come from
 """
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from busway_registry.domain.compatibility.levels import Level
@@ -38,11 +39,18 @@ class RegistryConfig:
             raise BadSetting(f"port is a number from 0 to 65535, not {self.port}")
         if self.database != "memory:" and "+" not in urlsplit(self.database).scheme:
             raise BadSetting(
-                f"database is {self.database!r}; it names an asyncio driver, such as sqlite+aiosqlite:///registry.db or "
+                f"database begins with {urlsplit(self.database).scheme!r}; it names an asyncio driver too, such as sqlite+aiosqlite:///registry.db or "
                 "postgresql+psycopg://user@host/name"
             )
-        if not self.insecure and not self.host.startswith(("127.", "::1", "localhost")):
+        if not self.insecure and not _is_this_machine(self.host):
             raise BadSetting(
                 f"host {self.host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
                 "(--insecure) if the network is trusted"
             )
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from types import TracebackType
 
 import uvicorn
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
 
 from busway_registry.config import RegistryConfig
 from busway_registry.http.app import create_app
@@ -20,10 +22,16 @@ from busway_registry.store.interface import Store
 from busway_registry.store.memory import MemoryStore
 
 _CLOSE_SECONDS = 5
+_IDLE_SECONDS = 30
+"""As Confluent's server keeps idle connections; clients with a pool send their next request on one."""
 
 
 class CannotListen(OSError):
     """The port cannot be had; the text says what to do."""
+
+
+class NoStore(OSError):
+    """The database cannot be used; the text says which and why."""
 
 
 class _Server(uvicorn.Server):
@@ -53,6 +61,7 @@ class RegistryServer:
                 access_log=False,
                 lifespan="off",
                 ws="none",
+                timeout_keep_alive=_IDLE_SECONDS,
                 timeout_graceful_shutdown=_CLOSE_SECONDS,
             )
         )
@@ -71,11 +80,16 @@ class RegistryServer:
 
         Raises:
             CannotListen: the port is taken or the address is not this machine's.
-            sqlalchemy.exc.SQLAlchemyError: the database cannot be used.
+            NoStore: the database cannot be used.
         """
         self._socket = self._bind()
         try:
             await self._store.open()
+        except SQLAlchemyError as problem:
+            self._socket.close()
+            await self._store.close()
+            why = str(getattr(problem, "orig", None) or problem).splitlines()[0]
+            raise NoStore(f"the registry cannot use its database {_shown(self.config.database)}: {why}") from None
         except BaseException:
             self._socket.close()
             raise
@@ -119,6 +133,10 @@ class RegistryServer:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def _shown(database: str) -> str:
+    return make_url(database).render_as_string(hide_password=True)
 
 
 def open_store(database: str) -> Store:

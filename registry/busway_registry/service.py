@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from busway_registry.domain import errors
 from busway_registry.domain.compatibility.check import Earlier, explain
 from busway_registry.domain.modes import Mode
-from busway_registry.domain.schemas import Artifact, Reference, SchemaRequest, build
-from busway_registry.domain.subjects import LATEST
+from busway_registry.domain.schemas import Artifact, SchemaRequest, build
+from busway_registry.domain.subjects import LATEST, MAX_ID
+from busway_registry.resolve import reference_texts, with_numbers
 from busway_registry.settings import Settings, read_only
 from busway_registry.store.interface import IdTaken, Store, StoredSchema, Transaction, Version
-
-_DEEPEST_REFERENCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +58,11 @@ class Registry:
         async with self._store.write() as tx:
             mode = await self.settings.mode(tx, subject)
             _check_writable(subject, mode, request)
-            artifact, texts = await self._build(tx, subject, request, normalize=normalize and mode is not Mode.IMPORT)
+            normalize = mode is not Mode.IMPORT and (normalize or await self.settings.normalizes(tx, subject))
+            artifact, texts = await _build(tx, request, normalize=normalize)
             known = await tx.find_schema(artifact.fingerprint)
+            if known is not None and request.id is not None and request.id != known.id:
+                raise errors.id_mismatch(request.id)
             versions = await tx.versions(subject)
             live = [one for one in versions if not one.deleted]
             for one in live:
@@ -93,8 +95,9 @@ class Registry:
             RegistryError: 40401 no subject; 40403 no such schema in it; 42201 not valid.
         """
         async with self._store.read() as tx:
+            normalize = normalize or await self.settings.normalizes(tx, subject)
+            artifact, _ = await _build(tx, request, normalize=normalize)
             versions = await self._versions(tx, subject, deleted=deleted)
-            artifact, _ = await self._build(tx, subject, request, normalize=normalize)
             known = await tx.find_schema(artifact.fingerprint)
             for one in reversed(versions):
                 if known is not None and one.schema_id == known.id:
@@ -123,7 +126,8 @@ class Registry:
                 live = [one for one in live if one.version == version]
                 if not live:
                     raise errors.version_not_found(version)
-            artifact, texts = await self._build(tx, subject, request, normalize=normalize)
+            normalize = normalize or await self.settings.normalizes(tx, subject)
+            artifact, texts = await _build(tx, request, normalize=normalize)
             return explain(artifact, texts, await self._earlier(tx, live), await self.settings.level(tx, subject))
 
     # Schemas
@@ -161,15 +165,15 @@ class Registry:
                 raise errors.schema_not_found()
             return [one for one in await tx.versions_of_schema(schema_id) if deleted or not one.deleted]
 
-    async def all_versions(self, prefix: str, *, deleted: bool, latest_only: bool) -> list[Registered]:
-        """Versions of the subjects with that prefix, by subject and number."""
+    async def all_versions(self, prefix: str, *, deleted: bool, latest_only: bool, part: slice) -> list[Registered]:
+        """A part of the versions of the subjects with that prefix, by subject and number."""
         async with self._store.read() as tx:
             versions = [
                 one for one in await tx.versions() if one.subject.startswith(prefix) and (deleted or not one.deleted)
             ]
             if latest_only:
                 versions = list({one.subject: one for one in versions}.values())
-            return [await self._registered(tx, one) for one in versions]
+            return [await self._registered(tx, one) for one in versions[part]]
 
     # Subjects and versions
 
@@ -269,61 +273,11 @@ class Registry:
 
     # Parts of the above
 
-    async def _build(
-        self, tx: Transaction, subject: str, request: SchemaRequest, *, normalize: bool
-    ) -> tuple[Artifact, list[str]]:
-        request = await self._with_numbers(tx, request)
-        texts = await self._reference_texts(tx, request.references)
-        normalize = normalize or await self.settings.normalizes(tx, subject)
-        return build(request, texts, normalize=normalize), texts
-
-    async def _with_numbers(self, tx: Transaction, request: SchemaRequest) -> SchemaRequest:
-        references = []
-        for one in request.references:
-            version = one.version
-            if version == LATEST:
-                live = [found for found in await tx.versions(one.subject) if not found.deleted]
-                version = live[-1].version if live else version
-            references.append(Reference(name=one.name, subject=one.subject, version=version))
-        return SchemaRequest(
-            text=request.text,
-            schema_type=request.schema_type,
-            references=tuple(references),
-            metadata=request.metadata,
-            rule_set=request.rule_set,
-            version=request.version,
-            id=request.id,
-        )
-
-    async def _reference_texts(self, tx: Transaction, references: Sequence[Reference]) -> list[str]:
-        """The schemas behind the references and behind theirs, dependencies first, each once."""
-        found: dict[tuple[str, int], str] = {}
-
-        async def visit(one: Reference, depth: int) -> None:
-            key = (one.subject, one.version)
-            if key in found:
-                return
-            if depth > _DEEPEST_REFERENCE:
-                raise errors.invalid_schema(f"references are nested more than {_DEEPEST_REFERENCE} levels deep")
-            version = next((use for use in await tx.versions(one.subject) if use.version == one.version), None)
-            stored = await tx.schema(version.schema_id) if version is not None else None
-            if stored is None:
-                raise errors.invalid_schema(
-                    f"No schema reference found for subject '{one.subject}' and version {one.version}; register it first"
-                )
-            for deeper in stored.artifact.references:
-                await visit(deeper, depth + 1)
-            found[key] = stored.artifact.text
-
-        for one in references:
-            await visit(one, 0)
-        return list(found.values())
-
     async def _earlier(self, tx: Transaction, versions: Sequence[Version]) -> list[Earlier]:
         found = []
         for one in reversed(versions):
             artifact = (await self._registered(tx, one)).schema.artifact
-            texts = await self._reference_texts(tx, artifact.references)
+            texts = await reference_texts(tx, artifact.references)
             found.append(Earlier(version=one.version, artifact=artifact, reference_texts=texts))
         return found
 
@@ -331,13 +285,14 @@ class Registry:
         self, tx: Transaction, artifact: Artifact, known: StoredSchema | None, wanted: int | None
     ) -> StoredSchema:
         if known is not None:
-            if wanted is not None and wanted != known.id:
-                raise errors.id_mismatch(wanted)
             return known
         try:
-            return await tx.add_schema(artifact, wanted)
+            stored = await tx.add_schema(artifact, wanted)
         except IdTaken:
             raise errors.not_permitted(f"Overwrite new schema with id {wanted} is not permitted.") from None
+        if stored.id > MAX_ID:
+            raise errors.not_permitted(f"The id {MAX_ID} has been given out; there are no more ids on the wire")
+        return stored
 
     async def _purge_replaced(self, tx: Transaction, stored: StoredSchema, versions: Sequence[Version]) -> None:
         """A soft-deleted version that held the schema goes for good when the schema comes back, unless it is referred to."""
@@ -354,11 +309,11 @@ class Registry:
             await tx.remove_schema(version.schema_id)
 
     async def _check_unreferenced(self, tx: Transaction, going: Sequence[Version]) -> None:
-        own = {one.schema_id for one in going}
+        leaving = {(one.subject, one.version) for one in going}
         for version in going:
             for schema_id in await tx.referenced_by(version.subject, version.version):
-                uses = [use for use in await tx.versions_of_schema(schema_id) if not use.deleted]
-                if uses and schema_id not in own:
+                uses = await tx.versions_of_schema(schema_id)
+                if any(not use.deleted and (use.subject, use.version) not in leaving for use in uses):
                     raise errors.reference_exists(version.subject, version.version)
 
     async def _check_subject_writable(self, tx: Transaction, subject: str) -> None:
@@ -384,6 +339,13 @@ class Registry:
         schema = await tx.schema(version.schema_id)
         assert schema is not None, f"version {version} has no schema"
         return Registered(version=version, schema=schema)
+
+
+async def _build(tx: Transaction, request: SchemaRequest, *, normalize: bool) -> tuple[Artifact, list[str]]:
+    """The schema of a request, and the texts that it refers to."""
+    request = await with_numbers(tx, request)
+    texts = await reference_texts(tx, request.references)
+    return build(request, texts, normalize=normalize), texts
 
 
 def _check_writable(subject: str, mode: Mode, request: SchemaRequest) -> None:

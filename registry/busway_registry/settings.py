@@ -100,7 +100,7 @@ class Settings:
             level = body["compatibility"]
             change["compatibilityLevel"] = None if level is None else parse_level(level).value
         if "normalize" in body:
-            change["normalize"] = None if body["normalize"] is None else bool(body["normalize"])
+            change["normalize"] = _truth(body["normalize"])
         async with self._store.write() as tx:
             if not (await self.mode(tx, subject)).writable:
                 raise not_permitted(_read_only(subject))
@@ -108,7 +108,7 @@ class Settings:
             await tx.put_setting(
                 "config", subject, {name: value for name, value in current.items() if value is not None}
             )
-        echo = {**body, "compatibility": change.get("compatibilityLevel")}
+        echo = {**change, "compatibility": change.get("compatibilityLevel")}
         return {name: echo[name] for name in _KNOWN if echo.get(name) is not None}
 
     async def delete_config(self, subject: str = GLOBAL) -> Json:
@@ -184,6 +184,14 @@ class Settings:
     def _check_mutable(self) -> None:
         if not self._mutable_mode:
             raise not_permitted("Mode changes are not allowed: mode.mutability is false")
+
+
+def _truth(found: object) -> bool | None:
+    if found is None or isinstance(found, bool):
+        return found
+    if isinstance(found, str) and found.lower() in {"true", "false"}:
+        return found.lower() == "true"
+    raise RegistryError(400, "The field normalize is true or false")
 
 
 def _read_only(subject: str) -> str:

@@ -124,5 +124,9 @@ def invalid_subject(subject: str, why: str) -> RegistryError:
     return RegistryError(42208, f"The specified subject '{subject}' is not a valid subject: {why}")
 
 
+def invalid_rule_set(why: str) -> RegistryError:
+    return RegistryError(42210, f"Invalid ruleset: {why}")
+
+
 def schema_too_large(size: int, limit: int) -> RegistryError:
     return RegistryError(42209, f"The schema is {size} characters long, {limit} are allowed")

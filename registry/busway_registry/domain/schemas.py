@@ -5,6 +5,7 @@ What lives here: the request, its checked and canonical form, identity. What doe
 """
 
 import hashlib
+import json
 import struct
 import uuid
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from busway_registry.domain.avro.canonical import canonical
-from busway_registry.domain.avro.parser import AvroError, parse
+from busway_registry.domain.avro.parser import AvroError, Parsed, parse
 from busway_registry.domain.errors import invalid_schema
 
 AVRO: Final = "AVRO"
@@ -60,11 +61,15 @@ class Artifact:
 
     @property
     def fingerprint(self) -> str:
-        """What the store keeps unique: SHA-256 over the type and `identity`, in hexadecimal."""
-        return hashlib.sha256(b"\0".join([self.schema_type.encode(), *self.identity()])).hexdigest()
+        """What the store keeps unique: SHA-256 over everything, in hexadecimal. Confluent's bytes alone would not do: to them a tag
+        and a property are the same.
+        """
+        references = [[one.name, one.subject, one.version] for one in self.references]
+        everything = [self.schema_type, self.text, references, self.metadata, self.rule_set]
+        return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
 
     def identity(self) -> Iterable[bytes]:
-        """The bytes that tell this schema from others, in Confluent's order."""
+        """The bytes behind the GUID, in Confluent's order."""
         yield self.text.encode()
         for reference in self.references:
             yield reference.name.encode() + reference.subject.encode() + struct.pack(">i", reference.version)
@@ -72,14 +77,13 @@ class Artifact:
             yield b"\1"
             yield from _mapping_of_lists(self.metadata.get("tags"))
             yield from _mapping(self.metadata.get("properties"))
-            yield from (name.encode() for name in sorted(self.metadata.get("sensitive") or ()))
+            yield from (name.encode() for name in sorted(set(self.metadata.get("sensitive") or ())))
         if self.rule_set:
             yield b"\1"
             for kind in ("migrationRules", "domainRules", "encodingRules"):
                 for rule in self.rule_set.get(kind) or ():
                     yield from _rule(rule)
-            if self.rule_set.get("enableAt"):
-                yield str(self.rule_set["enableAt"]).encode()
+            yield (self.rule_set.get("enableAt") or "").encode()
 
 
 def build(request: SchemaRequest, reference_texts: Iterable[str], *, normalize: bool) -> Artifact:
@@ -92,15 +96,16 @@ def build(request: SchemaRequest, reference_texts: Iterable[str], *, normalize: 
         raise invalid_schema(f"schema type {request.schema_type} is not served; use {', '.join(SCHEMA_TYPES)}")
     if not request.text.strip():
         raise invalid_schema("it is empty")
-    try:
-        parsed = parse(request.text, reference_texts)
-    except AvroError as problem:
-        raise invalid_schema(str(problem)) from None
+    texts = list(reference_texts)
+    parsed = _parse(request.text, texts)
     references = request.references
     if normalize:
         references = tuple(sorted(dict.fromkeys(references), key=lambda one: one.name))
+    text = canonical(parsed.schema, normalize=normalize, referenced=parsed.referenced)
+    if normalize:
+        _parse(text, texts)  # Java's normal form loses a few names; what cannot be read again is not kept
     return Artifact(
-        text=canonical(parsed.schema, normalize=normalize, referenced=parsed.referenced),
+        text=text,
         schema_type=request.schema_type,
         references=references,
         metadata=request.metadata or None,
@@ -108,26 +113,32 @@ def build(request: SchemaRequest, reference_texts: Iterable[str], *, normalize: 
     )
 
 
+def _parse(text: str, reference_texts: Iterable[str]) -> Parsed:
+    try:
+        return parse(text, reference_texts)
+    except AvroError as problem:
+        raise invalid_schema(str(problem)) from None
+
+
 def _mapping_of_lists(found: Any) -> Iterable[bytes]:
     for name, values in sorted((found or {}).items()):
         yield name.encode()
-        yield from (str(value).encode() for value in sorted(values))
+        yield from (value.encode() for value in sorted(set(values)))
 
 
 def _mapping(found: Any) -> Iterable[bytes]:
     for name, value in sorted((found or {}).items()):
         yield name.encode()
-        yield str(value).encode()
+        yield value.encode()
 
 
 def _rule(rule: Json) -> Iterable[bytes]:
+    words = {"kind": "TRANSFORM", "mode": "WRITEREAD", **rule}
     for word in ("name", "doc", "kind", "mode", "type"):
-        if rule.get(word) is not None:
-            yield str(rule[word]).encode()
-    yield from (str(tag).encode() for tag in sorted(rule.get("tags") or ()))
+        yield (words.get(word) or "").encode()
+    yield from (tag.encode() for tag in sorted(set(rule.get("tags") or ())))
     yield from _mapping(rule.get("params"))
     for word in ("expr", "onSuccess", "onFailure"):
-        if rule.get(word) is not None:
-            yield str(rule[word]).encode()
+        yield (words.get(word) or "").encode()
     if rule.get("disabled"):
         yield b"\1"

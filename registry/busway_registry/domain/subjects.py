@@ -9,16 +9,19 @@ from busway_registry.domain.errors import invalid_subject, invalid_version
 
 LATEST: Final = -1
 MAX_VERSION: Final = 2**31 - 1
+MAX_ID: Final = 2**31 - 1
+"""Records carry ids in four bytes."""
 _RESERVED: Final = frozenset({"__GLOBAL", "__EMPTY"})
 _LONGEST: Final = 1024
 
 
 def check_subject(subject: str) -> str:
-    """The subject itself.
+    """The subject itself, without the prefix of the default context.
 
     Raises:
         RegistryError: 42208; it is empty, too long, reserved, holds control characters, or names a context.
     """
+    subject = subject.removeprefix(":.:")
     if not subject.strip():
         raise invalid_subject(subject, "it is empty")
     if len(subject) > _LONGEST:
@@ -40,6 +43,15 @@ def parse_version(text: str) -> int:
     """
     if text.lower() == "latest" or text == "-1":
         return LATEST
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:11]) <= MAX_VERSION:
+    number = parse_number(text)
+    if number is None or number < 1:
         raise invalid_version(text)
-    return int(text)
+    return number
+
+
+def parse_number(text: str) -> int | None:
+    """A number from 0 to 2^31-1 in ASCII digits; None for anything else."""
+    digits = text.lstrip("0") or text[-1:]
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(MAX_VERSION)) or int(digits) > MAX_VERSION:
+        return None
+    return int(digits)

@@ -77,4 +77,7 @@ class _Encoded:
         if scope["type"] == "http" and scope.get("raw_path"):
             path = scope["raw_path"].decode("latin-1").partition("?")[0]
             scope = {**scope, "path": path.rstrip("/") or "/"}
-        await self._app(scope, receive, send)
+        try:
+            await self._app(scope, receive, send)
+        except Exception:  # noqa: BLE001 - the top of the stack: starlette raises again what `errors.broken` has answered and logged
+            return

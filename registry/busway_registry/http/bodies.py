@@ -11,9 +11,10 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from busway_registry.domain import contracts
 from busway_registry.domain.errors import RegistryError
 from busway_registry.domain.schemas import AVRO, Reference, SchemaRequest
-from busway_registry.domain.subjects import LATEST, check_subject
+from busway_registry.domain.subjects import LATEST, MAX_VERSION, check_subject, parse_number
 from busway_registry.service import Registered, Registry
 from busway_registry.store.interface import StoredSchema
 
@@ -45,68 +46,79 @@ def flag(request: Request, name: str, *, default: bool = False) -> bool:
     return default if text is None else text.lower() == "true"
 
 
-def page(request: Request, found: list[Any]) -> list[Any]:
-    """The part of a list that `offset` and `limit` ask for.
+def page(request: Request, most: int | None = None) -> slice:
+    """The part of a list that `offset` and `limit` ask for; `most` is the largest limit, and the one of those who say none.
 
     Raises:
-        RegistryError: 422; one of them is not a number.
+        RegistryError: 404; one of them is not a number.
     """
-    offset, limit = _number(request, "offset", 0), _number(request, "limit", -1)
-    return found[max(offset, 0) :] if limit < 0 else found[max(offset, 0) : max(offset, 0) + limit]
+    offset, limit = max(_number(request, "offset", 0), 0), _number(request, "limit", -1)
+    if most is not None and not 0 <= limit <= most:
+        limit = most
+    return slice(offset, None if limit < 0 else offset + limit)
 
 
 def _number(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name)
     if text is None:
         return default
-    try:
-        return int(text)
-    except ValueError:
-        raise RegistryError(422, f"The query parameter {name} is a number, not '{text}'") from None
+    number = parse_number(text.removeprefix("-"))
+    if number is None:
+        raise RegistryError(404, f"The query parameter {name} is a number, not '{text[:40]}'")
+    return -number if text.startswith("-") else number
 
 
 async def body(request: Request) -> Mapping[str, Any]:
     """The JSON object in the body.
 
     Raises:
-        RegistryError: 415 another media type; 413 too large; 400 not JSON; 422 not an object.
+        RegistryError: 415 another media type; 413 too large; 400 not a JSON object; 422 nothing.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind and kind not in _TAKEN:
-        raise RegistryError(415, f"The media type {kind} is not taken; send {MEDIA_TYPE}")
+        raise RegistryError(415, f"The media type {kind[:80]} is not taken; send {MEDIA_TYPE}")
     raw = bytearray()
     async for chunk in request.stream():
         raw += chunk
         if len(raw) > MAX_BODY_BYTES:
             raise RegistryError(413, f"The request is larger than {MAX_BODY_BYTES} bytes")
+    if not raw.strip():
+        raise RegistryError(422, "The request has no body; a JSON object is expected")
     try:
-        found = json.loads(raw)
+        found = json.loads(raw, parse_constant=_no_constant)
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise RegistryError(400, "The body holds half of a surrogate pair") from None
     except (ValueError, RecursionError) as problem:
         raise RegistryError(400, f"The body is not JSON: {problem}") from None
     if not isinstance(found, dict):
-        raise RegistryError(422, f"The body is a JSON {type(found).__name__}, an object is expected")
+        raise RegistryError(400, f"The body is a JSON {type(found).__name__}, an object is expected")
     return found
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
 
 
 async def schema_request(request: Request) -> SchemaRequest:
     """The schema in the body; fields that are not known are passed over, as newer clients send more.
 
     Raises:
-        RegistryError: as `body`; 422 a field is of another type.
+        RegistryError: as `body`; 400 a field is of another type; 42201 there is no schema; 42210 bad rules.
     """
     found = await body(request)
-    text = found.get("schema")
+    text = "" if found.get("schema") is None else found["schema"]
     if not isinstance(text, str):
-        raise RegistryError(422, "The field schema is the schema as a string; it is missing or not a string")
-    references = found.get("references") or []
+        raise RegistryError(400, "The field schema is the schema as a string")
+    references = [] if found.get("references") is None else found["references"]
     if not isinstance(references, list):
-        raise RegistryError(422, "The field references is an array of objects with name, subject and version")
+        raise RegistryError(400, "The field references is an array of objects with name, subject and version")
     return SchemaRequest(
         text=text,
         schema_type=str(found.get("schemaType") or AVRO),
         references=tuple(_reference(one) for one in references),
-        metadata=_object(found, "metadata"),
-        rule_set=_object(found, "ruleSet"),
+        metadata=contracts.metadata(found.get("metadata")),
+        rule_set=contracts.rule_set(found.get("ruleSet")),
         version=_positive(found, "version"),
         id=_positive(found, "id"),
     )
@@ -114,33 +126,32 @@ async def schema_request(request: Request) -> SchemaRequest:
 
 def _reference(found: Any) -> Reference:
     match found:
-        case {"name": str(name), "subject": str(subject_name), "version": int(version)}:
-            return Reference(name=name, subject=subject_name, version=version)
-    raise RegistryError(422, "A reference has a name, a subject and a version (a number, -1 for the latest)")
-
-
-def _object(found: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    value = found.get(name)
-    if value is not None and not isinstance(value, dict):
-        raise RegistryError(422, f"The field {name} is a JSON object")
-    return value
+        case {"name": str(name), "subject": str(subject_name), "version": int(version)} if (
+            not isinstance(version, bool) and LATEST <= version <= MAX_VERSION
+        ):
+            return Reference(name=name, subject=check_subject(subject_name), version=version)
+    raise RegistryError(400, "A reference has a name, a subject and a version (a number, -1 for the latest)")
 
 
 def _positive(found: Mapping[str, Any], name: str) -> int | None:
     value = found.get(name)
-    if value is None or value == 0:
+    if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or (value < 1 and value != LATEST):
-        raise RegistryError(422, f"The field {name} is a positive number")
-    return None if value == LATEST else value
+    if not isinstance(value, int) or isinstance(value, bool) or not LATEST <= value <= MAX_VERSION:
+        raise RegistryError(400, f"The field {name} is a number from 1 to 2^31-1")
+    return value if value > 0 else None
 
 
 def answer(request: Request, content: Any, status: int = 200) -> Response:
     """JSON in the media type that the client likes best."""
+    return text_answer(request, json.dumps(content, ensure_ascii=False, separators=(",", ":")), status)
+
+
+def text_answer(request: Request, text: str, status: int = 200) -> Response:
+    """JSON that is written already, in the media type that the client likes best."""
     accepted = request.headers.get("accept", "*/*").lower()
     kind = next((one for one in _OFFERED if one in accepted), MEDIA_TYPE)
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return Response(text.encode(), status, _HEADERS, kind)
+    return Response(text.encode(errors="replace"), status, _HEADERS, kind)
 
 
 def filled(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """`/compatibility`: what would happen if this schema were registered."""
 
+from urllib.parse import unquote
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -12,7 +14,7 @@ from busway_registry.http.bodies import answer, flag, registry, schema_request, 
 async def check(request: Request) -> Response:
     """Against one version, or against all that the subject's level names."""
     text = request.path_params.get("version")
-    number = parse_version(text) if text is not None else None
+    number = parse_version(unquote(text)) if text is not None else None
     verbose = flag(request, "verbose")
     try:
         found = await registry(request).check(

@@ -7,18 +7,22 @@ import logging
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from busway_registry.domain.errors import RegistryError
 from busway_registry.http.bodies import answer
 
 log = logging.getLogger("busway.registry")
+_BAD_INPUT = frozenset({400, 413, 415, 422})
+"""What no working client sends; worth a line in the log."""
 
 
 def refused(request: Request, problem: Exception) -> Response:
     """A refusal of ours, by Confluent's codes."""
     assert isinstance(problem, RegistryError)
+    level = logging.WARNING if problem.code in _BAD_INPUT else logging.DEBUG
+    log.log(level, "%s %s refused: %s %s", request.method, request.url.path, problem.code, _one_line(problem.message))
     return answer(request, {"error_code": problem.code, "message": problem.message}, problem.status)
 
 
@@ -32,10 +36,17 @@ def no_route(request: Request, problem: Exception) -> Response:
 
 def store_failed(request: Request, problem: Exception) -> Response:
     """The database does not answer as it should: 50001."""
-    log.error("the store failed on %s %s: %s", request.method, request.url.path, problem)
+    why = _one_line(str(getattr(problem, "orig", None) or problem))
+    log.error("the store failed on %s %s: %s", request.method, request.url.path, why)
     return answer(
         request, {"error_code": 50001, "message": "Error in the backend datastore; see the registry's log"}, 500
     )
+
+
+def gone(request: Request, problem: Exception) -> Response:
+    """The client hung up in the middle of its request; nobody reads this."""
+    log.info("%s %s: the client hung up", request.method, request.url.path)
+    return answer(request, {"error_code": 400, "message": "the client hung up"}, 400)
 
 
 def broken(request: Request, problem: Exception) -> Response:
@@ -44,7 +55,12 @@ def broken(request: Request, problem: Exception) -> Response:
     return answer(request, {"error_code": 500, "message": "Internal Server Error; see the registry's log"}, 500)
 
 
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:500]
+
+
 HANDLERS = {
+    ClientDisconnect: gone,
     RegistryError: refused,
     HTTPException: no_route,
     SQLAlchemyError: store_failed,

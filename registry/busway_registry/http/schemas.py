@@ -1,6 +1,7 @@
 """`/schemas`: by id, by GUID, and the list of all."""
 
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,18 +9,22 @@ from starlette.routing import Route
 
 from busway_registry.domain.errors import RegistryError, schema_not_found
 from busway_registry.domain.schemas import SCHEMA_TYPES
-from busway_registry.domain.subjects import MAX_VERSION
-from busway_registry.http.bodies import answer, filled, flag, page, registry, schema_fields, version_fields
+from busway_registry.domain.subjects import parse_number
+from busway_registry.http.bodies import answer, filled, flag, page, registry, schema_fields, text_answer, version_fields
 from busway_registry.store.interface import StoredSchema
+
+_MOST_SCHEMAS: Final = 1000
+"""In one list (Confluent: `schema.search.max.limit`)."""
 
 
 def _id(request: Request) -> int:
-    text = request.path_params["id"]
-    if not (text.isascii() and text.isdigit()):
-        raise RegistryError(404, f"A schema id is a number, not '{text}'")
-    if int(text[:11]) > MAX_VERSION:
+    text = unquote(request.path_params["id"])
+    number = parse_number(text)
+    if number is not None:
+        return number
+    if text.removeprefix("-").isdecimal():
         raise schema_not_found(text[:20])
-    return int(text)
+    raise RegistryError(404, f"A schema id is a number, not '{text[:40]}'")
 
 
 async def types(request: Request) -> Response:
@@ -31,9 +36,12 @@ async def every(request: Request) -> Response:
     """All versions, by subject and number."""
     prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
     found = await registry(request).all_versions(
-        prefix, deleted=flag(request, "deleted"), latest_only=flag(request, "latestOnly")
+        prefix,
+        deleted=flag(request, "deleted"),
+        latest_only=flag(request, "latestOnly"),
+        part=page(request, _MOST_SCHEMAS),
     )
-    return answer(request, page(request, [version_fields(one) for one in found]))
+    return answer(request, [version_fields(one) for one in found])
 
 
 async def by_id(request: Request) -> Response:
@@ -53,19 +61,19 @@ async def by_id(request: Request) -> Response:
 async def text_by_id(request: Request) -> Response:
     """The schema alone, as it is."""
     stored = await registry(request).schema(_id(request))
-    return Response(stored.artifact.text, media_type="application/vnd.schemaregistry.v1+json")
+    return text_answer(request, stored.artifact.text)
 
 
 async def subjects_of(request: Request) -> Response:
     """Names of the subjects that use a schema."""
     uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"))
-    return answer(request, page(request, list(dict.fromkeys(one.subject for one in uses))))
+    return answer(request, list(dict.fromkeys(one.subject for one in uses))[page(request)])
 
 
 async def versions_of(request: Request) -> Response:
     """Subjects and versions that use a schema."""
     uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"))
-    return answer(request, page(request, [{"subject": one.subject, "version": one.version} for one in uses]))
+    return answer(request, [{"subject": one.subject, "version": one.version} for one in uses][page(request)])
 
 
 async def by_guid(request: Request) -> Response:

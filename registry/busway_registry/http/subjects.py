@@ -1,11 +1,22 @@
 """`/subjects`: names, versions, registering, looking up, deleting."""
 
+from urllib.parse import unquote
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from busway_registry.domain.subjects import parse_version
-from busway_registry.http.bodies import answer, flag, page, registry, schema_request, subject, version_fields
+from busway_registry.http.bodies import (
+    answer,
+    flag,
+    page,
+    registry,
+    schema_request,
+    subject,
+    text_answer,
+    version_fields,
+)
 
 
 async def names(request: Request) -> Response:
@@ -14,7 +25,7 @@ async def names(request: Request) -> Response:
     found = await registry(request).subjects(
         prefix, deleted=flag(request, "deleted"), deleted_only=flag(request, "deletedOnly")
     )
-    return answer(request, page(request, found))
+    return answer(request, found[page(request)])
 
 
 async def look_up(request: Request) -> Response:
@@ -40,7 +51,7 @@ async def versions(request: Request) -> Response:
     found = await registry(request).versions(
         subject(request), deleted=flag(request, "deleted"), deleted_only=flag(request, "deletedOnly")
     )
-    return answer(request, page(request, found))
+    return answer(request, found[page(request)])
 
 
 async def register(request: Request) -> Response:
@@ -60,28 +71,28 @@ def _without_subject(fields: dict[str, object]) -> dict[str, object]:
 
 async def version(request: Request) -> Response:
     """One version."""
-    number = parse_version(request.path_params["version"])
+    number = parse_version(unquote(request.path_params["version"]))
     found = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
     return answer(request, version_fields(found))
 
 
 async def version_text(request: Request) -> Response:
     """The schema of one version alone, as it is."""
-    number = parse_version(request.path_params["version"])
+    number = parse_version(unquote(request.path_params["version"]))
     found = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
-    return Response(found.schema.artifact.text, media_type="application/vnd.schemaregistry.v1+json")
+    return text_answer(request, found.schema.artifact.text)
 
 
 async def referenced_by(request: Request) -> Response:
     """Ids of the schemas that refer to a version."""
-    number = parse_version(request.path_params["version"])
+    number = parse_version(unquote(request.path_params["version"]))
     found = await registry(request).referenced_by(subject(request), number, deleted=flag(request, "deleted"))
-    return answer(request, page(request, found))
+    return answer(request, found[page(request)])
 
 
 async def delete_version(request: Request) -> Response:
     """Delete one version."""
-    number = parse_version(request.path_params["version"])
+    number = parse_version(unquote(request.path_params["version"]))
     return answer(
         request, await registry(request).delete_version(subject(request), number, permanent=flag(request, "permanent"))
     )

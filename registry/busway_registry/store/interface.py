@@ -53,7 +53,7 @@ class Transaction(Protocol):
         """The largest id in use; 0 for none."""
 
     async def add_schema(self, artifact: Artifact, schema_id: int | None = None) -> StoredSchema:
-        """Keep a schema under the next id, or the given one.
+        """Keep a schema that is not kept yet, under the next id or the given one.
 
         Raises:
             IdTaken: the given id is another schema's.

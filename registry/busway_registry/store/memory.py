@@ -17,18 +17,19 @@ class _Tables:
     """One state of everything; also the transaction on it."""
 
     schemas: dict[int, StoredSchema] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
     uses: dict[tuple[str, int], Version] = field(default_factory=dict)
     settings: dict[tuple[Setting, str], Json] = field(default_factory=dict)
     last_id: int = 0
 
     def copy(self) -> "_Tables":
-        return _Tables(dict(self.schemas), dict(self.uses), dict(self.settings), self.last_id)
+        return _Tables(dict(self.schemas), dict(self.ids), dict(self.uses), dict(self.settings), self.last_id)
 
     async def schema(self, schema_id: int) -> StoredSchema | None:
         return self.schemas.get(schema_id)
 
     async def find_schema(self, fingerprint: str) -> StoredSchema | None:
-        return next((one for one in self.schemas.values() if one.artifact.fingerprint == fingerprint), None)
+        return self.schemas[self.ids[fingerprint]] if fingerprint in self.ids else None
 
     async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
         return [one for one in self.schemas.values() if str(one.artifact.guid) == guid]
@@ -40,12 +41,14 @@ class _Tables:
         if schema_id in self.schemas:
             raise IdTaken(str(schema_id))
         stored = StoredSchema(id=schema_id or self.last_id + 1, artifact=artifact)
+        assert artifact.fingerprint not in self.ids
         self.schemas[stored.id] = stored
+        self.ids[artifact.fingerprint] = stored.id
         self.last_id = max(self.last_id, stored.id)
         return stored
 
     async def remove_schema(self, schema_id: int) -> None:
-        del self.schemas[schema_id]
+        del self.ids[self.schemas.pop(schema_id).artifact.fingerprint]
 
     async def versions(self, subject: str | None = None) -> list[Version]:
         return [self.uses[key] for key in sorted(self.uses) if subject is None or key[0] == subject]

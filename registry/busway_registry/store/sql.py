@@ -4,13 +4,15 @@ What lives here: connections, transactions, rows. What does not: any rule of the
 Writing transactions take turns (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
 """
 
+import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final
 
 from sqlalchemy import delete, event, func, insert, select, text, update
 from sqlalchemy.engine import Connection, Row
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from busway_registry.domain.schemas import Artifact, Json, Reference
@@ -31,6 +33,7 @@ class SqlStore:
     def __init__(self, url: str) -> None:
         self._engine: AsyncEngine = create_async_engine(url)
         self._sqlite = self._engine.dialect.name == "sqlite"
+        self._turn = asyncio.Lock()
         if self._sqlite:
             event.listen(self._engine.sync_engine, "connect", _set_up_sqlite)
             event.listen(self._engine.sync_engine, "begin", _begin_sqlite)
@@ -41,6 +44,8 @@ class SqlStore:
         Raises:
             sqlalchemy.exc.SQLAlchemyError: the database cannot be used.
         """
+        if self._sqlite:
+            _try_file(self._engine.url.database)
         async with self._writing() as connection:
             await connection.run_sync(METADATA.create_all)
 
@@ -65,12 +70,21 @@ class SqlStore:
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        async with self._engine.connect() as connection:
+        # SQLite's own queue for writers is neither fair nor patient, so those of this process form one before it.
+        async with self._turn if self._sqlite else nullcontext(), self._engine.connect() as connection:
             await connection.execution_options(busway_writes=True)
             async with connection.begin():
                 if not self._sqlite:
                     await connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
                 yield connection
+
+
+def _try_file(file: str | None) -> None:
+    """Open the file once by hand: the asyncio driver leaves a thread behind when it cannot."""
+    try:
+        sqlite3.connect(file or ":memory:").close()
+    except sqlite3.Error as problem:
+        raise OperationalError("open", None, problem) from None
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
@@ -130,19 +144,24 @@ class _SqlTransaction:
         try:
             done = await self._connection.execute(insert(SCHEMAS).values(values))
         except IntegrityError:
+            if schema_id is None:
+                raise
             raise IdTaken(str(schema_id)) from None
         assert done.inserted_primary_key is not None
         new_id = int(done.inserted_primary_key[0])
         if schema_id is not None and self._connection.dialect.name == "postgresql":
             await self._connection.execute(
-                text("SELECT setval(pg_get_serial_sequence('schemas', 'id'), (SELECT max(id) FROM schemas))")
+                text(
+                    "SELECT setval(name, GREATEST((SELECT max(id) FROM schemas), pg_sequence_last_value(name::regclass))) "
+                    "FROM pg_get_serial_sequence('schemas', 'id') AS name"
+                )
             )
         if artifact.references:
-            rows = {
-                one.name: {"schema_id": new_id, "name": one.name, "subject": one.subject, "version": one.version}
-                for one in artifact.references
-            }
-            await self._connection.execute(insert(REFERENCES), list(rows.values()))
+            rows = [
+                {"schema_id": new_id, "name": one.name, "subject": one.subject, "version": one.version}
+                for one in dict.fromkeys(artifact.references)
+            ]
+            await self._connection.execute(insert(REFERENCES), rows)
         return StoredSchema(id=new_id, artifact=artifact)
 
     async def remove_schema(self, schema_id: int) -> None:

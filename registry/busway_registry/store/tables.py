@@ -38,8 +38,8 @@ REFERENCES = Table(
     METADATA,
     Column("schema_id", Integer, ForeignKey("schemas.id", ondelete="CASCADE"), primary_key=True),
     Column("name", String(1024), primary_key=True),
-    Column("subject", String(1024), nullable=False),
-    Column("version", Integer, nullable=False),
+    Column("subject", String(1024), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
     Index("schema_references_target", "subject", "version"),
 )
 

@@ -4,10 +4,11 @@ What lives here: the canonical form in which schemas are kept and compared, and 
 Avro's parsing canonical form, which drops documentation and defaults; the registry drops nothing.
 """
 
-import json
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from busway_registry.domain.avro.json_text import dump_json, narrowed
 from busway_registry.domain.avro.schema import (
     MISSING,
     PRIMITIVES,
@@ -20,7 +21,41 @@ from busway_registry.domain.avro.schema import (
     Primitive,
     Record,
     Schema,
+    Union,
 )
+
+_TYPE_NAMES: Final = frozenset(
+    [
+        "record",
+        "enum",
+        "array",
+        "map",
+        "union",
+        "fixed",
+        "string",
+        "bytes",
+        "int",
+        "long",
+        "float",
+        "double",
+        "boolean",
+        "null",
+    ]
+)
+_LOGICAL_TYPES: Final = {
+    "date": {"int"},
+    "time-millis": {"int"},
+    "time-micros": {"long"},
+    "timestamp-millis": {"long"},
+    "timestamp-micros": {"long"},
+    "local-timestamp-millis": {"long"},
+    "local-timestamp-micros": {"long"},
+    "uuid": {*PRIMITIVES, "fixed"},
+    "big-decimal": {"bytes"},
+}
+"""The logical types that Java's library knows, and on what; beside them decimals."""
+_JAVA_WORDS: Final = ("avro.java.string", "java-class", "java-key-class", "java-element-class")
+"""Properties that rule out a logical type."""
 
 
 def canonical(schema: Schema, *, normalize: bool = False, referenced: frozenset[str] = frozenset()) -> str:
@@ -29,55 +64,57 @@ def canonical(schema: Schema, *, normalize: bool = False, referenced: frozenset[
 
     Args:
         schema: what to write.
-        normalize: also sort properties (the logical type first) and aliases.
+        normalize: also sort properties (a known logical type first) and aliases, spell defaults as their type does, and leave out
+            empty documentation of named types.
         referenced: names of types that come from references; they are not defined again.
     """
-    return json.dumps(
-        _Writer(normalize, referenced).schema(schema, ""), ensure_ascii=False, separators=(",", ":"), allow_nan=False
-    )
+    return dump_json(_Writer(normalize, referenced).schema(schema, ""))
 
 
 class _Writer:
     def __init__(self, normalize: bool, referenced: frozenset[str]) -> None:
         self._normalize = normalize
-        self._defined: set[str] = set(referenced)
+        self._defined = {name: name for name in referenced}
 
     def schema(self, schema: Schema, namespace: str) -> Any:
         if isinstance(schema, Primitive):
-            properties = self._properties(schema.properties)
+            properties = self._properties(schema)
             return {"type": schema.type, **properties} if properties else schema.type
         if isinstance(schema, Array):
             items = self.schema(schema.items, namespace)
-            return {"type": "array", "items": items, **self._properties(schema.properties)}
+            return {"type": "array", "items": items, **self._properties(schema)}
         if isinstance(schema, Map):
             values = self.schema(schema.values, namespace)
-            return {"type": "map", "values": values, **self._properties(schema.properties)}
+            return {"type": "map", "values": values, **self._properties(schema)}
         if isinstance(schema, Named):
             return self._named(schema, namespace)
         return [self.schema(branch, namespace) for branch in schema.branches]
 
     def _named(self, schema: Record | Enum | Fixed, namespace: str) -> Any:
         if schema.name in self._defined:
-            shortened = schema.namespace == namespace and schema.short_name not in PRIMITIVES
-            return schema.short_name if shortened else schema.name
-        self._defined.add(schema.name)
-        found: dict[str, Any] = {"type": schema.type, "name": schema.short_name}
-        if schema.namespace != namespace:
-            found["namespace"] = schema.namespace
-        if schema.doc is not None:
+            return _shortened(self._defined[schema.name], namespace)
+        # Java's normal form writes full names alone, so that a type without a namespace ends up in the one around it, and it knows
+        # no errors.
+        own = schema.namespace or (namespace if self._normalize else "")
+        self._defined[schema.name] = f"{own}.{schema.short_name}" if own else schema.name
+        kind = "record" if self._normalize and schema.type == "error" else schema.type
+        found: dict[str, Any] = {"type": kind, "name": schema.short_name}
+        if own != namespace:
+            found["namespace"] = own
+        if schema.doc or (schema.doc is not None and not self._normalize):
             found["doc"] = schema.doc
         if isinstance(schema, Record):
-            found["fields"] = [self._field(one, schema.namespace) for one in schema.fields]
+            found["fields"] = [self._field(one, own) for one in schema.fields]
         elif isinstance(schema, Enum):
             found["symbols"] = list(schema.symbols)
             if schema.default is not None:
                 found["default"] = schema.default
         else:
             found["size"] = schema.size
-        found.update(self._properties(schema.properties))
+        found.update(self._properties(schema))
         if schema.aliases:
-            shown = [self._alias(alias, schema.namespace) for alias in schema.aliases]
-            found["aliases"] = sorted(shown) if self._normalize else shown
+            aliases = sorted(schema.aliases, key=_java_order) if self._normalize else schema.aliases
+            found["aliases"] = list(dict.fromkeys(_shortened(alias, own) for alias in aliases))
         return found
 
     def _field(self, field: Field, namespace: str) -> dict[str, Any]:
@@ -85,20 +122,94 @@ class _Writer:
         if field.doc is not None:
             found["doc"] = field.doc
         if field.default is not MISSING:
-            found["default"] = field.default
+            found["default"] = _normal_default(field.schema, field.default) if self._normalize else field.default
         if field.order != "ascending":
             found["order"] = field.order
         if field.aliases:
-            found["aliases"] = sorted(field.aliases) if self._normalize else list(field.aliases)
-        found.update(self._properties(field.properties))
+            found["aliases"] = sorted(field.aliases, key=_java_order) if self._normalize else list(field.aliases)
+        found.update(_sorted(field.properties) if self._normalize else field.properties)
         return found
 
-    def _properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+    def _properties(self, schema: Primitive | Array | Map | Record | Enum | Fixed) -> dict[str, Any]:
         if not self._normalize:
-            return dict(properties)
-        return {name: properties[name] for name in sorted(properties, key=lambda name: (name != "logicalType", name))}
+            return dict(schema.properties)
+        found = _sorted(schema.properties)
+        first = {name: found[name] for name in _logical_words(schema)}
+        return {**first, **found}
 
-    @staticmethod
-    def _alias(alias: str, namespace: str) -> str:
-        space, _, short = alias.rpartition(".")
-        return short if space == namespace else alias
+
+def _sorted(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _deeply_sorted(properties[name]) for name in sorted(properties, key=_java_order)}
+
+
+def _deeply_sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _sorted(value)
+    return [_deeply_sorted(one) for one in value] if isinstance(value, list) else value
+
+
+def _java_order(text: str) -> bytes:
+    """Java compares strings by their UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def _logical_words(schema: Schema) -> list[str]:
+    """The properties that make up a logical type that Java knows; none where it is not valid."""
+    if not isinstance(schema, Primitive | Fixed):
+        return []
+    name = schema.properties.get("logicalType")
+    if not isinstance(name, str) or any(isinstance(schema.properties.get(word), str) for word in _JAVA_WORDS):
+        return []
+    if name == "decimal":
+        return _decimal_words(schema)
+    return ["logicalType"] if schema.type in _LOGICAL_TYPES.get(name, ()) else []
+
+
+def _decimal_words(schema: Primitive | Fixed) -> list[str]:
+    precision: Any = schema.properties.get("precision")
+    scale: Any = schema.properties.get("scale", 0)
+    if not _is_int(precision) or not _is_int(scale) or not 0 <= scale <= precision or precision == 0:
+        return []
+    if isinstance(schema, Fixed):
+        fits = precision <= math.floor(math.log10(2) * (8 * schema.size - 1))
+    else:
+        fits = schema.type == "bytes"
+    if not fits:
+        return []
+    return ["logicalType", "precision", "scale"] if scale else ["logicalType", "precision"]
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+
+
+def _normal_default(schema: Schema | None, value: Any) -> Any:
+    """The value as Java spells it once it has been an object of the schema's type."""
+    if isinstance(schema, Union):
+        return _normal_default(schema.branches[0], value) if schema.branches else value
+    if isinstance(value, list):
+        items = schema.items if isinstance(schema, Array) else None
+        return [_normal_default(items, one) for one in value]
+    if isinstance(value, dict):
+        return {
+            name: _normal_default(_part_named(schema, name), value[name]) for name in sorted(value, key=_java_order)
+        }
+    if schema is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value.encode("latin-1", "replace").decode("latin-1") if schema.type in {"bytes", "fixed"} else value
+    if isinstance(value, int | float) and schema.type in {"float", "double"}:
+        return narrowed(float(value)) if schema.type == "float" else float(value)
+    return value
+
+
+def _part_named(schema: Schema | None, name: str) -> Schema | None:
+    if isinstance(schema, Map):
+        return schema.values
+    field = schema.by_name.get(name) if isinstance(schema, Record) else None
+    return field.schema if field is not None else None
+
+
+def _shortened(name: str, namespace: str) -> str:
+    space, _, short = name.rpartition(".")
+    return short if space == namespace and (not space or short not in _TYPE_NAMES) else name

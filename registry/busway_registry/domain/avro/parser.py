@@ -6,11 +6,13 @@ refuse some that it takes. Source: Avro 1.11 specification; verdicts compared wi
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from busway_registry.domain.avro.json_text import BadJson, load_json
 from busway_registry.domain.avro.schema import (
     MISSING,
     PRIMITIVES,
@@ -26,8 +28,7 @@ from busway_registry.domain.avro.schema import (
     Union,
 )
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_COMMENT: Final = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
+_JAVA_DOUBLE: Final = re.compile(r"\s*[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)\s*\Z", re.ASCII)
 _COMPLEX: Final = frozenset({"record", "error", "enum", "fixed", "array", "map"})
 _SCHEMA_WORDS: Final = frozenset(
     {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"}
@@ -35,8 +36,11 @@ _SCHEMA_WORDS: Final = frozenset(
 _ENUM_WORDS: Final = _SCHEMA_WORDS | {"default"}
 _FIELD_WORDS: Final = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 _ORDERS: Final = frozenset({"ascending", "descending", "ignore"})
-_DEEPEST: Final = 100
+_DEEPEST: Final = 64
 """Levels of nesting; far above any schema in use, far below the interpreter's stack."""
+_SIZES: Final = range(2**31 - 8)
+"""The largest is the longest array of Java."""
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _INT: Final = range(-(2**31), 2**31)
 _LONG: Final = range(-(2**63), 2**63)
 
@@ -66,40 +70,16 @@ def parse(text: str, references: Iterable[str] = ()) -> Parsed:
     return Parsed(schema=parser.read(text), referenced=referenced)
 
 
-def load_json(text: str) -> Any:
-    """JSON with `/* */` and `//` comments, as Avro's parser takes it.
-
-    Raises:
-        AvroError: it is not that.
-    """
-
-    def refuse(constant: str) -> None:
-        raise AvroError(f"{constant} is not JSON")
-
-    try:
-        return json.loads(text, parse_constant=refuse)
-    except (json.JSONDecodeError, RecursionError) as problem:
-        if "/*" not in text and "//" not in text:
-            raise AvroError(_explain(problem)) from None
-    stripped = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else " ", text)
-    try:
-        return json.loads(stripped, parse_constant=refuse)
-    except (json.JSONDecodeError, RecursionError) as problem:
-        raise AvroError(_explain(problem)) from None
-
-
-def _explain(problem: Exception) -> str:
-    if isinstance(problem, json.JSONDecodeError):
-        return f"not JSON: {problem.msg} at line {problem.lineno} column {problem.colno}"
-    return "the JSON is nested too deeply"
-
-
 class _Parser:
     def __init__(self) -> None:
         self.named: dict[str, Named] = {}
 
     def read(self, text: str) -> Schema:
-        return self._schema(load_json(text), namespace="", at="schema", depth=0)
+        try:
+            found = load_json(text)
+        except BadJson as problem:
+            raise AvroError(str(problem)) from None
+        return self._schema(found, namespace="", at="schema", depth=0)
 
     def _schema(self, found: Any, *, namespace: str, at: str, depth: int) -> Schema:
         if depth > _DEEPEST:
@@ -110,11 +90,9 @@ class _Parser:
             return self._union(found, namespace, at, depth)
         if not isinstance(found, dict):
             raise AvroError(f"{at}: a schema is a name, an object or an array, not {_shown(found)}")
-        kind = found.get("type", MISSING)
-        if kind is MISSING:
-            raise AvroError(f"{at}: no type: {_shown(found)}")
+        kind = found.get("type")
         if not isinstance(kind, str):
-            return self._schema(kind, namespace=namespace, at=at, depth=depth + 1)
+            raise AvroError(f"{at}: no type: {_shown(found)}; type is a name, and another schema is not wrapped in it")
         if kind in PRIMITIVES:
             return Primitive(type=kind, properties=_properties(found, _SCHEMA_WORDS))
         if kind == "array":
@@ -127,12 +105,15 @@ class _Parser:
             return Map(values=schema, properties=_properties(found, _SCHEMA_WORDS))
         if kind in _COMPLEX:
             return self._named(found, kind, namespace, at, depth)
-        return self._by_name(kind, namespace, at)
+        return self._by_name(kind, namespace, at, wrapped=True)
 
-    def _by_name(self, name: str, namespace: str, at: str) -> Schema:
+    def _by_name(self, name: str, namespace: str, at: str, *, wrapped: bool = False) -> Schema:
         if name in PRIMITIVES:
             return Primitive(type=name)
-        for full in (name if "." in name or not namespace else f"{namespace}.{name}", name):
+        names = [_qualified(name, namespace)]
+        if not wrapped:  # Java looks outside the namespace too, but not for `{"type": name}`
+            names.append(name)
+        for full in names:
             if full in self.named:
                 schema = self.named[full]
                 assert isinstance(schema, Record | Enum | Fixed)
@@ -161,22 +142,22 @@ class _Parser:
             "type": kind,
             "name": name,
             "doc": doc if isinstance(doc, str) else None,
-            "aliases": tuple(_qualified(alias, own_namespace) for alias in _aliases(found, at)),
+            "aliases": tuple(dict.fromkeys(_alias(one, own_namespace, at) for one in _aliases(found, at))),
             "properties": _properties(found, _ENUM_WORDS if kind == "enum" else _SCHEMA_WORDS),
         }
         if kind == "enum":
             return self._define(_enum(found, common, at), at)
         if kind == "fixed":
             size = found.get("size")
-            if not isinstance(size, int) or isinstance(size, bool) or size not in range(2**31):
-                raise AvroError(f"{at}: fixed {name} needs a size from 0 to 2^31-1, not {_shown(size)}")
+            if not isinstance(size, int) or isinstance(size, bool) or size not in _SIZES:
+                raise AvroError(f"{at}: fixed {name} needs a size from 0 to {_SIZES[-1]}, not {_shown(size)}")
             return self._define(Fixed(**common, size=size), at)
         record = Record(**common)
         self._define(record, at)
         fields = found.get("fields")
         if not isinstance(fields, list):
             raise AvroError(f"{at}: record {name} has no array of fields")
-        record.fields = self._fields(fields, name, own_namespace, depth)
+        record.set_fields(self._fields(fields, name, own_namespace, depth))
         return record
 
     def _define(self, schema: Record | Enum | Fixed, at: str) -> Schema:
@@ -194,7 +175,7 @@ class _Parser:
             if not isinstance(one, dict):
                 raise AvroError(f"{record}: field {number} is {_shown(one)}, not an object")
             name = one.get("name")
-            if not isinstance(name, str) or not _NAME.match(name):
+            if not isinstance(name, str) or not _is_name(name):
                 raise AvroError(f"{record}: {_shown(name)} is not a valid name of a field; letters, digits and _ are")
             if name in seen:
                 raise AvroError(f"{record}: duplicate field {name}")
@@ -210,13 +191,14 @@ class _Parser:
             field = Field(
                 name=name,
                 schema=schema,
-                default=one.get("default", MISSING),
+                default=_default(one, schema, at),
                 doc=doc if isinstance(doc, str) else None,
                 order=order.lower(),
                 aliases=tuple(_aliases(one, at)),
                 properties=_properties(one, _FIELD_WORDS),
             )
-            if field.default is not MISSING and not _fits(field.schema, field.default):
+            spelt = schema.type in {"float", "double"} and field.default in _NOT_FINITE
+            if field.default is not MISSING and not spelt and not _fits(field.schema, field.default):
                 raise AvroError(f"{at}: invalid default {_shown(field.default)}; it must fit {_expected(field.schema)}")
             fields.append(field)
         return tuple(fields)
@@ -234,13 +216,15 @@ def _enum(found: Mapping[str, Any], common: Mapping[str, Any], at: str) -> Enum:
         raise AvroError(f"{at}: enum {common['name']} has no array of symbols")
     seen: set[str] = set()
     for symbol in symbols:
-        if not isinstance(symbol, str) or not _NAME.match(symbol):
+        if not isinstance(symbol, str) or not _is_name(symbol):
             raise AvroError(f"{at}: illegal symbol {_shown(symbol)}; letters, digits and _ are allowed")
         if symbol in seen:
             raise AvroError(f"{at}: duplicate symbol {symbol}")
         seen.add(symbol)
     default = found.get("default")
-    if default is not None and default not in seen:
+    if not isinstance(default, str):
+        default = None
+    elif default not in seen:
         raise AvroError(f"{at}: the default {_shown(default)} of enum {common['name']} is not one of its symbols")
     return Enum(**common, symbols=tuple(symbols), default=default)
 
@@ -254,13 +238,30 @@ def _full_name(found: Mapping[str, Any], namespace: str, at: str) -> str:
     else:
         own = found.get("namespace", namespace)
         space, short = own if isinstance(own, str) else namespace, name
-    if not _NAME.match(short):
+    if not _is_name(short):
         raise AvroError(f"{at}: illegal name {_shown(name)}; letters, digits and _ are allowed, no digit first")
     return f"{space}.{short}" if space else short
 
 
-def _qualified(alias: str, namespace: str) -> str:
-    return alias if "." in alias or not namespace else f"{namespace}.{alias}"
+def _is_name(text: str) -> bool:
+    """Letters, digits and _, no digit first. Java takes the letters of every alphabet (of the basic plane), and so do we."""
+    return bool(text) and not text[0].isdecimal() and all(_may_be_in_name(one) for one in text)
+
+
+def _may_be_in_name(character: str) -> bool:
+    return character == "_" or (character <= "\uffff" and (character.isalpha() or character.isdecimal()))
+
+
+def _qualified(name: str, namespace: str) -> str:
+    if "." in name:
+        return name.removeprefix(".") if name.rpartition(".")[0] == "" else name
+    return f"{namespace}.{name}" if namespace else name
+
+
+def _alias(alias: str, namespace: str, at: str) -> str:
+    if not _is_name(alias.rpartition(".")[2]):
+        raise AvroError(f"{at}: illegal alias {_shown(alias)}; letters, digits and _ are allowed, no digit first")
+    return _qualified(alias, namespace)
 
 
 def _aliases(found: Mapping[str, Any], at: str) -> list[str]:
@@ -274,11 +275,29 @@ def _properties(found: Mapping[str, Any], words: frozenset[str]) -> dict[str, An
     return {name: value for name, value in found.items() if name not in words}
 
 
+def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
+    """The default of a field; Java also takes text for a float or a double, and spells what no JSON number can be as text."""
+    value = field.get("default", MISSING)
+    if not isinstance(value, str) or schema.type not in {"float", "double"}:
+        return value
+    if not _JAVA_DOUBLE.match(value):
+        raise AvroError(f"{at}: invalid default {_shown(value)}; it must fit {schema.type}")
+    number = float(value.strip().rstrip("fFdD"))
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else ("Infinity" if number > 0 else "-Infinity")
+
+
 def _fits(schema: Schema, value: Any) -> bool:
     """Whether a JSON value can be a default of this schema; of a union the first branch counts (Avro 1.11)."""
     if isinstance(schema, Record):
-        return isinstance(value, dict) and all(
-            _fits(one.schema, value.get(one.name, one.default)) for one in schema.fields
+        return (
+            schema.complete  # a record that is being read cannot hold a default of its own kind
+            and isinstance(value, dict)
+            and all(
+                _fits(one.schema, value[one.name]) if one.name in value else one.default is not MISSING
+                for one in schema.fields
+            )
         )
     if isinstance(schema, Union):
         return bool(schema.branches) and _fits(schema.branches[0], value)

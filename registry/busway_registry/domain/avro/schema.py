@@ -61,10 +61,15 @@ class Record(Named):
     """A record, or with `type` "error" an error; its fields are set after it, as they may refer to it."""
 
     fields: tuple[Field, ...] = ()
+    by_name: Mapping[str, Field] = field(default_factory=dict)
+    complete: bool = False
 
-    def field_named(self, name: str) -> Field | None:
-        """The field of that name."""
-        return next((one for one in self.fields if one.name == name), None)
+    def set_fields(self, fields: tuple[Field, ...]) -> None:
+        """The fields, once all of them have been read."""
+        assert not self.complete
+        self.fields = fields
+        self.by_name = {one.name: one for one in fields}
+        self.complete = True
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

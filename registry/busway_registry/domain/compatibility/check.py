@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from busway_registry.domain.avro.parser import parse
-from busway_registry.domain.compatibility.avro import incompatibilities
+from busway_registry.domain.compatibility.avro import TooManyPairs, incompatibilities
 from busway_registry.domain.compatibility.levels import Level
+from busway_registry.domain.errors import invalid_schema
 from busway_registry.domain.schemas import Artifact
 
 
@@ -29,6 +30,9 @@ def explain(new: Artifact, reference_texts: Sequence[str], earlier: Sequence[Ear
         reference_texts: the schemas it refers to, dependencies first.
         earlier: live versions, newest first.
         level: of these only the first counts unless the level is transitive; the first bad one ends the search.
+
+    Raises:
+        RegistryError: 42201; the comparison would take too long.
     """
     if level is Level.NONE:
         return []
@@ -53,15 +57,18 @@ def _against(new: Artifact, reference_texts: Sequence[str], one: Earlier, level:
     ours = parse(new.text, reference_texts).schema
     theirs = parse(one.artifact.text, one.reference_texts).schema
     found = []
-    if level.new_reads_old:
-        found += [(problem, "new", "old") for problem in incompatibilities(ours, theirs)]
-    if level.old_reads_new:
-        found += [(problem, "old", "new") for problem in incompatibilities(theirs, ours)]
+    try:
+        if level.old_reads_new:
+            found += [(problem, "old", "new") for problem in incompatibilities(theirs, ours)]
+        if level.new_reads_old:
+            found += [(problem, "new", "old") for problem in incompatibilities(ours, theirs)]
+    except TooManyPairs as problem:
+        raise invalid_schema(str(problem)) from None
     return [
         _message(
             {
                 "errorType": problem.kind,
-                "description": f"at {problem.path} the {reader} schema cannot read what the {writer} schema writes: "
+                "description": f"at {problem.where} the {reader} schema cannot read what the {writer} schema writes: "
                 f"{problem.remedy}",
                 "additionalInfo": problem.info,
             }

@@ -41,7 +41,6 @@ def parse_level(text: object) -> Level:
     Raises:
         RegistryError: 42203; there is none.
     """
-    try:
-        return Level(str(text).upper())
-    except ValueError:
-        raise invalid_compatibility() from None
+    if not isinstance(text, str) or text.upper() not in Level.__members__:
+        raise invalid_compatibility()
+    return Level[text.upper()]

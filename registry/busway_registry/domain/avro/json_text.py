@@ -1,0 +1,145 @@
+"""JSON as Avro's Java library reads and writes it.
+
+What lives here: reading with comments and a bound on nesting, writing compactly with Java's spelling of numbers. What does not: what the
+JSON means (`parser`, `canonical`).
+"""
+
+import json
+import math
+import re
+import struct
+from collections.abc import Iterable
+from typing import Any, Final
+
+# Unterminated strings and comments run to the end, and no quantifier gives back what it took: each character is looked at once.
+_COMMENT: Final = re.compile(r'"(?:\\(?:.|\Z)|[^"\\])*+(?:"|\Z)|/\*.*?(?:\*/|\Z)|//[^\r\n]*+', re.DOTALL)
+_CONTROL: Final = re.compile(r"\\\\|\\u00[01][0-9a-f]")
+_BLANKS: Final = "".join(map(chr, range(33)))
+"""What Java trims: all controls, not only what JSON takes for white space."""
+_DEEPEST: Final = 250
+"""Levels of arrays and objects; far above any schema in use, far below the interpreter's stack."""
+
+
+class BadJson(ValueError):
+    """The text is not JSON that can be kept; says why."""
+
+
+def load_json(text: str) -> Any:
+    """JSON with `/* */` and `//` comments, as Avro's parser takes it.
+
+    Raises:
+        BadJson: it is not that, is nested too deeply, or holds a number or a character that cannot be kept.
+    """
+    text = text.rstrip(_BLANKS)
+    try:
+        found = _load(text)
+    except BadJson:
+        if "/*" not in text and "//" not in text:
+            raise
+        found = _load(_COMMENT.sub(_blank, text))
+    _check_depth(found)
+    try:
+        text.encode()
+        if "\\u" in text:
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadJson("a string holds half of a surrogate pair") from None
+    return found
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+    except json.JSONDecodeError as problem:
+        raise BadJson(f"not JSON: {problem.msg} at line {problem.lineno} column {problem.colno}") from None
+    except RecursionError:
+        raise BadJson("the JSON is nested too deeply") from None
+    except BadJson:
+        raise
+    except ValueError:  # the interpreter's bound on digits
+        raise BadJson("a number has too many digits") from None
+
+
+def _blank(found: re.Match[str]) -> str:
+    if found[0][0] == '"':
+        return found[0]
+    if found[0][1] == "*" and (len(found[0]) < len("/**/") or not found[0].endswith("*/")):
+        raise BadJson("not JSON: a comment has no end")
+    if found.end() == len(found.string):
+        raise BadJson("not JSON: a comment follows it; comments go inside")
+    return " "
+
+
+def _no_constant(word: str) -> None:
+    raise BadJson(f"{word} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise BadJson(f"the number {text[:40]} is out of range")
+    return number
+
+
+def _check_depth(found: Any) -> None:
+    level = [found]
+    for _ in range(_DEEPEST):
+        level = [one for outer in level for one in _inside(outer) if isinstance(one, dict | list)]
+        if not level:
+            return
+    raise BadJson(f"the JSON is nested more than {_DEEPEST} levels deep")
+
+
+def _inside(found: Any) -> Iterable[Any]:
+    if isinstance(found, dict):
+        return found.values()
+    return found if isinstance(found, list) else ()
+
+
+def dump_json(found: Any) -> str:
+    """Compact JSON as Jackson writes it."""
+    if isinstance(found, dict):
+        return "{" + ",".join([f"{_string(name)}:{dump_json(value)}" for name, value in found.items()]) + "}"
+    if isinstance(found, list):
+        return "[" + ",".join([dump_json(one) for one in found]) + "]"
+    if isinstance(found, str):
+        return _string(found)
+    if isinstance(found, float):
+        return _double(found)
+    return json.dumps(found)
+
+
+def _string(text: str) -> str:
+    return _CONTROL.sub(lambda found: found[0][:2] + found[0][2:].upper(), json.dumps(text, ensure_ascii=False))
+
+
+def _double(number: float) -> str:
+    """`Double.toString`: at least one digit after the point, an exponent below 0.001 and from ten million on."""
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return f"{number:.{_places(number)}f}"
+    digits, _, exponent = f"{number:.{len(_digits(number)) - 1}e}".partition("e")
+    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
+
+
+def _places(number: float) -> int:
+    exponent = int(f"{number:e}".partition("e")[2])
+    return max(1, len(_digits(number)) - 1 - exponent)
+
+
+def _digits(number: float) -> str:
+    """The fewest digits that name the number."""
+    text = repr(abs(number)).partition("e")[0].replace(".", "")
+    return text.lstrip("0").rstrip("0") or "0"
+
+
+def narrowed(number: float) -> float:
+    """The number as a Java `float` shows it: the fewest digits that name it among the 32-bit ones."""
+    try:
+        (single,) = struct.unpack(">f", struct.pack(">f", number))
+    except OverflowError:
+        return number
+    for precision in range(1, 10):
+        shown = float(f"{single:.{precision}g}")
+        if struct.unpack(">f", struct.pack(">f", shown))[0] == single:
+            return shown
+    return number

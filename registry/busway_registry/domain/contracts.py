@@ -1,0 +1,116 @@
+"""Metadata and rules that are registered with a schema.
+
+What lives here: checking what a client sends and writing it one way, so that equal ones are equal. What does not: carrying rules out,
+which clients do.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from busway_registry.domain.errors import RegistryError, invalid_rule_set
+
+_RULE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
+_KINDS: Final = ("TRANSFORM", "CONDITION")
+_MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
+_DOMAIN_MODES: Final = ("WRITE", "READ", "WRITEREAD")
+_LISTS: Final = {
+    "migrationRules": _MIGRATION_MODES,
+    "domainRules": _DOMAIN_MODES,
+    "encodingRules": _DOMAIN_MODES,
+}
+
+
+def metadata(found: Any) -> Mapping[str, Any] | None:
+    """Tags, properties and names of sensitive properties; what is empty or not known is left out.
+
+    Raises:
+        RegistryError: 400; one of them has another shape.
+    """
+    if found is None:
+        return None
+    given = _object(found, "metadata")
+    tags = _map(given.get("tags"), "metadata.tags", _names)
+    made = {
+        "tags": tags,
+        "properties": _map(given.get("properties"), "metadata.properties", _text),
+        "sensitive": _names(given.get("sensitive"), "metadata.sensitive"),
+    }
+    return {name: value for name, value in made.items() if value} or None
+
+
+def rule_set(found: Any) -> Mapping[str, Any] | None:
+    """Migration, domain and encoding rules, with the defaults of kind and mode filled in.
+
+    Raises:
+        RegistryError: 400 another shape; 42210 a name that is not valid or is there twice, an unknown kind, a mode of another list.
+    """
+    if found is None:
+        return None
+    given = _object(found, "ruleSet")
+    made: dict[str, Any] = {}
+    for name, modes in _LISTS.items():
+        rules = [_rule(one, f"ruleSet.{name}", modes) for one in _list(given.get(name), f"ruleSet.{name}")]
+        for number, rule in enumerate(rules):
+            if any(rule["name"] == earlier["name"] for earlier in rules[:number]):
+                raise invalid_rule_set(f"there are two rules named {rule['name']} in {name}")
+        made[name] = rules
+    enable_at = given.get("enableAt")
+    made["enableAt"] = None if enable_at is None else _text(enable_at, "ruleSet.enableAt")
+    return {name: value for name, value in made.items() if value} or None
+
+
+def _rule(found: Any, at: str, modes: Iterable[str]) -> dict[str, Any]:
+    given = _object(found, at)
+    words = ("name", "doc", "kind", "mode", "type", "expr", "onSuccess", "onFailure")
+    made: dict[str, Any] = {word: _text(given[word], f"{at}.{word}") for word in words if given.get(word) is not None}
+    name = made.setdefault("name", "")
+    if not _RULE_NAME.match(name):
+        raise invalid_rule_set(
+            f"'{name}' is not a valid name of a rule; letters, digits, _ and - are allowed, no digit first"
+        )
+    if made.setdefault("kind", "TRANSFORM") not in _KINDS:
+        raise invalid_rule_set(f"rule {name}: its kind is one of {', '.join(_KINDS)}")
+    if made.setdefault("mode", "WRITEREAD") not in modes:
+        raise invalid_rule_set(f"rule {name}: in {at} the mode is one of {', '.join(modes)}")
+    if tags := _names(given.get("tags"), f"{at}.tags"):
+        made["tags"] = tags
+    if params := _map(given.get("params"), f"{at}.params", _text):
+        made["params"] = params
+    if given.get("disabled") is True:
+        made["disabled"] = True
+    return made
+
+
+def _object(found: Any, at: str) -> Mapping[str, Any]:
+    if not isinstance(found, dict):
+        raise RegistryError(400, f"The field {at} is a JSON object")
+    return found
+
+
+def _list(found: Any, at: str) -> list[Any]:
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise RegistryError(400, f"The field {at} is a JSON array")
+    return found
+
+
+def _map(found: Any, at: str, of: Callable[[Any, str], Any]) -> dict[str, Any]:
+    if found is None:
+        return {}
+    given = _object(found, at)
+    return {name: of(value, f"{at}.{name}") for name, value in sorted(given.items())}
+
+
+def _names(found: Any, at: str) -> list[str]:
+    return sorted({_text(one, at) for one in _list(found, at)})
+
+
+def _text(found: Any, at: str) -> str:
+    """A string; numbers and truth values are taken as their text, as Confluent's parser does."""
+    if isinstance(found, bool):
+        return str(found).lower()
+    if isinstance(found, str | int | float):
+        return str(found)
+    raise RegistryError(400, f"The field {at} is a string")

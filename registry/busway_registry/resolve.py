@@ -1,0 +1,57 @@
+"""References of schemas, followed in a store.
+
+What lives here: which version a reference means, and the texts behind it. What does not: what the texts mean (`domain`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from busway_registry.domain import errors
+from busway_registry.domain.schemas import Reference, SchemaRequest
+from busway_registry.domain.subjects import LATEST
+from busway_registry.store.interface import Transaction
+
+_DEEPEST: Final = 64
+"""How long a chain of references may be."""
+
+
+async def with_numbers(tx: Transaction, request: SchemaRequest) -> SchemaRequest:
+    """The request with the number of the latest live version where a reference says latest."""
+    references = []
+    for one in request.references:
+        version = one.version
+        if version == LATEST:
+            live = [found for found in await tx.versions(one.subject) if not found.deleted]
+            version = live[-1].version if live else version
+        references.append(replace(one, version=version))
+    return replace(request, references=tuple(references))
+
+
+async def reference_texts(tx: Transaction, references: Sequence[Reference]) -> list[str]:
+    """The schemas behind the references and behind theirs, dependencies first, each once.
+
+    Raises:
+        RegistryError: 42201; one does not exist, or the chain is too long.
+    """
+    found: dict[tuple[str, int], str] = {}
+
+    async def visit(one: Reference, depth: int) -> None:
+        key = (one.subject, one.version)
+        if key in found:
+            return
+        if depth > _DEEPEST:
+            raise errors.invalid_schema(f"references are nested more than {_DEEPEST} levels deep")
+        version = next((use for use in await tx.versions(one.subject) if use.version == one.version), None)
+        stored = await tx.schema(version.schema_id) if version is not None else None
+        if stored is None:
+            raise errors.invalid_schema(
+                f"No schema reference found for subject '{one.subject}' and version {one.version}; register it first"
+            )
+        for deeper in stored.artifact.references:
+            await visit(deeper, depth + 1)
+        found[key] = stored.artifact.text
+
+    for one in references:
+        await visit(one, 0)
+    return list(found.values())

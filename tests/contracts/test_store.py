@@ -1,0 +1,227 @@
+"""The contract of `Store`: the one that forgets and the one on a database behave alike."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from busway_registry.domain.schemas import Artifact, Reference
+from busway_registry.store.interface import GLOBAL, IdTaken, Store, Version
+from busway_registry.store.memory import MemoryStore
+from busway_registry.store.sql import SqlStore
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request, tmp_path) -> AsyncIterator[Store]:
+    """Each implementation in turn, open and empty."""
+    opened: Store = (
+        MemoryStore() if request.param == "memory" else SqlStore(f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}")
+    )
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+def artifact(text: str, *references: Reference, **more) -> Artifact:
+    return Artifact(
+        text=text,
+        schema_type="AVRO",
+        references=references,
+        metadata=more.get("metadata"),
+        rule_set=more.get("rule_set"),
+    )
+
+
+def use(subject: str, version: int, schema_id: int) -> Version:
+    return Version(subject=subject, version=version, schema_id=schema_id, deleted=False, timestamp_ms=version * 1000)
+
+
+async def test_schemas_are_found_as_they_were_kept(store):
+    """Ids count from one; a schema is found by id, by identity and by GUID, with all that was given."""
+    plain = artifact('"string"')
+    full = artifact(
+        '"é\u2028"',
+        Reference(name="n", subject="s", version=3),
+        metadata={"properties": {"ü": "1"}},
+        rule_set={"domainRules": [{"name": "r"}]},
+    )
+    async with store.write() as tx:
+        assert await tx.highest_id() == 0
+        assert [(await tx.add_schema(one)).id for one in (plain, full)] == [1, 2]
+    async with store.read() as tx:
+        for number, one in ((1, plain), (2, full)):
+            found = await tx.schema(number)
+            assert found is not None
+            assert found.artifact == one
+            assert await tx.find_schema(one.fingerprint) == found
+            assert await tx.schemas_with_guid(str(one.guid)) == [found]
+        assert await tx.highest_id() == 2
+        assert await tx.schema(3) is None
+        assert await tx.find_schema("0" * 64) is None
+        assert await tx.schemas_with_guid("none") == []
+
+
+async def test_ids_are_never_given_again(store):
+    """Not after a schema is gone, and not below one that a client chose."""
+    async with store.write() as tx:
+        for text in "abc":
+            await tx.add_schema(artifact(text))
+        await tx.remove_schema(3)
+    async with store.write() as tx:
+        assert (await tx.add_schema(artifact("d"))).id == 4
+        assert (await tx.add_schema(artifact("e"), 100)).id == 100
+        assert (await tx.add_schema(artifact("f"))).id == 101
+        assert (await tx.add_schema(artifact("g"), 50)).id == 50
+        assert (await tx.add_schema(artifact("h"))).id == 102
+
+
+async def test_an_id_belongs_to_one_schema(store):
+    """An id that is taken is refused, and the transaction's other writes are gone with it."""
+    async with store.write() as tx:
+        await tx.add_schema(artifact("a"), 7)
+
+    async def take_it() -> None:
+        async with store.write() as tx:
+            await tx.put_setting("config", "s", {"compatibilityLevel": "FULL"})
+            await tx.add_schema(artifact("b"), 7)
+
+    with pytest.raises(IdTaken):
+        await take_it()
+    async with store.read() as tx:
+        found = await tx.schema(7)
+        assert found is not None
+        assert found.artifact.text == "a"
+        assert await tx.setting("config", "s") is None
+
+
+async def test_versions(store):
+    """Sorted by subject and number, soft-deleted ones kept and marked, removed ones gone."""
+    async with store.write() as tx:
+        for text in "ab":
+            await tx.add_schema(artifact(text))
+        for subject, version, schema_id in (("s", 10, 2), ("s", 2, 1), ("r", 1, 1), ("Z", 1, 2)):
+            await tx.add_version(use(subject, version, schema_id))
+        await tx.mark_deleted("s", 2)
+    async with store.read() as tx:
+        assert [(one.subject, one.version) for one in await tx.versions()] == [("Z", 1), ("r", 1), ("s", 2), ("s", 10)]
+        assert [(one.version, one.deleted) for one in await tx.versions("s")] == [(2, True), (10, False)]
+        assert [one.subject for one in await tx.versions_of_schema(1)] == ["r", "s"]
+        assert (await tx.versions("r")) == [use("r", 1, 1)]
+        assert await tx.versions("missing") == []
+    async with store.write() as tx:
+        await tx.remove_version("s", 2)
+        assert [one.subject for one in await tx.versions_of_schema(1)] == ["r"]
+
+
+async def test_references(store):
+    """Who refers to a version, each once, ascending; gone with the schema. Two references may share a name."""
+    first = Reference(name="n", subject="s", version=1)
+    other = Reference(name="n", subject="t", version=1)
+    async with store.write() as tx:
+        await tx.add_schema(artifact("a"))
+        await tx.add_schema(artifact("b", first, first, other))
+        await tx.add_schema(artifact("c", first))
+        assert await tx.referenced_by("s", 1) == [2, 3]
+        assert await tx.referenced_by("t", 1) == [2]
+        assert await tx.referenced_by("s", 2) == []
+        await tx.remove_schema(2)
+        assert await tx.referenced_by("s", 1) == [3]
+        assert await tx.referenced_by("t", 1) == []
+
+
+async def test_settings(store):
+    """Kept by kind and subject, replaced as a whole, removed quietly."""
+    async with store.write() as tx:
+        await tx.put_setting("config", GLOBAL, {"compatibilityLevel": "FULL"})
+        await tx.put_setting("config", "s", {"normalize": True, "compatibilityLevel": "NONE"})
+        await tx.put_setting("config", "s", {"normalize": False})
+        await tx.put_setting("mode", "s", {"mode": "READONLY"})
+    async with store.read() as tx:
+        assert await tx.setting("config", GLOBAL) == {"compatibilityLevel": "FULL"}
+        assert await tx.setting("config", "s") == {"normalize": False}
+        assert await tx.setting("mode", "s") == {"mode": "READONLY"}
+        assert await tx.setting("mode", GLOBAL) is None
+    async with store.write() as tx:
+        await tx.remove_setting("config", "s")
+        await tx.remove_setting("config", "s")
+        assert await tx.setting("config", "s") is None
+        assert await tx.setting("mode", "s") is not None
+
+
+async def test_nothing_of_a_failed_transaction_stays(store):
+    """An exception in the block takes back every write in it."""
+
+    async def fail() -> None:
+        async with store.write() as tx:
+            await tx.add_schema(artifact("a"))
+            await tx.add_version(use("s", 1, 1))
+            await tx.put_setting("mode", "s", {"mode": "IMPORT"})
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        await fail()
+    async with store.read() as tx:
+        assert await tx.versions() == []
+        assert await tx.highest_id() == 0
+        assert await tx.setting("mode", "s") is None
+
+
+async def test_writers_take_turns(store):
+    """What a writer read stays true until it ends: fifty of them count to fifty."""
+
+    async def add() -> None:
+        async with store.write() as tx:
+            number = len(await tx.versions("s")) + 1
+            await asyncio.sleep(0)
+            stored = await tx.add_schema(artifact(str(number)))
+            await tx.add_version(use("s", number, stored.id))
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(50):
+            tasks.create_task(add())
+    async with store.read() as tx:
+        assert [one.version for one in await tx.versions("s")] == list(range(1, 51))
+        assert sorted({one.schema_id for one in await tx.versions("s")}) == list(range(1, 51))
+
+
+async def test_a_reader_sees_one_state(store):
+    """A view that is open does not change while others write, and readers do not wait for writers."""
+    async with store.read() as before:
+        assert await before.versions() == []
+        async with store.write() as tx:
+            await tx.add_schema(artifact("a"))
+            await tx.add_version(use("s", 1, 1))
+            async with store.read() as during:
+                assert await during.versions() == []
+        assert await before.versions() == []
+        assert await before.highest_id() == 0
+    async with store.read() as after:
+        assert len(await after.versions()) == 1
+
+
+async def test_two_processes_on_one_file(tmp_path):
+    """Two stores on one database give every id once."""
+    stores = [SqlStore(f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}") for _ in range(2)]
+    for one in stores:
+        await one.open()
+
+    async def add(store: Store, number: int) -> int:
+        async with store.write() as tx:
+            return (await tx.add_schema(artifact(str(number)))).id
+
+    ids = await asyncio.gather(*(add(stores[number % 2], number) for number in range(20)))
+    assert sorted(ids) == list(range(1, 21))
+    for one in stores:
+        await one.close()
+
+
+async def test_a_database_stays(tmp_path):
+    """What was written is there after the store is closed and opened again, and ids go on."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"
+    for number in (1, 2):
+        store = SqlStore(url)
+        await store.open()
+        async with store.write() as tx:
+            assert (await tx.add_schema(artifact(str(number)))).id == number
+            await tx.remove_schema(number)
+        await store.close()

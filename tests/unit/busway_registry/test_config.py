@@ -1,0 +1,36 @@
+"""Settings that make no sense are refused by name, and nothing listens beyond this machine unasked."""
+
+import pytest
+
+from busway_registry.config import BadSetting, RegistryConfig
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_this_machine(host: str) -> None:
+    """Loopback needs no word."""
+    assert RegistryConfig(host=host).host == host
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "10.0.0.1", "127.example.org", "localhost.example.org", "::1234", ""]
+)
+def test_other_machines(host: str) -> None:
+    """Everything else needs `insecure`, names that look like loopback included."""
+    with pytest.raises(BadSetting, match="no authentication"):
+        RegistryConfig(host=host)
+    assert RegistryConfig(host=host, insecure=True).host == host
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_ports(port: int) -> None:
+    """From 0 to 65535."""
+    with pytest.raises(BadSetting, match="port is a number"):
+        RegistryConfig(port=port)
+
+
+def test_databases() -> None:
+    """A URL without an asyncio driver is refused, and a password in it is not repeated."""
+    with pytest.raises(BadSetting, match="asyncio driver") as refusal:
+        RegistryConfig(database="postgresql://user:secret@host/name")
+    assert "secret" not in str(refusal.value)
+    assert RegistryConfig(database="memory:").database == "memory:"
