@@ -21,6 +21,7 @@ up: $(READY)
 	$(BIN)/busway up
 
 interop: $(READY)
+	$(BIN)/python -m tools.install_foreign
 	$(BIN)/python tools/jars.py kafka registry
 	$(BIN)/pytest -m "java or foreign"
 
@@ -30,7 +31,7 @@ spark: $(READY)
 	$(BIN)/pytest -m spark
 
 bench: $(READY)
-	$(BIN)/python tools/jars.py kafka registry
+	$(BIN)/python tools/jars.py kafka
 	$(BIN)/python -m benchmarks.brokers
 
 $(READY): pyproject.toml

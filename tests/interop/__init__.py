@@ -1,0 +1,1 @@
+"""Clients that nobody here wrote, on a broker in a process of its own."""

@@ -1,0 +1,49 @@
+"""One broker for the whole suite, and the table of what each client did on it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.interop.broker import Broker, chosen_broker
+from tests.interop.ledger import Ledger
+
+LEDGER: pytest.StashKey[Ledger] = pytest.StashKey()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Open the ledger."""
+    config.stash[LEDGER] = Ledger()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the table."""
+    lines = config.stash[LEDGER].table()
+    if lines:
+        terminalreporter.section("foreign clients")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def ledger(pytestconfig: pytest.Config) -> Ledger:
+    """Where the tests write down what a client did."""
+    return pytestconfig.stash[LEDGER]
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """The broker under test, with whatever the tests have written so far."""
+    running = chosen_broker()
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def admin(broker: Broker) -> AdminClient:
+    """The tests' own view of the broker."""
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})

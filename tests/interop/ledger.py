@@ -1,0 +1,48 @@
+"""What each client did, for the table at the end of the run.
+
+What lives here: the notes and how they are laid out. What does not: taking them (the tests do) and printing them (`conftest`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+COLUMNS = ("produce", "read", "group of three", "seek by time")
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Client -> version and what it did; tool -> what it did."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, dict[str, str]] = field(default_factory=dict)
+    tools: dict[str, str] = field(default_factory=dict)
+
+    def note(self, client: str, version: str, column: str, text: str) -> None:
+        """Write down that a client did a thing."""
+        assert column in COLUMNS
+        self.versions[client] = version
+        self.notes.setdefault(client, {})[column] = text
+
+    def note_tool(self, tool: str, text: str) -> None:
+        """Write down what a tool did."""
+        self.tools[tool] = text
+
+    def table(self) -> list[str]:
+        """The lines of both tables; nothing when nothing was noted."""
+        rows = [
+            (client, self.versions[client], *(done.get(column, "-") for column in COLUMNS))
+            for client, done in self.notes.items()
+        ]
+        return [
+            *_aligned(("client", "version", *COLUMNS), rows),
+            *([""] if rows and self.tools else []),
+            *_aligned(("tool of Apache Kafka 4.3.1", "did"), list(self.tools.items())),
+        ]
+
+
+def _aligned(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [heading, *rows]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(heading))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

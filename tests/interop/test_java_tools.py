@@ -1,0 +1,189 @@
+"""The administration and performance tools of Apache Kafka 4.3.1 on a broker."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.broker import Broker
+from tests.interop.ledger import Ledger
+from tests.support.apache_kafka import java
+
+pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow]
+TOOLS = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+}
+BASE = 1_700_000_000_000
+Tool = Callable[..., str]
+
+
+@pytest.fixture
+def tool(broker: Broker) -> Tool:
+    """Run one of the tools on the broker; its standard output."""
+
+    def run(name: str, *arguments: str) -> str:
+        return java(TOOLS[name], "--bootstrap-server", broker.bootstrap_servers, *arguments)
+
+    return run
+
+
+def filled(broker: Broker, admin: AdminClient, topic: str, records: int, partitions: int = 1) -> None:
+    """A topic with so many records in each partition, a second apart."""
+    for creation in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        creation.result(20)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 20})
+    for number in range(records):
+        for partition in range(partitions):
+            producer.produce(topic, value=f"v{number}", partition=partition, timestamp=BASE + number * 1000)
+    assert producer.flush(20) == 0
+
+
+def table(output: str) -> list[dict[str, str]]:
+    """The rows of a table that a tool printed, by the words of its heading."""
+    lines = [line.split() for line in output.splitlines() if line.strip()]
+    (heading,) = [at for at, words in enumerate(lines) if words[0] in {"GROUP", "TOPIC"}]
+    return [dict(zip(lines[heading], words, strict=False)) for words in lines[heading + 1 :]]
+
+
+def test_kafka_topics(tool: Tool, ledger: Ledger) -> None:
+    """Create, list, describe, grow and delete; a topic that exists is refused by name."""
+    tool("kafka-topics", "--create", "--topic", "java-orders", "--partitions", "2", "--config", "retention.ms=86400000")
+    with pytest.raises(AssertionError, match="TopicExistsException"):
+        tool("kafka-topics", "--create", "--topic", "java-orders")
+    tool("kafka-topics", "--create", "--topic", "java-orders", "--if-not-exists")
+    assert "java-orders" in tool("kafka-topics", "--list").splitlines()
+    tool("kafka-topics", "--alter", "--topic", "java-orders", "--partitions", "3")
+    told = tool("kafka-topics", "--describe", "--topic", "java-orders")
+    assert re.search(r"Topic: java-orders\s+TopicId: \S{22}\s+PartitionCount: 3\s+ReplicationFactor: 1\s", told)
+    assert "retention.ms=86400000" in told
+    assert len(re.findall(r"Partition: [012]\s+Leader: 1\s+Replicas: 1\s+Isr: 1", told)) == 3
+    tool("kafka-topics", "--delete", "--topic", "java-orders")
+    assert "java-orders" not in tool("kafka-topics", "--list").splitlines()
+    ledger.note_tool("kafka-topics", "create, list, describe, grow, delete")
+
+
+def test_kafka_configs(tool: Tool, admin: AdminClient, ledger: Ledger) -> None:
+    """Set and remove settings of a topic, see those of the broker; one that does not exist is refused."""
+    for creation in admin.create_topics([NewTopic("java-settings", 1, 1)]).values():
+        creation.result(20)
+    entity = ("--entity-type", "topics", "--entity-name", "java-settings")
+    tool("kafka-configs", "--alter", *entity, "--add-config", "retention.ms=60000,cleanup.policy=[compact,delete]")
+    told = tool("kafka-configs", "--describe", *entity)
+    assert "retention.ms=60000" in told
+    assert "cleanup.policy=compact,delete" in told
+    tool("kafka-configs", "--alter", *entity, "--delete-config", "retention.ms")
+    assert "retention.ms" not in tool("kafka-configs", "--describe", *entity)
+    assert "retention.ms=604800000" in tool("kafka-configs", "--describe", *entity, "--all")
+    with pytest.raises(AssertionError, match="InvalidConfigurationException"):
+        tool("kafka-configs", "--alter", *entity, "--add-config", "retension.ms=1")
+    settings = tool("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
+    assert re.search(r"group\.initial\.rebalance\.delay\.ms=0 ", settings)
+    ledger.note_tool("kafka-configs", "set, remove, describe settings of a topic; describe a broker")
+
+
+def test_kafka_get_offsets(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+    """The ends of a log, the offset of a time and that of the latest time."""
+    filled(broker, admin, "java-offsets", 50, partitions=2)
+
+    def offsets(*arguments: str) -> list[str]:
+        return sorted(tool("kafka-get-offsets", "--topic", "java-offsets", *arguments).split())
+
+    assert offsets() == ["java-offsets:0:50", "java-offsets:1:50"]
+    assert offsets("--time", "earliest") == ["java-offsets:0:0", "java-offsets:1:0"]
+    assert offsets("--time", "max-timestamp", "--partitions", "1") == ["java-offsets:1:49"]
+    assert offsets("--time", str(BASE + 20_500), "--partitions", "0") == ["java-offsets:0:21"]
+    assert offsets("--time", str(BASE + 10**9)) == []
+    ledger.note_tool("kafka-get-offsets", "earliest, latest, of the latest time, by time")
+
+
+def test_kafka_delete_records(tool: Tool, broker: Broker, admin: AdminClient, tmp_path: Path, ledger: Ledger) -> None:
+    """What is before an offset is gone; an offset past the end is refused."""
+    filled(broker, admin, "java-deleted", 50)
+    plan = tmp_path / "plan.json"
+
+    def delete(offset: int) -> str:
+        wanted = [{"topic": "java-deleted", "partition": 0, "offset": offset}]
+        plan.write_text(json.dumps({"partitions": wanted, "version": 1}))
+        return tool("kafka-delete-records", "--offset-json-file", str(plan))
+
+    assert "low_watermark: 30" in delete(30)
+    asked = ("--topic", "java-deleted", "--time", "earliest")
+    assert tool("kafka-get-offsets", *asked).split() == ["java-deleted:0:30"]
+    assert "OffsetOutOfRangeException" in delete(1000)
+    assert "low_watermark: 50" in delete(-1)
+    ledger.note_tool("kafka-delete-records", "up to an offset, all, past the end")
+
+
+def test_kafka_consumer_groups(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+    """List, describe with and without members, reset by each rule, delete offsets and groups."""
+    filled(broker, admin, "java-lag", 50)
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": "java-group",
+        "auto.offset.reset": "earliest",
+    }
+    consumer = confluent_kafka.Consumer({**settings, "client.id": "the-member", "enable.auto.commit": False})
+    consumer.subscribe(["java-lag"])
+    assert len(consumer.consume(20, 20)) == 20
+    consumer.commit(asynchronous=False)
+    group = ("--group", "java-group")
+    (row,) = table(tool("kafka-consumer-groups", "--describe", *group))
+    assert (row["CURRENT-OFFSET"], row["LOG-END-OFFSET"], row["LAG"]) == ("20", "50", "30")
+    assert row["CONSUMER-ID"].startswith("the-member-")
+    (row,) = table(tool("kafka-consumer-groups", "--describe", *group, "--members", "--verbose"))
+    assert (row["CLIENT-ID"], row["#PARTITIONS"]) == ("the-member", "1")
+    reset = ("--reset-offsets", *group, "--topic", "java-lag", "--execute")
+    assert "current state is Stable" in tool("kafka-consumer-groups", *reset, "--to-earliest")
+    consumer.close()
+    told = tool("kafka-consumer-groups", "--list", "--state")
+    assert re.search(r"java-group\s+Empty", told), told
+    moves = {
+        ("--to-earliest",): "0",
+        ("--to-latest",): "50",
+        ("--shift-by", "-7"): "43",
+        ("--to-datetime", "2023-11-14T22:13:30.500"): "11",
+    }
+    for rule, offset in moves.items():
+        (row,) = table(tool("kafka-consumer-groups", *reset, *rule))
+        assert row["NEW-OFFSET"] == offset, rule
+    (row,) = table(tool("kafka-consumer-groups", "--describe", *group))
+    assert row["CURRENT-OFFSET"] == "11"
+    assert "Successful" in tool("kafka-consumer-groups", "--delete-offsets", *group, "--topic", "java-lag")
+    assert "was successful" in tool("kafka-consumer-groups", "--delete", *group)
+    assert "java-group" not in tool("kafka-consumer-groups", "--list").split()
+    ledger.note_tool("kafka-consumer-groups", "list, describe, reset by four rules, delete offsets, delete")
+
+
+def test_the_perf_tests(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+    """kafka-producer-perf-test and kafka-consumer-perf-test move the same number of records."""
+    for creation in admin.create_topics([NewTopic("java-perf", 3, 1)]).values():
+        creation.result(20)
+    count = 50_000
+    sizes = ("--num-records", str(count), "--record-size", "1000", "--throughput", "-1")
+    told = tool("kafka-producer-perf-test", "--topic", "java-perf", *sizes, "--command-property", "acks=all")
+    assert re.search(rf"^{count} records sent, .* 99\.9th\.$", told, re.MULTILINE), told
+    ledger.note_tool("kafka-producer-perf-test", "50000 records of 1000 bytes")
+    asked = ("--topic", "java-perf", "--num-records", str(count), "--timeout", "20000", "--hide-header")
+    told = tool("kafka-consumer-perf-test", *asked)
+    (row,) = [line.split(", ") for line in told.splitlines() if line.count(",") >= 9]
+    assert int(row[4]) == count
+    ledger.note_tool("kafka-consumer-perf-test", "50000 records")
+
+
+def test_kafka_broker_api_versions(tool: Tool, ledger: Ledger) -> None:
+    """The tool reads the advertised APIs; there is none that it does not know."""
+    told = tool("kafka-broker-api-versions")
+    assert re.search(r"Produce\(0\): \S+ to \d+ \[usable: \d+\]", told)
+    assert "UNKNOWN" not in told
+    ledger.note_tool("kafka-broker-api-versions", "every API known and usable")
