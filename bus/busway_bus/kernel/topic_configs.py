@@ -42,7 +42,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              one_of=("delete", "compact")),
         _key("compression.gzip.level", _I, -1, ("compression.gzip.level",),
              "Level when the broker compresses with gzip; -1 is the library's default.", at_least=-1, at_most=9),
-        _key("compression.lz4.level", _I, 9, ("compression.lz4.level",), "Level when the broker compresses with lz4.",
+        _key("compression.lz4.level", _I, 9, ("compression.lz4.level",), "Accepted and without effect: the lz4 codec here has one level.",
              at_least=1, at_most=17),
         _key("compression.type", _S, "producer", ("compression.type",),
              "Codec of the stored batches; producer keeps the batch as it was sent.",

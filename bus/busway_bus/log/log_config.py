@@ -14,6 +14,9 @@ class LogConfig:
     """Times in ms, sizes in bytes; the defaults are Kafka's."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_gzip_level: int = -1
+    compression_type: str = "producer"
+    compression_zstd_level: int = 3
     delete_retention_ms: int = 86_400_000
     durability: str = "flush"
     file_delete_delay_ms: int = 60_000

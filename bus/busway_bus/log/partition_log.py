@@ -14,6 +14,7 @@ from busway_bus.kernel.files import Files
 from busway_bus.log import times
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_state import ProducerState
+from busway_bus.log.recompress import recompressed, wanted_codec
 from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import CLEANED, DELETED, Segment, file_name
@@ -155,6 +156,9 @@ class PartitionLog:
                 log_start_offset=self.start_offset,
                 duplicate=True,
             )
+        codec = wanted_codec(self.config)
+        if codec is not None and codec != header.compression:
+            records, header = recompressed(records, header, codec, self.config)
         return self._write(records, header, leader_epoch, now_ms)
 
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:

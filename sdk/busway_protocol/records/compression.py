@@ -38,8 +38,8 @@ class OutputTooLarge(ProtocolError):
     """The bytes inflate beyond the limit."""
 
 
-def compress(codec: int, data: bytes | bytearray) -> bytes:
-    """`data` compressed with `codec` (its number in `CODECS`).
+def compress(codec: int, data: bytes | bytearray, level: int | None = None) -> bytes:
+    """`data` compressed with `codec` (its number in `CODECS`); `level` counts for gzip and zstd, None is the library's own.
 
     Raises:
         UnknownCodec: there is no such codec.
@@ -47,13 +47,13 @@ def compress(codec: int, data: bytes | bytearray) -> bytes:
     if codec == 0:
         return bytes(data)
     if codec == 1:
-        return bytes(cramjam.gzip.compress(data))
+        return bytes(cramjam.gzip.compress(data, level=level))
     if codec == 2:
         return _xerial_compress(data)
     if codec == 3:
         return _lz4_compress(data)
     if codec == 4:
-        return bytes(cramjam.zstd.compress(data))
+        return bytes(cramjam.zstd.compress(data, level=level))
     raise UnknownCodec(f"compression codec {codec} is not known; {', '.join(CODECS)} are")
 
 
