@@ -17,6 +17,7 @@ from busway_bus.log.partition_log import CorruptLog
 from busway_bus.log.store import WrongDirectory
 from busway_bus.node import Node
 from busway_bus.server.listener import CannotListen
+from busway_bus.server.memory import keep_freed_memory
 
 CANNOT_START: Final = (ConfigError, DirectoryInUse, WrongDirectory, CorruptLog, CannotListen, OSError)
 """What keeps a node from starting; the text of each names the thing and the remedy."""
@@ -95,7 +96,8 @@ async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, on uvloop where it is installed."""
+    """Run to the end, on uvloop where it is installed; the process is the broker's, and so is its allocator."""
+    keep_freed_memory()
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):
         import uvloop

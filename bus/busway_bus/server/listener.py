@@ -13,7 +13,6 @@ from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, PARTIAL_REQUEST_TIMEOUT_MS
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
-from busway_bus.server.memory import keep_freed_memory
 
 log = logging.getLogger("busway.server")
 
@@ -64,7 +63,6 @@ class Listener:
     async def serve(self, node: NodeServices) -> None:
         """Begin to accept."""
         assert self._server is not None
-        keep_freed_memory()
         self._node = node
         await self._server.start_serving()
 

@@ -1,0 +1,1 @@
+"""Programs that measure, and what they share. Nothing here is imported by the product."""

@@ -1,0 +1,158 @@
+"""`python -m benchmarks.brokers`: Busway and Apache Kafka 4.3.1 side by side, in turns, on the same clients.
+
+What lives here: durabilities, rounds, turns, and the options. What does not: the loads (`workloads`), the arithmetic (`report`).
+Both brokers stay up while a durability is measured and take turns, so that what else the machine does hits both alike; the
+ratio is taken in each round, and the table shows the median of the rounds.
+"""
+
+import argparse
+import contextlib
+import datetime as dt
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tools.jars import ROOT, ToolMissing
+
+from benchmarks.machine import describe, resident_mib, touch_memory
+from benchmarks.report import Row, as_json, table
+from benchmarks.subjects import BUSWAY, START, Durability, Subject
+from benchmarks.workloads import LOADED, Figures, Workload, loads, started
+
+START_NAME = "start"
+ROUNDS = 3
+IDLE_SECONDS = 3.0
+
+
+class Bench:
+    """One run of the benchmark, gathering its rows."""
+
+    def __init__(self, *, rounds: int, quick: bool, only: str) -> None:
+        self._rounds = rounds
+        self._quick = quick
+        self._only = only
+        self._rows: dict[tuple[str, str, str, str], Row] = {}
+
+    @property
+    def rows(self) -> list[Row]:
+        """What was measured, in the order in which it was."""
+        return list(self._rows.values())
+
+    def run(self) -> None:
+        """Measure everything asked for."""
+        chosen = [load for load in loads(quick=self._quick) if self._only in load.name]
+        if self._only in START_NAME and not (self._quick and chosen):
+            for number in range(self._rounds):
+                self._starts(number)
+        for durability in Durability:
+            if chosen:
+                self._loads(durability, [load for load in chosen if self._wanted(load, durability)])
+
+    def _wanted(self, load: Workload, durability: Durability) -> bool:
+        """A quick run starts no JVM for the client where what goes over the wire is the same."""
+        return not (self._quick and "java" in load.name and durability is Durability.FLUSH)
+
+    def _starts(self, number: int) -> None:
+        for start in START.values():
+            with start(Durability.OS) as subject:
+                self._started(subject)
+        _say(f"start: round {number + 1} of {self._rounds}")
+
+    def _loads(self, durability: Durability, chosen: list[Workload]) -> None:
+        with contextlib.ExitStack() as running:
+            subjects = []
+            for start in START.values():
+                subjects.append(running.enter_context(start(durability)))
+                if self._quick and self._only in START_NAME and durability is Durability.OS:
+                    self._started(subjects[-1])
+            for load in chosen:
+                for subject in subjects:
+                    load.prepare(subject)
+            for number in range(0 if self._quick else -1, self._rounds):
+                for load in chosen:
+                    for subject in subjects:
+                        self._turn(durability, load, subject, counted=number >= 0)
+                _say(
+                    f"{durability.value}: " + (f"round {number + 1} of {self._rounds}" if number >= 0 else "warmed up")
+                )
+            for subject in subjects:
+                self._note(durability.value, "all of the above", subject.name, {LOADED: resident_mib(subject.pid)})
+
+    def _started(self, subject: Subject) -> None:
+        self._note("any", START_NAME, subject.name, started(subject, 0.5 if self._quick else IDLE_SECONDS))
+
+    def _turn(self, durability: Durability, load: Workload, subject: Subject, *, counted: bool) -> None:
+        if not self._quick:
+            os.sync()
+            touch_memory()
+        figures = load.measure(subject)
+        if counted:
+            self._note(durability.value, load.name, subject.name, figures)
+
+    def _note(self, durability: str, workload: str, subject: str, figures: Figures) -> None:
+        for metric, value in figures.items():
+            key = (durability, workload, metric.name, metric.unit)
+            row = self._rows.setdefault(key, Row(durability=durability, workload=workload, metric=metric))
+            (row.ours if subject == BUSWAY else row.theirs).append(value)
+
+
+class Stopped(Exception):
+    """A signal ended the run."""
+
+
+def _stop(*_: object) -> None:
+    raise Stopped
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    names = [START_NAME, *(load.name for load in loads(quick=False))]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.brokers", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one short round without warm-up, to see that it works")
+    parser.add_argument("--rounds", type=int, help=f"turns of each broker (default {ROUNDS})")
+    parser.add_argument(
+        "--only", default="", metavar="NAME", help=f"workloads with this in their name: {', '.join(names)}"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go (default below .cache/bench)")
+    options = parser.parse_args(arguments)
+    if options.rounds is not None and options.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    if not any(options.only in name for name in names):
+        parser.error(f"no workload has {options.only!r} in its name: {', '.join(names)}")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print the table, write the JSON."""
+    options = _options(arguments)
+    rounds = options.rounds or (1 if options.quick else ROUNDS)
+    now = dt.datetime.now(tz=dt.UTC)
+    machine: dict[str, str] = {}
+    bench = Bench(rounds=rounds, quick=options.quick, only=options.only)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        machine = describe()
+        bench.run()
+    except ToolMissing as missing:
+        sys.stderr.write(f"{missing}\n")
+        return 1
+    except Stopped:
+        _say("stopped; this is what was measured until now")
+    target = options.json or ROOT / ".cache" / "bench" / f"brokers-{now:%Y%m%d-%H%M%S}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    content = as_json(bench.rows, machine, date=now.isoformat(timespec="seconds"), rounds=rounds, quick=options.quick)
+    target.write_text(json.dumps(content, indent=1) + "\n")
+    print("\n".join(f"{name}: {value}" for name, value in machine.items()))
+    print(f"\n{table(bench.rows)}\n\nwritten to {target}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
