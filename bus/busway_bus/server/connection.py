@@ -20,6 +20,8 @@ from busway_protocol.errors import FrameRefused
 log = logging.getLogger("busway.server")
 
 _REQUESTS_PIPELINED_MAX = 64
+_GATHERED_MAX = 16 * 1024
+"""Answers up to so many bytes are written together; a larger one goes out at once, so that back-pressure is felt."""
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC")
 
 
@@ -130,6 +132,15 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _pump(self) -> None:
+        ready: list[Chunk] = []
+        try:
+            self._work(ready)
+        finally:
+            self._write(ready)
+        self._throttle()
+
+    def _work(self, ready: list[Chunk]) -> None:
+        """Answer what may be answered now; answers that are there already are gathered, to be written together."""
         while self._requests and not self._blocked and not self._paused_by_peer:
             if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
                 break
@@ -153,8 +164,10 @@ class Connection(asyncio.BufferedProtocol):
                 if self._answers:
                     self._answers.append(answer)
                 else:
-                    self._write(answer)
-        self._throttle()
+                    ready.extend(answer)
+                    if sum(map(len, answer)) > _GATHERED_MAX:
+                        self._write(ready)
+                        ready.clear()
 
     def _answered(self, task: "asyncio.Task[list[Chunk] | None]") -> None:
         if task.cancelled() or self._transport is None:
@@ -180,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pump()
 
     def _write(self, chunks: list[Chunk]) -> None:
-        if self._transport is not None:
+        if chunks and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(chunks)
 
     def _throttle(self) -> None:

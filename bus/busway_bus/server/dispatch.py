@@ -4,20 +4,24 @@ What lives here: header, version check, decode, handler, encode. What does not: 
 A request that cannot be read ends its connection, as in Kafka; one in a version that is not served is answered.
 """
 
+import struct
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Final
 
 from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_protocol.apis import ApiKey, api, response_header_version
-from busway_protocol.compile import Chunk, decode_from, encode, encode_chunks
+from busway_protocol.compile import Chunk, decode_from, encode_chunks
 from busway_protocol.errors import ErrorCode, ProtocolError
-from busway_protocol.headers import RequestHeader, ResponseHeader
+from busway_protocol.headers import RequestHeader
 from busway_protocol.messages.cluster import ApiVersion, ApiVersionsResponse
 
-REQUEST_PREFIX_BYTES = 8
+REQUEST_PREFIX_BYTES: Final = 8
+CORRELATION_BYTES: Final = 4
+_HEAD_0: Final = struct.Struct(">ii")
+_HEAD_1: Final = struct.Struct(">iiB")
 
 
 class BadRequest(ProtocolError):
@@ -68,10 +72,12 @@ async def _later(answer: Awaitable[Any], key: int, version: int, correlation_id:
 
 
 def _chunks(response: Any, key: int, version: int, correlation_id: int) -> list[Chunk]:
-    header = encode(ResponseHeader(correlation_id=correlation_id), response_header_version(key, version))
     body = encode_chunks(response, version)
-    size = len(header) + sum(map(len, body))
-    return [size.to_bytes(4, "big") + header, *body]
+    size = CORRELATION_BYTES + sum(map(len, body))
+    # The response header in short: a correlation id, and from version 1 on an empty set of tagged fields.
+    if response_header_version(key, version) == 0:
+        return [_HEAD_0.pack(size, correlation_id), *body]
+    return [_HEAD_1.pack(size + 1, correlation_id, 0), *body]
 
 
 def _unsupported(key: int, version: int, correlation_id: int) -> list[Chunk]:
