@@ -32,14 +32,15 @@ def _zigzag(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL = [_zigzag(value) for value in range(64 * 1024)]
+_SMALL_MAX = 8 * 1024
+_SMALL = [_zigzag(value) for value in range(_SMALL_MAX)]
 """Varints of everyday lengths and deltas, made once."""
 _NULL = _zigzag(-1)
 
 
 def varint(value: int) -> bytes:
     """`value` as a zigzag varint."""
-    return _SMALL[value] if 0 <= value < 65_536 else _zigzag(value)
+    return _SMALL[value] if 0 <= value < _SMALL_MAX else _zigzag(value)
 
 
 class BatchBuilder:
@@ -105,18 +106,18 @@ class BatchBuilder:
         small = _SMALL
         record = bytearray(1)  # attributes, unused
         record += varint(timestamp_ms - self.base_timestamp)
-        record += small[count] if count < 65_536 else _zigzag(count)
+        record += small[count] if count < _SMALL_MAX else _zigzag(count)
         if key is None:
             record += _NULL
         else:
             length = len(key)
-            record += small[length] if length < 65_536 else _zigzag(length)
+            record += small[length] if length < _SMALL_MAX else _zigzag(length)
             record += key
         if value is None:
             record += _NULL
         else:
             length = len(value)
-            record += small[length] if length < 65_536 else _zigzag(length)
+            record += small[length] if length < _SMALL_MAX else _zigzag(length)
             record += value
         if headers:
             record += varint(len(headers))
@@ -133,7 +134,7 @@ class BatchBuilder:
             record.append(0)
         length = len(record)
         body = self._body
-        body += small[length] if length < 65_536 else _zigzag(length)
+        body += small[length] if length < _SMALL_MAX else _zigzag(length)
         body += record
         self.count = count + 1
 
