@@ -24,12 +24,14 @@ from busway.errors import (
 )
 from busway.producer.producer import Producer
 from busway.serde.avro import AvroCodec, Undecodable, Unencodable
-from busway.serde.infer import AvroType, CannotInfer, Float32, Int32, Precision
+from busway.serde.infer import Alias, AvroType, Float32, Int32, Precision
+from busway.serde.records import CannotInfer
 from busway.serde.registry import RegistryClient, RegistryRefused, RegistryUnreachable
 from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, RecordMetadata, TopicPartition
 
 __all__ = [
     "Admin",
+    "Alias",
     "App",
     "AvroCodec",
     "AvroType",

@@ -14,6 +14,11 @@ class CompletedOffsets:
         self._begun: deque[int] = deque()
         self._finished: set[int] = set()
         self._committable: int | None = None
+        self._last = -1
+
+    def follows(self, offset: int) -> bool:
+        """Whether a record of that offset may come next."""
+        return offset > self._last
 
     def begin(self, offset: int) -> None:
         """A record was handed out; offsets only grow.
@@ -21,11 +26,13 @@ class CompletedOffsets:
         Raises:
             AssertionError: it is not above the last one.
         """
-        assert not self._begun or offset > self._begun[-1], (offset, self._begun[-1])
+        assert offset > self._last, (offset, self._last)
+        self._last = offset
         self._begun.append(offset)
 
     def finish(self, offset: int) -> None:
         """A record was handled, or is safe among the dead letters."""
+        assert offset <= self._last, (offset, self._last)
         self._finished.add(offset)
         while self._begun and self._begun[0] in self._finished:
             done = self._begun.popleft()

@@ -11,12 +11,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from busway.admin.admin import Admin, NewTopic
-from busway.app.binding import bind
-from busway.app.failures import Retry
-from busway.app.routes import BadDeclaration, ConsumerRecord, Format, Headers, Route, Topic
+from busway.app.binding import bind, name_of
+from busway.app.failures import Retry, dead_letter_topic
+from busway.app.routes import BadDeclaration, ConsumerRecord, Format, Headers, Route, Topic, is_topic_name
+from busway.app.serdes import Serdes
 from busway.app.worker import Sleep, Worker, WorkerParts, unacknowledged
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
@@ -24,15 +25,13 @@ from busway.consumer.snapshot import read_to_end
 from busway.errors import BrokerError, NotRunning
 from busway.producer.producer import Producer
 from busway.serde.avro import Undecodable
-from busway.serde.naming import Part, SubjectNaming, topic_name
-from busway.serde.plain import Integer, Json, Raw, Serde, Text
-from busway.serde.registered import RegisteredAvro
-from busway.serde.registry import RegistryClient
-from busway.types import Record, RecordMetadata, TopicPartition
+from busway.serde.naming import SubjectNaming, topic_name
+from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 
 log = logging.getLogger("busway.app")
 
+_OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 K = TypeVar("K")
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,10 +87,17 @@ class App:
         self._drain_timeout_s = drain_timeout_s
         self._producer_options = producer or {}
         self._consumer_options = consumer or {}
+        if own := _OWN & self._consumer_options.keys():
+            raise BadDeclaration(
+                f"app {name}: consumer={{{', '.join(sorted(own))}: …}} is not for the consumer: commits are the app's own "
+                "work, and group_id and auto_offset_reset are arguments of App"
+            )
         self._producer: Producer | None = None
-        self._serdes: dict[tuple[str, Part], Serde] = {}
+        self._serdes: Serdes | None = None
         self._on_assigned: list[Assigned] = []
         self._stack: AsyncExitStack | None = None
+        self._starting: asyncio.Task[Any] | None = None
+        self._not_starting = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
         self.worker: Worker | None = None
         """The running consume loop with its counters; None when the app does not run or has no handlers."""
@@ -160,8 +166,10 @@ class App:
             app=self,
         )
         known = self.topics.setdefault(name, found)
-        if (known.key, known.value, known.format) != (key, value, format):
+        if (known.key, known.value, known.format, known.key_format) != (key, value, format, key_format):
             raise BadDeclaration(f"topic {name} was declared before with other types; declare it once and import it")
+        if partitions not in {None, known.partitions} or (configs and found.configs != known.configs):
+            raise BadDeclaration(f"topic {name} was declared before with other settings; declare it once and import it")
         return known
 
     def subscribe(
@@ -182,8 +190,16 @@ class App:
         """
 
         def decorate(function: F) -> F:
-            if not topics or not all(isinstance(topic, Topic) for topic in topics):
-                raise BadDeclaration(f"subscribe: handler {function.__qualname__} names no topic made by app.topic(…)")
+            if not topics or not all(isinstance(topic, Topic) and topic.app is self for topic in topics):
+                raise BadDeclaration(
+                    f"subscribe: handler {name_of(function)} names no topic made by app.topic(…) of app {self.name}"
+                )
+            for topic in topics:
+                if dead_letter and not is_topic_name(dead_letter_topic(topic.name, self.group_id)):
+                    raise BadDeclaration(
+                        f"dead letters of topic {topic.name} would go to {dead_letter_topic(topic.name, self.group_id)!r}, "
+                        "which is no name for a topic; choose another group_id, or dead_letter=False"
+                    )
             self.routes.append(
                 Route(
                     function=function,
@@ -213,15 +229,40 @@ class App:
             RegistryUnreachable, RegistryRefused: a schema cannot be registered; the text says where it is incompatible.
             BadDeclaration: a topic in Avro without a registry.
         """
-        if self._stack is not None:
+        if self._stack is not None or self._starting is not None:
             raise NotRunning(f"app {self.name} is running already")
+        self._starting = task = asyncio.current_task()
+        self._not_starting.clear()
+        stopping = task.cancelling() if task is not None else 0
+        try:
+            await self._start()
+        except asyncio.CancelledError:
+            if task is not None and self._starting is None:  # by `stop`, not by whoever runs this task
+                if task.uncancel() > stopping:
+                    raise
+                raise NotRunning(f"app {self.name} was stopped while it started") from None
+            raise
+        finally:
+            self._starting = None
+            self._not_starting.set()
+            if self._stack is None:
+                self._producer = self._serdes = self.worker = None
+
+    async def _start(self) -> None:
         async with AsyncExitStack() as stack:
             await self._create_topics()
             self._producer = Producer(
                 self.bootstrap_servers, client_id=self.name, **{"linger_ms": 0, **self._producer_options}
             )
             await stack.enter_async_context(self._producer)
-            await self._prepare_serdes(stack)
+            self._serdes = Serdes(
+                app=self.name,
+                registry_url=self.schema_registry,
+                register=self._register_schemas,
+                naming=self._naming,
+            )
+            stack.push_async_callback(self._serdes.close)
+            await self._serdes.prepare(self.topics.values())
             self._stack = stack.pop_all()
         try:
             if self._lifespan is not None:
@@ -229,7 +270,7 @@ class App:
             if self.routes:
                 await self._start_worker()
         except BaseException:
-            await self.stop()
+            await self._stop()
             raise
 
     async def _start_worker(self) -> None:
@@ -239,7 +280,7 @@ class App:
                 group=self.group_id,
                 routes=self.routes,
                 topics=self.topics,
-                decode=self._decode,
+                decode=self._running().decode,
                 send_raw=self._send_raw,
                 on_assigned=self._assigned,
                 sleep=self._sleep,
@@ -264,16 +305,33 @@ class App:
         self._working = asyncio.get_running_loop().create_task(self.worker.run(consumer), name=f"{self.name}-worker")
 
     async def stop(self) -> None:
-        """Let running handlers end, commit, disconnect. Safe to call twice."""
+        """Let running handlers end, commit, disconnect; an app that is starting is stopped first. Safe to call twice.
+
+        Raises:
+            NotRunning: a handler called it, which would wait for itself; let another task do it.
+        """
+        if self.worker is not None and self.worker.is_handling(asyncio.current_task()):
+            raise NotRunning(
+                f"app {self.name} cannot be stopped by its own handler, for which stop() waits; use another task"
+            )
+        if self._starting is not None and self._starting is not asyncio.current_task():
+            starting, self._starting = self._starting, None
+            starting.cancel()
+            await self._not_starting.wait()
+        await self._stop()
+
+    async def _stop(self) -> None:
         working, self._working = self._working, None
         if working is not None:
             working.cancel()
             await asyncio.wait([working])
         stack, self._stack = self._stack, None
-        self._producer = None
-        if stack is not None:
+        if stack is None:
+            return
+        try:
             await stack.aclose()
-        self._serdes = {}
+        finally:
+            self._producer = self._serdes = self.worker = None
 
     async def wait(self) -> None:
         """Returns when the app has been stopped.
@@ -283,8 +341,10 @@ class App:
         """
         if self._working is None:
             raise NotRunning(f"app {self.name} has no handlers to wait for, or does not run")
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(self._working)
+        working = self._working
+        await asyncio.wait([working])
+        if not working.cancelled():
+            working.result()
 
     async def __aenter__(self) -> "App":
         await self.start()
@@ -303,8 +363,15 @@ class App:
         """
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
+        stopping: set[asyncio.Task[None]] = set()
+
+        def stop() -> None:
+            stopped.set()
+            if self._starting is not None:
+                stopping.add(loop.create_task(self.stop()))
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
+            loop.add_signal_handler(number, stop)
         try:
             async with self:
                 waits = [asyncio.ensure_future(stopped.wait())]
@@ -314,6 +381,9 @@ class App:
                 waits[0].cancel()
                 if self._working is not None and self._working.done():
                     self._working.result()
+        except NotRunning:
+            if not stopping:
+                raise
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
@@ -339,9 +409,7 @@ class App:
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
         """As `Topic.send`."""
-        future = await self.send_soon(
-            topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-        )
+        future = await self._send(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
         return await future
 
     async def send_soon(
@@ -355,19 +423,42 @@ class App:
         timestamp_ms: int | None = None,
     ) -> "asyncio.Future[RecordMetadata]":
         """As `Topic.send_soon`."""
-        if self._producer is None:
-            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
-        future = await self._producer.send(
+        future = await self._send(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        if (sent := unacknowledged.get()) is None:
+            return future
+        sent.append(future)
+        # The handler may cancel what it waits for; the record is on its way all the same.
+        seen = asyncio.shield(future)
+        seen.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return seen
+
+    async def _send(
+        self,
+        topic: Topic[K, V],
+        value: V | None,
+        key: K | None,
+        *,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> "asyncio.Future[RecordMetadata]":
+        serdes = self._running()
+        assert self._producer is not None
+        if topic.app is not self or not serdes.knows(topic):
+            raise BadDeclaration(f"topic {topic.name} was not declared with app {self.name} before it started")
+        return await self._producer.send(
             topic.name,
-            None if value is None else self._serdes[topic.name, "value"].encode(value),
-            None if key is None else self._serdes[topic.name, "key"].encode(key),
+            serdes.encode(topic, "value", value),
+            serdes.encode(topic, "key", key),
             headers=headers,
             partition=partition,
             timestamp_ms=timestamp_ms if timestamp_ms is not None else int(time.time() * 1000),
         )
-        if (sent := unacknowledged.get()) is not None:
-            sent.append(future)
-        return future
+
+    def _running(self) -> Serdes:
+        if self._serdes is None or self._producer is None:
+            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
+        return self._serdes
 
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
         if self._producer is None:
@@ -385,11 +476,10 @@ class App:
             Undecodable: a record is not what the topic holds; names partition and offset.
             NotRunning: the app is not running.
         """
-        if self._producer is None:
-            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
+        serdes = self._running()
         async for record in read_to_end(self.bootstrap_servers, topic.name, partitions, client_id=self.name):
             try:
-                yield await self._decode(record)
+                yield await serdes.decode(record)
             except Undecodable as problem:
                 raise Undecodable(f"{topic.name}-{record.partition} offset {record.offset}: {problem}") from None
 
@@ -401,24 +491,6 @@ class App:
 
     async def _sleep(self, seconds: float) -> None:
         await self.sleep(seconds)
-
-    async def _decode(self, record: Record) -> ConsumerRecord[Any, Any]:
-        key, value = record.key, record.value
-        return ConsumerRecord(
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            timestamp_ms=record.timestamp_ms,
-            key=None if key is None else await self._part(record.topic, "key", key),
-            value=None if value is None else await self._part(record.topic, "value", value),
-            headers=record.headers,
-        )
-
-    async def _part(self, topic: str, part: Part, data: bytes) -> Any:
-        try:
-            return await self._serdes[topic, part].decode(data)
-        except Undecodable as problem:
-            raise Undecodable(f"the {part} is not what topic {topic} holds: {problem}") from None
 
     async def _create_topics(self) -> None:
         wanted = [topic for topic in self.topics.values() if topic.partitions is not None or topic.configs]
@@ -435,35 +507,3 @@ class App:
                 except BrokerError as problem:
                     if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
                         raise
-
-    async def _prepare_serdes(self, stack: AsyncExitStack) -> None:
-        registry: RegistryClient | None = None
-        for topic in self.topics.values():
-            for part, kind, form in (
-                ("key", topic.key, topic.key_format or _key_format(topic.key)),
-                ("value", topic.value, topic.format),
-            ):
-                if form == "avro" and registry is None:
-                    if self.schema_registry is None:
-                        raise BadDeclaration(
-                            f"topic {topic.name} is in Avro and app {self.name} has no schema_registry; "
-                            "give App(…, schema_registry='http://localhost:8081'), or use format='json'"
-                        )
-                    registry = await stack.enter_async_context(RegistryClient(self.schema_registry))
-                serde = self._serde(kind, form, cast("Part", part), registry)
-                await serde.prepare(topic.name)
-                self._serdes[topic.name, cast("Part", part)] = serde
-
-    def _serde(self, kind: Any, form: str, part: Part, registry: RegistryClient | None) -> Serde:
-        if form == "avro":
-            assert registry is not None
-            return RegisteredAvro(registry, kind, part=part, naming=self._naming, register=self._register_schemas)
-        if form == "json":
-            return Json(kind)
-        if form == "text":
-            return Text()
-        return Integer() if form == "integer" else Raw()
-
-
-def _key_format(kind: Any) -> str:
-    return {str: "text", int: "integer", bytes: "raw"}.get(kind, "avro")

@@ -9,8 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from busway.errors import BrokerError, BuswayError, MessageTooLarge
+from busway.types import Record
+from busway_protocol.errors import ErrorCode
+
 MAX_STACK_BYTES: Final = 16 * 1024
 """A header holds so much of a traceback; the end, where the cause is."""
+MAX_MESSAGE_BYTES: Final = 4 * 1024
+"""And so much of any other text; exceptions may quote whole records."""
+_MESSAGE: Final = "kafka_dlt-exception-message"
+_STACK: Final = "kafka_dlt-exception-stacktrace"
+_TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,10 @@ class Exponential:
 
     def wait_s(self, attempt: int, chance: float) -> float:
         """Seconds before the attempt after number `attempt` (the first is 1); `chance` is a random number below 1."""
-        longest = min(self.initial * self.factor ** min(attempt - 1, 64), self.max)
+        try:
+            longest = min(self.initial * self.factor ** (attempt - 1), self.max)
+        except OverflowError:
+            longest = self.max if self.initial else 0.0
         return longest * (1 - self.jitter * chance)
 
 
@@ -67,20 +79,43 @@ def dead_letter_topic(topic: str, group: str) -> str:
 
 
 def dead_letter_headers(
-    problem: BaseException, *, topic: str, partition: int, offset: int, timestamp_ms: int, group: str, attempts: int
+    problem: BaseException, record: Record, *, group: str, attempts: int, handler: str
 ) -> list[tuple[str, bytes | None]]:
     """Where a dead letter comes from and why, under the names that Spring and consoles know."""
     stack = "".join(traceback.format_exception(problem)).encode(errors="replace")
     kind = type(problem)
     found = {
-        "kafka_dlt-original-topic": topic,
-        "kafka_dlt-original-partition": str(partition),
-        "kafka_dlt-original-offset": str(offset),
-        "kafka_dlt-original-timestamp": str(timestamp_ms),
+        "kafka_dlt-original-topic": record.topic,
+        "kafka_dlt-original-partition": str(record.partition),
+        "kafka_dlt-original-offset": str(record.offset),
+        "kafka_dlt-original-timestamp": str(record.timestamp_ms),
+        "kafka_dlt-original-timestamp-type": _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestampType"),
         "kafka_dlt-original-consumer-group": group,
         "kafka_dlt-exception-fqcn": f"{kind.__module__}.{kind.__qualname__}",
-        "kafka_dlt-exception-message": str(problem),
+        _MESSAGE: _text(problem),
         "busway_dlt-attempts": str(attempts),
+        "busway_dlt-handler": handler,
     }
-    headers: list[tuple[str, bytes | None]] = [(name, text.encode(errors="replace")) for name, text in found.items()]
-    return [*headers, ("kafka_dlt-exception-stacktrace", stack[-MAX_STACK_BYTES:])]
+    headers: list[tuple[str, bytes | None]] = [
+        (name, text.encode(errors="replace")[:MAX_MESSAGE_BYTES]) for name, text in found.items()
+    ]
+    return [*headers, (_STACK, stack[-MAX_STACK_BYTES:])]
+
+
+def without_long_ones(headers: list[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
+    """For a record so large that it has no room for them."""
+    return [(name, b"" if name in {_STACK, _MESSAGE} else value) for name, value in headers]
+
+
+def is_too_large(problem: BuswayError) -> bool:
+    """Whether a record was refused for its size."""
+    return isinstance(problem, MessageTooLarge) or (
+        isinstance(problem, BrokerError) and problem.code is ErrorCode.MESSAGE_TOO_LARGE
+    )
+
+
+def _text(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:  # noqa: BLE001 - the user's class; its record must not stop the service
+        return f"{type(problem).__name__} that cannot be shown"

@@ -25,6 +25,11 @@ _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 _LONGEST: Final = 249
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether brokers take it."""
+    return bool(name) and len(name) <= _LONGEST and not set(name) - _LEGAL and name not in {".", ".."}
+
+
 class BadDeclaration(BuswayError):
     """A topic or a handler was declared in a way that cannot work; names it and says what to change."""
 
@@ -69,7 +74,7 @@ class Topic(Generic[K, V]):
     app: "App" = field(repr=False)
 
     def __post_init__(self) -> None:
-        if not self.name or len(self.name) > _LONGEST or set(self.name) - _LEGAL or self.name in {".", ".."}:
+        if not is_topic_name(self.name):
             raise BadDeclaration(
                 f"{self.name!r} is no name for a topic: letters, digits, '.', '_' and '-', at most {_LONGEST} of them"
             )
@@ -134,4 +139,6 @@ class Route:
     @property
     def name(self) -> str:
         """The handler in messages: module and name."""
-        return f"{self.function.__module__}.{self.function.__qualname__}"
+        function = self.function
+        own = getattr(function, "__qualname__", type(function).__qualname__)
+        return f"{getattr(function, '__module__', type(function).__module__)}.{own}"

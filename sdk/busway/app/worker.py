@@ -7,7 +7,6 @@ At least once: an offset is committed only when every record before it was handl
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from busway.app.ack import CompletedOffsets
-from busway.app.failures import dead_letter_headers, dead_letter_topic
+from busway.app.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
 from busway.app.routes import ConsumerRecord, Headers, Route, Topic
 from busway.consumer.consumer import Consumer, RebalanceListener
 from busway.errors import BuswayError, CommitFailed
@@ -38,6 +37,14 @@ Sleep = Callable[[float], Awaitable[None]]
 
 unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("unacknowledged", default=None)
 """Inside a handler: what it sent without waiting. Its record is finished when all of that is acknowledged."""
+
+
+class _GivenUp(Exception):
+    """The partition goes before its record could be tried again."""
+
+
+class Cancelled(Exception):
+    """What a handler waited for was cancelled by somebody else than the app."""
 
 
 class HandlerFailed(BuswayError):
@@ -64,11 +71,12 @@ class _Lane:
     """One partition: what waits, what is done, and the task that works through it."""
 
     partition: TopicPartition
-    waiting: deque[Record] = field(default_factory=deque)
+    waiting: deque[tuple[CompletedOffsets, Record]] = field(default_factory=deque)
     done: CompletedOffsets = field(default_factory=CompletedOffsets)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     closing: bool = False
     paused: bool = False
+    resting: bool = False
     committed: int | None = None
     task: asyncio.Task[None] | None = None
     sending: set["asyncio.Future[Any]"] = field(default_factory=set)
@@ -85,7 +93,10 @@ class Worker(RebalanceListener):
         for route in parts.routes:
             for topic in route.topics:
                 self._routes.setdefault(topic.name, []).append(route)
-        self._failed: asyncio.Future[None] | None = None
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closing = asyncio.Lock()
+        self._committing = asyncio.Lock()
+        self._ending = False
         self.handled = 0
         """Records whose handlers all returned."""
         self.dead_lettered = 0
@@ -101,7 +112,6 @@ class Worker(RebalanceListener):
             BuswayError: the brokers cannot be read.
         """
         self._consumer = consumer
-        self._failed = asyncio.get_running_loop().create_future()
         committing = asyncio.ensure_future(self._commit_regularly())
         feeding = asyncio.ensure_future(self._feed(consumer))
         waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
@@ -111,6 +121,7 @@ class Worker(RebalanceListener):
                 if wait.done():
                     wait.result()
         finally:
+            self._ending = True
             for task in (committing, feeding):
                 task.cancel()
             await asyncio.wait([committing, feeding])
@@ -125,8 +136,13 @@ class Worker(RebalanceListener):
                 if lane is None or lane.closing:
                     continue
                 for record in records:
+                    if not lane.done.follows(record.offset):
+                        log.warning("%s-%d goes on at offset %d, behind what came before", *partition, record.offset)
+                        lane.done = (
+                            CompletedOffsets()
+                        )  # the topic was made anew; what is under way counts for the old one
                     lane.done.begin(record.offset)
-                lane.waiting.extend(records)
+                    lane.waiting.append((lane.done, record))
                 lane.arrived.set()
                 if len(lane.waiting) >= HIGH_WATER and not lane.paused:
                     consumer.pause(partition)
@@ -134,7 +150,13 @@ class Worker(RebalanceListener):
 
     # Lanes
 
+    def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Whether it is this task that calls the handlers of a partition."""
+        return any(lane.task is task for lane in self._lanes.values())
+
     def _open(self, partition: TopicPartition) -> None:
+        if self._ending:
+            return
         lane = _Lane(partition)
         lane.task = asyncio.ensure_future(self._work(lane))
         self._lanes[partition] = lane
@@ -143,11 +165,9 @@ class Worker(RebalanceListener):
         try:
             while True:
                 while lane.waiting and not lane.closing:
-                    record = lane.waiting.popleft()
-                    sent: list[asyncio.Future[Any]] = []
-                    unacknowledged.set(sent)
-                    await self._handle(record)
-                    self._finish(lane, record, sent)
+                    done, record = lane.waiting.popleft()
+                    sent = await self._handle(lane, record)
+                    self._finish(lane, done, record, sent)
                     if len(lane.sending) >= HIGH_WATER:
                         await asyncio.wait(lane.sending, return_when=asyncio.FIRST_COMPLETED)
                     if lane.paused and len(lane.waiting) <= LOW_WATER:
@@ -156,29 +176,34 @@ class Worker(RebalanceListener):
                     return
                 lane.arrived.clear()
                 await lane.arrived.wait()
+        except _GivenUp:
+            return
         except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
             self._fail(problem)
 
-    def _finish(self, lane: _Lane, record: Record, sent: list["asyncio.Future[Any]"]) -> None:
+    def _finish(self, lane: _Lane, done: CompletedOffsets, record: Record, sent: list["asyncio.Future[Any]"]) -> None:
         """The record is done once all it sent is acknowledged; the next one does not wait for that."""
         if not sent:
-            lane.done.finish(record.offset)
+            done.finish(record.offset)
             self.progress.set()
             return
         acknowledged = asyncio.gather(*sent)
         lane.sending.add(acknowledged)
 
-        def done(outcome: "asyncio.Future[Any]") -> None:
+        def settle(outcome: "asyncio.Future[Any]") -> None:
             lane.sending.discard(outcome)
             if outcome.cancelled():
                 return
             if (problem := outcome.exception()) is None:
-                lane.done.finish(record.offset)
+                done.finish(record.offset)
                 self.progress.set()
-            elif isinstance(problem, Exception):
-                self._fail(problem)
+                return
+            where = f"{record.topic}-{record.partition} offset {record.offset}"
+            failed = HandlerFailed(f"what was sent for {where} was not acknowledged, so it is handled again: {problem}")
+            failed.__cause__ = problem
+            self._fail(failed)
 
-        acknowledged.add_done_callback(done)
+        acknowledged.add_done_callback(settle)
 
     def _resume(self, lane: _Lane) -> None:
         lane.paused = False
@@ -186,21 +211,36 @@ class Worker(RebalanceListener):
             self._consumer.resume(lane.partition)
 
     def _fail(self, problem: Exception) -> None:
-        if self._failed is not None and not self._failed.done():
+        if not self._failed.done():
             self._failed.set_exception(problem)
+            self._failed.exception()  # a worker that is ending already raises nothing more
 
-    async def _handle(self, record: Record) -> None:
+    async def _rest(self, lane: _Lane, wait_s: float) -> None:
+        """Wait before the next attempt, unless the partition goes meanwhile: its next owner begins with this record."""
+        if lane.closing:
+            raise _GivenUp
+        lane.resting = True
+        await self._parts.sleep(wait_s)
+        lane.resting = False
+
+    async def _handle(self, lane: _Lane, record: Record) -> list["asyncio.Future[Any]"]:
+        """Every handler of the topic gets the record, whatever became of it with another; what they sent without waiting."""
+        routes = self._routes[record.topic]
+        sent: list[asyncio.Future[Any]] = []
         try:
-            typed = await self._decode(record)
+            typed = await self._decode(lane, record)
         except Undecodable as problem:
-            await self._bury(record, problem, attempts=1)
-            return
-        for route in self._routes[record.topic]:
-            if not await self._call(route, record, typed):
-                return
-        self.handled += 1
+            where = f"{record.topic}-{record.partition} offset {record.offset}"
+            if not all(route.dead_letter for route in routes):
+                raise HandlerFailed(f"{where} cannot be read: {problem}") from problem
+            log.error("%s cannot be read; to the dead letters: %s", where, problem)
+            await self._bury(lane, record, problem, attempts=1, handler="")
+            return sent
+        returned = [await self._call(lane, route, record, typed, sent) for route in routes]
+        self.handled += all(returned)
+        return sent
 
-    async def _decode(self, record: Record) -> ConsumerRecord[Any, Any]:
+    async def _decode(self, lane: _Lane, record: Record) -> ConsumerRecord[Any, Any]:
         """Bytes that cannot be read are a poison record; a registry that cannot be asked is waited for."""
         wait_s = 0.2
         while True:
@@ -208,15 +248,25 @@ class Worker(RebalanceListener):
                 return await self._parts.decode(record)
             except BuswayError as problem:
                 log.warning("%s-%d waits at offset %d: %s", record.topic, record.partition, record.offset, problem)
-            await self._parts.sleep(wait_s)
+            await self._rest(lane, wait_s)
             wait_s = min(wait_s * 2, 10.0)
 
-    async def _call(self, route: Route, record: Record, typed: ConsumerRecord[Any, Any]) -> bool:
+    async def _call(
+        self,
+        lane: _Lane,
+        route: Route,
+        record: Record,
+        typed: ConsumerRecord[Any, Any],
+        sent: list["asyncio.Future[Any]"],
+    ) -> bool:
         """Whether the handler returned in the end; else the record is among the dead letters."""
         attempt = 1
         while True:
+            # What a failed attempt sent is not waited for: the next attempt, or the dead letter, stands for the record.
+            mine: list[asyncio.Future[Any]] = []
+            unacknowledged.set(mine)
             try:
-                await route.call(typed)
+                await _uncancelled(route.call(typed))
             except Exception as problem:
                 wait_s = route.retry.wait_s(problem, attempt)
                 where = f"{route.name} failed on {record.topic}-{record.partition} offset {record.offset}"
@@ -224,34 +274,28 @@ class Worker(RebalanceListener):
                     if not route.dead_letter:
                         raise HandlerFailed(f"{where} after {attempt} attempts: {problem!r}") from problem
                     log.error("%s after %d attempts; to the dead letters: %r", where, attempt, problem)
-                    await self._bury(record, problem, attempts=attempt)
+                    await self._bury(lane, record, problem, attempts=attempt, handler=route.name)
                     return False
                 log.warning("%s, attempt %d; again in %.1f s: %r", where, attempt, wait_s, problem)
-                await self._parts.sleep(wait_s)
+                await self._rest(lane, wait_s)
                 attempt += 1
             else:
+                sent += mine
                 return True
 
-    async def _bury(self, record: Record, problem: Exception, *, attempts: int) -> None:
+    async def _bury(self, lane: _Lane, record: Record, problem: Exception, *, attempts: int, handler: str) -> None:
         """To the dead-letter topic as it came; waits for as long as that is out of reach, because nothing is skipped."""
         topic = dead_letter_topic(record.topic, self._parts.group)
-        headers = [
-            *record.headers,
-            *dead_letter_headers(
-                problem,
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-                timestamp_ms=record.timestamp_ms,
-                group=self._parts.group,
-                attempts=attempts,
-            ),
-        ]
+        unacknowledged.set(None)
+        reasons = dead_letter_headers(problem, record, group=self._parts.group, attempts=attempts, handler=handler)
         wait_s = 0.2
         while True:
             try:
-                await self._parts.send_raw(topic, record.value, record.key, headers)
+                await self._parts.send_raw(topic, record.value, record.key, [*record.headers, *reasons])
             except BuswayError as unreachable:
+                if is_too_large(unreachable) and (fewer := without_long_ones(reasons)) != reasons:
+                    reasons = fewer
+                    continue
                 log.error(
                     "%s-%d stops at offset %d: %s: %s",
                     record.topic,
@@ -263,7 +307,7 @@ class Worker(RebalanceListener):
             else:
                 self.dead_lettered += 1
                 return
-            await self._parts.sleep(wait_s)
+            await self._rest(lane, wait_s)
             wait_s = min(wait_s * 2, 10.0)
 
     # Commits
@@ -274,6 +318,11 @@ class Worker(RebalanceListener):
             await self._commit(list(self._lanes.values()))
 
     async def _commit(self, lanes: Sequence[_Lane]) -> None:
+        """One at a time, so that a slow commit never comes after a later one."""
+        async with self._committing:
+            await self._commit_now(lanes)
+
+    async def _commit_now(self, lanes: Sequence[_Lane]) -> None:
         assert self._consumer is not None
         offsets = {
             lane.partition: lane.done.committable
@@ -321,33 +370,55 @@ class Worker(RebalanceListener):
 
     async def on_partitions_lost(self, lost: Any) -> None:
         """Others have the partitions already: stop."""
-        for partition in lost:
-            lane = self._lanes.pop(partition, None)
-            if lane is not None and lane.task is not None:
-                lane.task.cancel()
-                await asyncio.wait([lane.task])
+        async with self._closing:
+            lanes = [lane for partition in lost if (lane := self._lanes.pop(partition, None)) is not None]
+            for lane in lanes:
+                lane.closing = True
+            await self._cancel([lane.task for lane in lanes if lane.task is not None])
         self.progress.set()
 
+    async def _cancel(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, deaf = await asyncio.wait(tasks, timeout=self._parts.drain_timeout_s)
+            if deaf:
+                log.error("%d handlers go on although they were cancelled", len(deaf))
+
     async def _close(self, partitions: Any) -> None:
+        """Who comes while partitions are being closed waits until they are."""
+        async with self._closing:
+            await self._close_now(partitions)
+        self.progress.set()
+
+    async def _close_now(self, partitions: Any) -> None:
         lanes = [lane for partition in partitions if (lane := self._lanes.pop(partition, None)) is not None]
         if not lanes:
             return
         for lane in lanes:
             lane.closing = True
             lane.arrived.set()
+        await self._cancel([lane.task for lane in lanes if lane.task is not None and lane.resting])
         tasks = [lane.task for lane in lanes if lane.task is not None]
         _, late = await asyncio.wait(tasks, timeout=self._parts.drain_timeout_s)
-        for task in late:
-            task.cancel()
         if late:
             log.warning(
-                "%d handlers did not end within %.0f s; their records come again",
+                "%d handlers did not end within %g s; their records come again",
                 len(late),
                 self._parts.drain_timeout_s,
             )
-            await asyncio.wait(late)
+            await self._cancel(list(late))
         if sending := [one for lane in lanes for one in lane.sending]:
             await asyncio.wait(sending, timeout=self._parts.drain_timeout_s)
-        with contextlib.suppress(BuswayError):
-            await self._commit(lanes)
-        self.progress.set()
+        await self._commit(lanes)
+
+
+async def _uncancelled(call: Awaitable[Any]) -> None:
+    """A handler that waited for something cancelled has failed; only this task's own cancellation goes through."""
+    try:
+        await call
+    except asyncio.CancelledError as cancelled:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise Cancelled("the handler waited for a task that was cancelled") from cancelled

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 
 from busway.errors import BuswayError
-from busway.serde.avro import Undecodable, Unencodable
-from busway.serde.infer import CannotInfer
+from busway.serde.records import CannotInfer
 
 T = TypeVar("T")
 INTERRUPTED: Final = 130
@@ -53,12 +52,14 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, c
     elif sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(title=None, header_style="bold")
         for name in names:
             table.add_column(name.replace("_", " "), justify="right" if isinstance(rows[0].get(name), int) else "left")
         for row in rows:
-            table.add_row(*(_cell(row.get(name)) for name in names))
+            # Names come from other people: no markup, no control characters.
+            table.add_row(*(Text(harmless(_cell(row.get(name)))) for name in names))
         Console().print(table)
     else:
         for row in rows:
@@ -78,6 +79,11 @@ def write_json(found: Any) -> None:
     typer.echo(json.dumps(found, ensure_ascii=False, default=str))
 
 
+def harmless(text: str) -> str:
+    """A text with control characters spelled out, so that it cannot command the terminal."""
+    return "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text)
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
@@ -90,7 +96,11 @@ def main_loop(app: typer.Typer) -> None:
     """Run the command line; failures end as one line and an exit code."""
     try:
         app()
-    except (BuswayError, Undecodable, Unencodable, CannotInfer) as problem:
+    except (
+        BuswayError,
+        CannotInfer,
+        ValueError,
+    ) as problem:  # ValueError: an address, a partition, a file that is no text
         fail(str(problem))
     except OSError as problem:
         fail(f"{problem.strerror or problem}" + (f": {problem.filename}" if problem.filename else ""))

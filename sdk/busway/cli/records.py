@@ -5,15 +5,30 @@ What lives here: lines → records and back; Avro through the registry where it 
 
 import asyncio
 import base64
+import concurrent.futures
+import contextlib
 import datetime as dt
 import json
+import os
 import sys
+import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from busway.cli.output import BOOTSTRAP, REGISTRY_URL, AsJson, Bootstrap, CommandFailed, RegistryUrl, run, write_json
+from busway.cli.output import (
+    BOOTSTRAP,
+    REGISTRY_URL,
+    AsJson,
+    Bootstrap,
+    CommandFailed,
+    RegistryUrl,
+    harmless,
+    run,
+    write_json,
+)
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError
 from busway.producer.producer import Producer
@@ -22,6 +37,10 @@ from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
 from busway.serde.registry import RegistryClient
 from busway.types import Record, RecordMetadata, TopicPartition
 
+_TOGETHER: Final = 10_000
+"""Records that wait for their acknowledgement before more are read."""
+_CHUNK_BYTES: Final = 64 * 1024
+_CHUNKS_AHEAD: Final = 4
 TopicName = Annotated[str, typer.Argument(help="The topic.")]
 
 
@@ -43,35 +62,24 @@ def produce(
 ) -> None:
     """Write records, one for each line."""
     headers = [_header(one) for one in header or ()]
-
     schema = avro.read_text(encoding="utf-8") if avro is not None else None
+    separator = os.fsencode(key_separator) if key_separator is not None else None
 
     async def work() -> int:
         encode = await _encoder(topic, schema, registry_url)
         count = 0
         async with Producer(bootstrap, client_id="busway-cli") as producer:
             futures: list[asyncio.Future[RecordMetadata]] = []
-            lines = values if values is not None else (line.rstrip("\r\n") for line in sys.stdin)
-            for line in lines:
-                own_key, text = key, line
-                if key_separator is not None:
-                    found, separator, rest = line.partition(key_separator)
-                    if not separator:
-                        raise CommandFailed(
-                            f"line {count + 1} has no {key_separator!r} between key and value: {line[:60]}"
-                        )
-                    own_key, text = found, rest
-                futures.append(
-                    await producer.send(
-                        topic,
-                        encode(text, count + 1),
-                        own_key.encode() if own_key is not None else None,
-                        partition=partition,
-                        headers=headers,
+            async for lines in _given(values) if values is not None else _standard_input():
+                for line in lines:
+                    count += 1
+                    own_key, value = _split(line, separator, count) if separator is not None else (None, line)
+                    if own_key is None and key is not None:
+                        own_key = os.fsencode(key)
+                    futures.append(
+                        await producer.send(topic, encode(value, count), own_key, partition=partition, headers=headers)
                     )
-                )
-                count += 1
-                if len(futures) >= 10_000:
+                if len(futures) >= _TOGETHER:
                     await asyncio.gather(*futures)
                     futures.clear()
             await asyncio.gather(*futures)
@@ -84,6 +92,42 @@ def produce(
         sys.stderr.write(f"{count} records acknowledged\n")
 
 
+def _split(line: bytes, separator: bytes, number: int) -> tuple[bytes, bytes]:
+    key, found, value = line.partition(separator)
+    if not found:
+        shown = line[:60].decode(errors="replace")
+        raise CommandFailed(f"line {number} has no {separator.decode()!r} between key and value: {shown}")
+    return key, value
+
+
+async def _given(values: list[str]) -> AsyncIterator[list[bytes]]:
+    yield [os.fsencode(value) for value in values]
+
+
+async def _standard_input() -> AsyncIterator[list[bytes]]:
+    """Lines as they come, several at a time: a thread waits for them, so that those before are sent meanwhile."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue(_CHUNKS_AHEAD)
+
+    def put(lines: list[bytes] | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(lines), loop).result()
+
+    def read() -> None:
+        rest = b""
+        # The loop may be gone when the thread gets to it: Ctrl-C while nothing was typed.
+        with contextlib.suppress(RuntimeError, concurrent.futures.CancelledError):
+            while chunk := os.read(0, _CHUNK_BYTES):
+                *lines, rest = (rest + chunk).split(b"\n")
+                if lines:
+                    put([line.removesuffix(b"\r") for line in lines])
+            put([rest] if rest else [])
+            put(None)
+
+    threading.Thread(target=read, daemon=True, name="busway-stdin").start()
+    while (lines := await queue.get()) is not None:
+        yield lines
+
+
 def _header(given: str) -> tuple[str, bytes | None]:
     name, equals, value = given.partition("=")
     if not equals:
@@ -93,12 +137,12 @@ def _header(given: str) -> tuple[str, bytes | None]:
 
 async def _encoder(topic: str, schema: str | None, registry_url: str) -> Any:
     if schema is None:
-        return lambda text, number: text.encode()
+        return lambda line, number: line
     async with RegistryClient(registry_url) as registry:
         prefix = frame(await registry.register(f"{topic}-value", schema))
     codec: AvroCodec[Any] = AvroCodec(dict, schema=json.loads(schema))
 
-    def encode(line: str, number: int) -> bytes:
+    def encode(line: bytes, number: int) -> bytes:
         try:
             return codec.encode(json.loads(line), prefix)
         except (ValueError, Unencodable) as problem:
@@ -189,7 +233,7 @@ class _Reader:
                 }
             )
         elif isinstance(value, str):
-            typer.echo(value)
+            typer.echo(harmless(value) if sys.stdout.isatty() else value)
         else:
             write_json(value)
 

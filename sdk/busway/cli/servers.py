@@ -4,6 +4,7 @@ What lives here: options → settings, what is printed at start. What does not: 
 they are extras.
 """
 
+import asyncio
 import logging
 import sys
 import time
@@ -41,6 +42,8 @@ def up(
             {
                 "listeners": f"PLAINTEXT://{host}:{port}",
                 "log.dirs": str(data / "broker"),
+                # A machine of one's own: no wait for further members when the first one joins.
+                "group.initial.rebalance.delay.ms": "0",
                 **({"busway.insecure": "true"} if insecure else {}),
             }
         )
@@ -52,10 +55,13 @@ def up(
                 host=host, port=registry_port, database=database, insecure=insecure
             )
             async with registry_package.RegistryServer(settings) as registry_server:
+                # Whoever reads the addresses may end this at once.
+                stopped = asyncio.ensure_future(bus.until_signal(node.failed))
+                await asyncio.sleep(0)
                 _tell_up(
                     node.bootstrap_servers, registry_server.url, data, time.perf_counter() - begun, as_json=as_json
                 )
-                await bus.until_signal(node.failed)
+                await stopped
         finally:
             await node.stop()
         if node.failed.is_set():
@@ -146,12 +152,14 @@ def registry(
             insecure=insecure,
         )
         async with package.RegistryServer(settings) as server:
+            stopped = asyncio.ensure_future(package.until_signal())
+            await asyncio.sleep(0)
             if as_json:
                 write_json({"schema_registry": server.url, "database": database})
             else:
                 typer.echo(f"registry  {server.url}\ndatabase  {database}\nCtrl-C stops")
             sys.stdout.flush()
-            await package.until_signal()
+            await stopped
 
     _serve(package.run, main, package.CANNOT_START)
 

@@ -17,7 +17,8 @@ from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-GROUP: Final = 0
+METADATA_MAX_AGE_S: Final = 300.0
+"""As old as metadata may get before it is asked for anew; Kafka's metadata.max.age.ms."""
 _BATCHED_COORDINATORS: Final = 4
 Addresses = str | Sequence[str]
 
@@ -54,9 +55,10 @@ class ClusterClient:
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._client_id = client_id
         self._timeout_s = request_timeout_s
-        self._connections: dict[object, Connection] = {}
-        self._connecting: dict[object, asyncio.Lock] = {}
+        self._connections: dict[tuple[tuple[str, int], str], Connection] = {}
+        self._connecting: dict[tuple[tuple[str, int], str], asyncio.Lock] = {}
         self._refreshing = asyncio.Lock()
+        self._refreshed_at = 0.0
         self.metadata = ClusterMetadata()
         self.topics: set[str] = set()
         """Topics that every refresh asks for."""
@@ -92,7 +94,9 @@ class ClusterClient:
             raise ConnectionFailed(f"broker {node_id} is not in the cluster's metadata")
         return await self._open((address, purpose), *address, advertised=True)
 
-    async def _open(self, key: object, host: str, port: int, *, advertised: bool = False) -> Connection:
+    async def _open(
+        self, key: tuple[tuple[str, int], str], host: str, port: int, *, advertised: bool = False
+    ) -> Connection:
         found = self._connections.get(key)
         if found is not None and found.open:
             return found
@@ -118,8 +122,9 @@ class ClusterClient:
         Raises:
             ConnectionFailed: none can be reached.
         """
-        for found in self._connections.values():
-            if found.open:
+        for (_, purpose), found in self._connections.items():
+            # A long poll keeps whatever is asked behind it waiting.
+            if found.open and not purpose:
                 return found
         problems = []
         known = list(self.metadata.brokers.values())
@@ -163,6 +168,16 @@ class ClusterClient:
             except (ConnectionFailed, RequestTimedOut):
                 answer = await self.ask_any(request)
             self.metadata.update(answer, all_topics=every_topic)
+            self._refreshed_at = asyncio.get_running_loop().time()
+
+    async def refresh_if_old(self) -> None:
+        """Ask again after `METADATA_MAX_AGE_S`, so that new partitions and moved leaders are seen without an error.
+
+        Raises:
+            ConnectionFailed, RequestTimedOut.
+        """
+        if asyncio.get_running_loop().time() - self._refreshed_at > METADATA_MAX_AGE_S:
+            await self.refresh()
 
     async def ensure_topics(self, topics: Iterable[str], timeout_s: float | None = None) -> None:
         """Return when the leaders of all partitions of `topics` are known.
@@ -191,6 +206,7 @@ class ClusterClient:
                 return
             permanent = isinstance(problem, BrokerError) and not problem.retriable
             if permanent or asyncio.get_running_loop().time() >= deadline:
+                self.topics.difference_update(missing)  # asked for once more, it would be made after all
                 raise problem
             await asyncio.sleep(backoff.next())
 

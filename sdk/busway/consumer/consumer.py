@@ -7,9 +7,9 @@ What lives here: `Consumer`: subscribing, reading, positions, commits. What does
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.coordinator import GroupCoordinatorClient, Partitions
@@ -17,6 +17,8 @@ from busway.consumer.fetcher import EARLIEST, LATEST, Fetcher
 from busway.errors import BuswayError, CommitFailed, NotRunning
 from busway.options import ConsumerOptions
 from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
+
+_POSITION_S: Final = 0.01
 
 
 class RebalanceListener:
@@ -99,20 +101,27 @@ class Consumer:
             raise
 
     async def stop(self) -> None:
-        """Commit what was handed out (with auto commit), leave the group, disconnect."""
+        """Commit what was handed out (with auto commit), let the listener finish, leave the group, disconnect."""
+        await self._stop(self._commit_handed_out)
+
+    async def _stop(self, commit: Callable[[], Awaitable[None]]) -> None:
         tasks, self._tasks = self._tasks, []
         if not tasks:
             await self._cluster.close()
             return
         if self._group is not None and self.options.enable_auto_commit:
             with contextlib.suppress(BuswayError):
-                await self._commit_handed_out()
+                await commit()
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        if self._group is not None:
-            await self._group.leave()
-        await self._cluster.close()
+        try:
+            if self._group is not None:
+                if owned := self._group.membership.owned:
+                    await self._listener.on_partitions_revoked(owned)
+                await self._group.leave()
+        finally:
+            await self._cluster.close()
 
     async def __aenter__(self) -> "Consumer":
         await self.start()
@@ -121,7 +130,8 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        # Whoever leaves with an error has not handled what was handed out last.
+        await self._stop(self._commit_handed_out if kind is None else self._commit_handled)
 
     # What to read
 
@@ -194,7 +204,7 @@ class Consumer:
             left = deadline - loop.time()
             if left <= 0:
                 return {}
-            await self._fetcher.arrival(min(left, 1.0))
+            await self._fetcher.arrival(min(left, 1.0), partitions)
 
     async def getone(self, *partitions: TopicPartition) -> Record:
         """The next record; waits for it.
@@ -209,9 +219,8 @@ class Consumer:
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         while True:
-            for records in (await self.getmany(timeout_ms=60_000)).values():
-                for record in records:
-                    yield record
+            # One at a time: what waits here was not seen by the reader, who may break off and must find it again.
+            yield await self.getone()
 
     def _check(self) -> None:
         if not self._tasks:
@@ -238,7 +247,7 @@ class Consumer:
                 raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
             if found.position is not None:
                 return found.position
-            await self._fetcher.arrival(0.02)
+            await asyncio.sleep(_POSITION_S)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`."""
@@ -385,14 +394,7 @@ class Consumer:
         self._fetcher.assign([partition for partition in self._fetcher.assigned if partition not in gone])
 
     async def _assigned(self, assigned: Partitions, new: Partitions) -> None:
-        self._fetcher.assign(assigned)
         # The listener may seek, or get ready for the records: none is handed out before it has returned.
-        arrived = [self._fetcher.assigned[partition] for partition in new]
-        for one in arrived:
-            one.held = True
-        try:
-            await self._listener.on_partitions_assigned(new)
-        finally:
-            for one in arrived:
-                one.held = False
-            self._fetcher.wake()
+        self._fetcher.assign(assigned, held=new)
+        await self._listener.on_partitions_assigned(new)
+        self._fetcher.release(new)

@@ -74,7 +74,7 @@ class GroupCoordinatorClient:
         self._rejoin = asyncio.Event()
         self._polled_at = 0.0
         self._polled = asyncio.Event()
-        self.problem: BuswayError | None = None
+        self.problem: Exception | None = None
 
     def polled(self) -> None:
         """The reader has asked for records."""
@@ -128,9 +128,35 @@ class GroupCoordinatorClient:
                 await asyncio.sleep(backoff.next())
             except (ConnectionFailed, RequestTimedOut):
                 await asyncio.sleep(backoff.next())
-            except BuswayError as problem:
+            except Exception as problem:  # noqa: BLE001 - a listener's own error too: whoever reads gets it
                 self.problem = problem
                 return
+
+    async def _with_heartbeats(self, listening: Awaitable[None]) -> None:
+        """Let a listener take its time: the member shows that it lives meanwhile."""
+        beating = asyncio.ensure_future(self._beat())
+        try:
+            await listening
+        finally:
+            beating.cancel()
+            await asyncio.wait([beating])
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.heartbeat_interval_ms / 1000)
+            with contextlib.suppress(BuswayError):
+                await self._heartbeat()  # what it answers is acted upon once the listener has returned
+
+    async def _heartbeat(self) -> ErrorCode:
+        answer = await self._ask(
+            HeartbeatRequest(
+                group_id=self._group,
+                generation_id=self.membership.generation,
+                member_id=self.membership.member_id,
+                group_instance_id=self.membership.instance_id,
+            )
+        )
+        return error_for(answer.error_code)
 
     async def _lose(self, *, identity: bool) -> None:
         lost, self.membership.owned = self.membership.owned, ()
@@ -145,7 +171,7 @@ class GroupCoordinatorClient:
         await self._cluster.ensure_topics(self._topics)
         if membership.owned and not membership.cooperative:
             revoked, membership.owned = membership.owned, ()
-            await self._on_revoked(revoked)
+            await self._with_heartbeats(self._on_revoked(revoked))
         answer = await self._join_request()
         membership.joined(answer.member_id, answer.generation_id, answer.protocol_name or "")
         assignments: list[SyncGroupRequestAssignment] = []
@@ -182,10 +208,12 @@ class GroupCoordinatorClient:
         owned = membership.owned
         revoked = tuple(partition for partition in owned if partition not in given)
         if revoked:
-            await self._on_revoked(revoked)
-        membership.owned = given
+            await self._with_heartbeats(self._on_revoked(revoked))
+            membership.owned = tuple(partition for partition in owned if partition in given)
         await self._cluster.ensure_topics({partition.topic for partition in given})
-        await self._on_assigned(given, tuple(partition for partition in given if partition not in owned))
+        membership.owned = given
+        new = tuple(partition for partition in given if partition not in owned)
+        await self._with_heartbeats(self._on_assigned(given, new))
         if revoked and membership.cooperative:
             # What was given up is handed on in a second round (KIP-429).
             self._rejoin.set()
@@ -227,18 +255,10 @@ class GroupCoordinatorClient:
                 await self._lose(identity=True)
                 await self._return()
                 return
-            answer = await self._ask(
-                HeartbeatRequest(
-                    group_id=self._group,
-                    generation_id=self.membership.generation,
-                    member_id=self.membership.member_id,
-                    group_instance_id=self.membership.instance_id,
-                )
-            )
-            code = error_for(answer.error_code)
+            code = await self._heartbeat()
             if code is ErrorCode.REBALANCE_IN_PROGRESS:
                 return
-            _check(answer.error_code, f"group {self._group}")
+            _check(code, f"group {self._group}")
             if self._counts and await self._grown():
                 return
 
@@ -249,6 +269,7 @@ class GroupCoordinatorClient:
 
     async def _grown(self) -> bool:
         """Whether a topic has got more partitions since the leader assigned them."""
+        await self._cluster.refresh_if_old()
         counts = self._cluster.metadata.counts()
         return any(counts.get(topic, known) != known for topic, known in self._counts.items())
 
@@ -310,6 +331,7 @@ class GroupCoordinatorClient:
         """
         if not offsets:
             return
+        generation = self.membership.generation
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.request_timeout_ms / 1000
         backoff = self._cluster.backoff()
@@ -334,6 +356,9 @@ class GroupCoordinatorClient:
             if loop.time() >= deadline:
                 raise problem
             await asyncio.sleep(backoff.next())
+            if self.membership.generation != generation:
+                # The offsets of one generation, sent in the name of the next, would undo what its members commit.
+                raise CommitFailed(f"group {self._group} was joined anew while its offsets were being committed")
 
     async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> ErrorCode:
         topics: dict[str, OffsetCommitRequestTopic] = {}

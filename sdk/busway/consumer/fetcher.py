@@ -28,6 +28,8 @@ NAMES_UNTIL: Final = 12
 """From Fetch 13 on topics go by id; names are used, so that a re-created topic is found again."""
 CHUNKS_AHEAD: Final = 8
 """Batches that may wait undecoded in a partition; below it the partition is fetched again."""
+_HURRY_MS: Final = 25
+"""A fetch waits no longer for quiet partitions while a busy one of the same broker has enough for now: its turn comes soon."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 _RETRY_S: Final = 0.1
@@ -58,11 +60,20 @@ class Fetcher:
         self._problem: BuswayError | None = None
         self._retry_at = 0.0
 
-    def assign(self, partitions: Iterable[TopicPartition], *, keep: bool = True) -> None:
-        """Make `partitions` the assignment; those kept keep their place."""
-        old = self.assigned if keep else {}
+    def assign(self, partitions: Iterable[TopicPartition], *, held: Iterable[TopicPartition] = ()) -> None:
+        """Make `partitions` the assignment; those kept keep their place, those `held` hand nothing out before `release`."""
+        old = self.assigned
         self.assigned = {partition: old.get(partition) or Assigned(partition, "committed") for partition in partitions}
+        for partition in held:
+            self.assigned[partition].held = True
         self._wake.set()
+        self._arrived.set()
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out what was held back."""
+        for partition in partitions:
+            if partition in self.assigned:
+                self.assigned[partition].held = False
         self._arrived.set()
 
     def wake(self) -> None:
@@ -140,20 +151,23 @@ class Fetcher:
     async def _fetch_all(self) -> float | None:
         """Start a fetch on every broker that has something to fetch and none under way."""
         by_leader: dict[int, list[Assigned]] = {}
+        full: set[int] = set()
         stale = False
         for found in self.assigned.values():
-            if found.paused or found.position is None or len(found.chunks) >= CHUNKS_AHEAD:
+            if found.paused or found.position is None:
                 continue
             leader = self._cluster.metadata.leader(*found.partition)
             if leader is None:
                 stale = True
+            elif len(found.chunks) >= CHUNKS_AHEAD:
+                full.add(leader)
             elif leader not in self._fetches:
                 by_leader.setdefault(leader, []).append(found)
         now = asyncio.get_running_loop().time()
         if now < self._retry_at:
             return self._retry_at - now
         for leader, chosen in by_leader.items():
-            task = asyncio.get_running_loop().create_task(self._fetch(leader, chosen))
+            task = asyncio.get_running_loop().create_task(self._fetch(leader, chosen, hurry=leader in full))
             self._fetches[leader] = task
         if stale:
             with contextlib.suppress(BuswayError):
@@ -161,7 +175,7 @@ class Fetcher:
             return _RETRY_S
         return None
 
-    async def _fetch(self, leader: int, chosen: list[Assigned]) -> None:
+    async def _fetch(self, leader: int, chosen: list[Assigned], *, hurry: bool) -> None:
         numbers = {found.partition: found.number for found in chosen}
         topics: dict[str, FetchTopic] = {}
         for found in chosen:
@@ -175,7 +189,7 @@ class Fetcher:
                 )
             )
         request = FetchRequest(
-            max_wait_ms=self._options.fetch_max_wait_ms,
+            max_wait_ms=min(self._options.fetch_max_wait_ms, _HURRY_MS) if hurry else self._options.fetch_max_wait_ms,
             min_bytes=self._options.fetch_min_bytes,
             max_bytes=self._options.fetch_max_bytes,
             isolation_level=int(self._options.isolation_level == "read_committed"),
@@ -220,6 +234,10 @@ class Fetcher:
                 self._arrived.set()
             return False
         if code in _GONE:
+            if found.buffered:
+                # What was fetched before comes first; the reader may not even get to the offset that is gone.
+                self._retry_at = asyncio.get_running_loop().time() + _RETRY_S
+                return False
             if self._options.auto_offset_reset == "none":
                 name = f"{found.partition.topic}-{found.partition.partition}"
                 self._fail(
@@ -250,7 +268,12 @@ class Fetcher:
         for partition, found in self.assigned.items():
             if found.paused or found.held or (wanted and partition not in wanted):
                 continue
-            taken = self._drain(found, limit)
+            try:
+                taken = self._drain(found, limit)
+            except BuswayError:
+                if result:
+                    break  # those come first: their positions have moved; the damage is still there for the next call
+                raise
             if taken:
                 result[partition] = taken
                 limit -= len(taken)
@@ -266,11 +289,16 @@ class Fetcher:
         taken: list[Record] = []
         while len(taken) < limit and found.buffered:
             if not found.records:
-                decode_next(
-                    found,
-                    check_crcs=self._options.check_crcs,
-                    read_committed=self._options.isolation_level == "read_committed",
-                )
+                try:
+                    decode_next(
+                        found,
+                        check_crcs=self._options.check_crcs,
+                        read_committed=self._options.isolation_level == "read_committed",
+                    )
+                except BuswayError:
+                    if taken:
+                        break
+                    raise
                 if len(found.chunks) < CHUNKS_AHEAD:
                     self._wake.set()
                 continue
@@ -285,11 +313,13 @@ class Fetcher:
                 found.position = max(found.position, found.fetch_position)
         return taken
 
-    async def arrival(self, timeout_s: float | None) -> None:
-        """Return when something has arrived, or after the time."""
+    async def arrival(self, timeout_s: float | None, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Return when something has arrived, or after the time; at once if a record for `partitions` is here already."""
         self._arrived.clear()
+        wanted = set(partitions)
         if self._problem is not None or any(
-            found.buffered and not (found.paused or found.held) for found in self.assigned.values()
+            found.buffered and not found.paused and not found.held and (not wanted or partition in wanted)
+            for partition, found in self.assigned.items()
         ):
             return
         try:
@@ -301,18 +331,32 @@ class Fetcher:
     # Looking up
 
     async def look_up(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Offsets by timestamp (-1 the end, -2 the beginning).
+        """Offsets by timestamp (-1 the end, -2 the beginning); waits for a leader that is being elected.
 
         Raises:
             BrokerError: a partition cannot be looked up.
-            ConnectionFailed, RequestTimedOut.
+            ConnectionFailed, RequestTimedOut: after the request timeout.
         """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.request_timeout_ms / 1000
+        backoff = self._cluster.backoff()
+        while True:
+            try:
+                return await self._look_up_once(wanted)
+            except BuswayError as problem:
+                permanent = isinstance(problem, BrokerError) and not problem.retriable
+                if permanent or loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(backoff.next())
+            with contextlib.suppress(BuswayError):
+                await self._cluster.refresh()
+
+    async def _look_up_once(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         await self._cluster.ensure_topics({partition.topic for partition in wanted})
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for partition, timestamp in wanted.items():
             leader = self._cluster.metadata.leader(*partition)
             if leader is None:
-                await self._cluster.refresh()
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic}-{partition.partition}")
             by_leader.setdefault(leader, {})[partition] = timestamp
         result: dict[TopicPartition, OffsetAndTimestamp | None] = {}
@@ -338,7 +382,6 @@ class Fetcher:
             for found in topic_answer.partitions:
                 code = error_for(found.error_code)
                 if code is not ErrorCode.NONE:
-                    await self._cluster.refresh()
                     raise BrokerError(code, f"{topic_answer.name}-{found.partition_index}")
                 partition = TopicPartition(topic_answer.name, found.partition_index)
                 result[partition] = OffsetAndTimestamp(found.offset, found.timestamp) if found.offset >= 0 else None

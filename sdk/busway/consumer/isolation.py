@@ -19,15 +19,16 @@ def take_chunk(assigned: Assigned, data: memoryview) -> int:
     """Put fetched batches into the partition's buffer; answers the offset to fetch next.
 
     Raises:
-        DamagedData: the bytes are no record batches.
+        DamagedData: the bytes are no record batches. Those before the damage count; the next fetch begins with it.
     """
-    following = assigned.fetch_position
+    begin = following = assigned.fetch_position
     try:
         for header, batch in iter_batches(data):
             assigned.chunks.append(batch)
             following = header.next_offset
     except ProtocolError as problem:
-        raise DamagedData(f"{_name(assigned)} at offset {following}: {problem}") from None
+        if following == begin:
+            raise DamagedData(f"{_name(assigned)} at offset {following}: {problem}") from None
     return following
 
 

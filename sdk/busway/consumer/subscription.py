@@ -23,6 +23,7 @@ class Assigned:
         chunks: record batches that were fetched and not decoded yet.
         records: decoded records that were not handed out yet.
         reset: where to look the position up when there is none: earliest, latest or committed.
+        held: its listener has not been told yet, so nothing is handed out.
     """
 
     partition: TopicPartition
@@ -32,7 +33,6 @@ class Assigned:
     leader_epoch: int = -1
     paused: bool = False
     held: bool = False
-    """Nothing is handed out while the listener is told of the partition."""
     chunks: deque[memoryview] = field(default_factory=deque)
     records: deque[Record] = field(default_factory=deque)
     aborted: list[tuple[int, int]] = field(default_factory=list)

@@ -79,9 +79,10 @@ class Accumulator:
         opened = False
         if batch is None or batch.encoded is not None or batch.builder.size_bytes + size > self._batch_size:
             batch = Batch(partition, BatchBuilder(self._compression), now)
-            batches.append(batch)
             opened = True
         batch.builder.append(timestamp_ms, key, value, headers)
+        if opened:
+            batches.append(batch)  # only now: a record that cannot be encoded leaves no empty batch behind
         batch.waiters.append(waiter)
         batch.size += size
         self.buffered += size

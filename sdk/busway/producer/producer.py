@@ -7,7 +7,7 @@ import asyncio
 import random
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import MessageTooLarge, NotRunning
@@ -17,6 +17,9 @@ from busway.producer.sender import Sender
 from busway.types import RecordMetadata
 from busway_protocol.partitioning import partition_for_key
 from busway_protocol.records.builder import Headers
+
+_BYTES: Final = bytes | bytearray | memoryview | None
+_TIMESTAMP_LIMIT: Final = 2**63
 
 
 class Producer:
@@ -96,14 +99,21 @@ class Producer:
         Waits only while the topic is not known yet or buffer_memory is used up.
 
         Raises:
+            TypeError, ValueError: key, value, headers or timestamp are no such things, or the partition is not there.
             MessageTooLarge: the record is larger than max_request_size.
             BrokerError: the topic cannot be had.
             NotRunning: the producer was not started.
         """
-        if self._task is None:
+        if self._task is None or self._task.done():
             raise NotRunning("the producer is not running; use `async with Producer(...)` or await start()")
+        if not (isinstance(value, _BYTES) and isinstance(key, _BYTES)):
+            raise TypeError(
+                f"key and value of a record are bytes or None, not {type(key).__name__} and {type(value).__name__}"
+            )
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         for name, content in headers:
+            if not (isinstance(name, str) and isinstance(content, _BYTES)):
+                raise TypeError(f"a header is a str and bytes or None, not {name!r:.40} and {content!r:.40}")
             size += len(name) + (len(content) if content else 0) + 8
         if size > self.options.max_request_size:
             raise MessageTooLarge(
@@ -115,9 +125,12 @@ class Producer:
         while accumulator.buffered + size > self.options.buffer_memory and accumulator.buffered:
             self._sender.wake()
             await self._sender.space()
+            await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
         loop = asyncio.get_running_loop()
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
+        elif not 0 <= timestamp_ms < _TIMESTAMP_LIMIT:
+            raise ValueError(f"timestamp_ms: {timestamp_ms} is no moment in milliseconds since 1970")
         waiter: asyncio.Future[RecordMetadata] = loop.create_future()
         number = self._choose(topic, key, size) if partition is None else self._given(topic, partition)
         if accumulator.append(

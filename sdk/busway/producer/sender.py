@@ -5,6 +5,7 @@ way into batches. An idempotent producer that loses track of a sequence takes a 
 """
 
 import asyncio
+import contextlib
 from typing import Final
 
 from busway.cluster.client import ClusterClient
@@ -106,11 +107,25 @@ class Sender:
             await asyncio.sleep(backoff.next())
 
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Send until cancelled.
+
+        Raises:
+            Exception: a mistake of ours; whoever waits for a record is told first.
+        """
+        try:
+            await self._run()
+        except Exception as problem:
+            for batch in self._accumulator.all_batches():
+                self._fail(batch, DeliveryFailed(f"{_name(batch)}: the producer has failed: {problem!r}"))
+            raise
+
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
             self._expire(loop.time())
+            with contextlib.suppress(BuswayError):
+                await self._cluster.refresh_if_old()
             wait: float | None = None
             if self._lost_track:
                 await self._regain()
@@ -188,6 +203,10 @@ class Sender:
         except BuswayError as problem:
             for batch in batches:
                 self._fail(batch, problem)
+        except Exception as problem:
+            for batch in batches:
+                self._fail(batch, DeliveryFailed(f"{_name(batch)}: the request could not be made: {problem!r}"))
+            raise
         else:
             self._answered(batches, answer, loop.time())
         finally:

@@ -1,29 +1,24 @@
 """Typed values ↔ Avro bodies.
 
-What lives here: one function made for each class that turns its values into what fastavro writes, and one back; a cache of
-(writer, reader) pairs. What does not: the schema of a class (`infer`), ids (`registered`).
+What lives here: `AvroCodec`, and what each writer's schema needs to be read. What does not: the schema of a class (`infer`), the
+functions that convert values (`convert`), ids (`registered`).
 """
 
-import datetime as dt
 import decimal
-import enum
 import io
 import json
-import typing
-import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, Literal, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 import fastavro
-from fastavro.schema import SchemaParseException
+from fastavro import _read_py as careful_reader
 
-from busway.serde.infer import AvroSchema, fields, full_name, infer, is_record, members, strip
+from busway.serde.convert import CLASS_OF, USE_DEFAULT, Convert, inward, outward
+from busway.serde.infer import AvroSchema, infer_named
+from busway.serde.records import fields, is_record
 
 T = TypeVar("T")
-_Convert = Callable[[Any], Any]
-_AS_IT_IS: Final = (
-    type(None), bool, int, float, str, bytes, dt.datetime, dt.date, dt.time, uuid.UUID, decimal.Decimal, Any,
-)  # fmt: skip
+_SHORT: Final = 1024
+"""Bytes that cannot nest deep enough to exhaust the stack of fastavro's native reader, which has no limit of its own."""
 
 
 class Undecodable(ValueError):
@@ -32,6 +27,17 @@ class Undecodable(ValueError):
 
 class Unencodable(ValueError):
     """A value does not fit its schema; names the field and the type."""
+
+
+class _Writer:
+    """The schema that bodies of one id were written with."""
+
+    __slots__ = ("own", "parsed", "recursive")
+
+    def __init__(self, parsed: Any, *, own: bool) -> None:
+        self.parsed = parsed
+        self.own = own
+        self.recursive = _recursive(parsed, ())
 
 
 class AvroCodec(Generic[T]):
@@ -47,13 +53,24 @@ class AvroCodec(Generic[T]):
 
     def __init__(self, kind: type[T], schema: AvroSchema | None = None) -> None:
         self.kind = kind
-        self.schema: AvroSchema = schema if schema is not None else infer(kind)
+        inferred = infer_named(kind) if schema is None or is_record(kind) else None
+        if schema is None:
+            assert inferred is not None
+            schema = inferred.schema
+        self.schema: AvroSchema = schema
         self.schema_text = json.dumps(self.schema, ensure_ascii=False, separators=(",", ":"))
         self._parsed = fastavro.parse_schema(json.loads(self.schema_text))
-        plain = schema is not None and not is_record(kind)
-        self._out: _Convert | None = None if plain else _outward(kind, {})
-        self._in: _Convert | None = None if plain else _inward(kind, {})
-        self._writers: dict[int, Any] = {}
+        self._reader = fastavro.parse_schema(json.loads(self.schema_text))
+        self._out: Convert | None = None
+        self._in_own: Convert | None = None
+        self._in_other: Convert | None = None
+        self._typed = inferred is not None
+        if inferred is not None:
+            self._out = outward(kind, inferred.names)
+            self._in_own = inward(kind, inferred.names, own=True)
+            self._in_other = inward(kind, inferred.names, own=False)
+            _mark(self._reader, {name: one for one, name in inferred.names.items() if is_record(one)}, set())
+        self._writers: dict[int, _Writer] = {}
 
     @property
     def name(self) -> str:
@@ -75,7 +92,9 @@ class AvroCodec(Generic[T]):
         try:
             plain: Any = value if self._out is None else self._out(value)
             fastavro.schemaless_writer(out, self._parsed, plain)
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, decimal.DecimalException) as problem:
+        except (
+            ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, decimal.DecimalException
+        ) as problem:  # fmt: skip
             raise Unencodable(f"{value!r:.200} does not fit {self.name}: {problem or type(problem).__name__}") from None
         return out.getvalue()
 
@@ -86,9 +105,10 @@ class AvroCodec(Generic[T]):
             Undecodable: it is no Avro schema.
         """
         try:
-            self._writers[schema_id] = fastavro.parse_schema(json.loads(text))
-        except (SchemaParseException, ValueError) as problem:
-            raise Undecodable(f"schema {schema_id} cannot be used: {problem}") from None
+            parsed = fastavro.parse_schema(json.loads(text))
+        except Exception as problem:  # noqa: BLE001 - others' schemas: fastavro raises nearly anything
+            raise Undecodable(f"schema {schema_id} cannot be used: {problem or type(problem).__name__}") from None
+        self._writers[schema_id] = _Writer(parsed, own=parsed == self._parsed)
 
     def knows(self, schema_id: int) -> bool:
         """Whether bodies of this id can be read."""
@@ -103,11 +123,17 @@ class AvroCodec(Generic[T]):
         writer = self._writers[schema_id]
         source = io.BytesIO(data)
         source.seek(start)
+        read = fastavro.schemaless_reader
+        if writer.recursive and len(data) - start > _SHORT:
+            read = careful_reader.schemaless_reader  # slower, and ends with RecursionError where the native one crashes
         try:
-            plain = fastavro.schemaless_reader(source, writer, self._parsed, return_record_name=True)
+            if writer.own:
+                plain, convert = read(source, writer.parsed, None, return_named_type=self._typed), self._in_own
+            else:
+                plain, convert = read(source, writer.parsed, self._reader), self._in_other
             if source.read(1):
                 raise Undecodable(f"bytes are left over after the {self.name} written with schema {schema_id}")
-            found: Any = plain if self._in is None else self._in(plain)
+            found: Any = plain if convert is None else convert(plain)
         except Undecodable:
             raise
         except Exception as problem:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything
@@ -117,127 +143,43 @@ class AvroCodec(Generic[T]):
         return cast("T", found)
 
 
-def _outward(kind: Any, made: dict[Any, _Convert | None]) -> _Convert | None:
-    """How values of `kind` become what fastavro writes; None for as they are."""
-    kind = strip(kind)
-    if kind in made:
-        return lambda value: made[kind](value) if made[kind] is not None else value  # type: ignore[misc]
-    if kind in _AS_IT_IS or typing.get_origin(kind) is Literal:
-        return None
-    union = members(kind)
-    if union is not None:
-        return _outward_union(union, made)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in {list, tuple}:
-        item = _outward(arguments[0], made)
-        return list if item is None else lambda value: [item(one) for one in value]
-    if origin is dict:
-        part = _outward(arguments[1], made)
-        return None if part is None else lambda value: {name: part(one) for name, one in value.items()}
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return lambda value: value.value
-    if not is_record(kind):
-        return None
-    made[kind] = None
-    made[kind] = _outward_record(kind, made)
-    return made[kind]
+def _mark(schema: Any, classes: dict[str, type], seen: set[int]) -> None:
+    """Make a reader's schema tell, in what it reads, which class a record is of, and which fields the writer did not have.
+
+    fastavro takes both from defaults: a field that no writer has carries the class, and a default of the class is left to the class.
+    """
+    if isinstance(schema, list):
+        for one in schema:
+            _mark(one, classes, seen)
+    elif isinstance(schema, dict) and id(schema) not in seen:
+        seen.add(id(schema))
+        for part in ("type", "items", "values", "__named_schemas"):
+            _mark(schema.get(part), classes, seen)
+        if schema.get("type") is None:  # the table of named schemas
+            _mark(list(schema.values()), classes, seen)
+        parts = schema.get("fields")
+        if parts is None or id(parts) in seen:
+            return
+        seen.add(id(parts))
+        for part in parts:
+            _mark(part["type"], classes, seen)
+        kind = classes.get(schema["name"])
+        if kind is not None:
+            optional = {field.name for field in fields(kind) if field.optional}
+            for part in parts:
+                if part["name"] in optional:
+                    part["default"] = USE_DEFAULT
+            parts.append({"name": CLASS_OF, "type": "null", "default": kind})
 
 
-def _outward_record(kind: type, made: dict[Any, _Convert | None]) -> _Convert:
-    converts = {one.name: _outward(one.type, made) for one in fields(kind)}
-    # One dictionary display is several times faster than a loop over the fields.
-    parts = (f"{name!r}: " + (f"c_{name}(v.{name})" if convert else f"v.{name}") for name, convert in converts.items())
-    scope: dict[str, Any] = {f"c_{name}": convert for name, convert in converts.items() if convert}
-    made_function: _Convert = eval(f"lambda v: {{{', '.join(parts)}}}", scope)  # noqa: S307 - made of field names of a class
-    return made_function
-
-
-def _outward_union(union: tuple[Any, ...], made: dict[Any, _Convert | None]) -> _Convert | None:
-    by_class: dict[type, _Convert] = {}
-    for one in map(strip, union):
-        convert = _outward(one, made)
-        if is_record(one):
-            assert convert is not None
-            by_class[one] = _tagged(full_name(one), convert)
-        elif convert is not None:
-            target = typing.get_origin(one) or one
-            by_class[target] = convert
-    if not by_class:
-        return None
-
-    def convert_one(value: Any) -> Any:
-        found = by_class.get(type(value))
-        return value if found is None else found(value)
-
-    return convert_one
-
-
-def _tagged(name: str, convert: _Convert) -> _Convert:
-    return lambda value: (name, convert(value))
-
-
-def _inward(kind: Any, made: dict[Any, _Convert | None]) -> _Convert | None:
-    """How what fastavro read becomes a value of `kind`; None for as it is."""
-    kind = strip(kind)
-    if kind in made:
-        return lambda value: made[kind](value) if made[kind] is not None else value  # type: ignore[misc]
-    if kind in _AS_IT_IS or typing.get_origin(kind) is Literal:
-        return None
-    union = members(kind)
-    if union is not None:
-        return _inward_union(union, made)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in {list, tuple}:
-        item = _inward(arguments[0], made)
-        if item is None:
-            return None if origin is list else tuple
-        return lambda value: origin(item(one) for one in value)
-    if origin is dict:
-        part = _inward(arguments[1], made)
-        return None if part is None else lambda value: {name: part(one) for name, one in value.items()}
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return kind
-    if not is_record(kind):
-        return None
-    made[kind] = None
-    made[kind] = _inward_record(kind, made)
-    return made[kind]
-
-
-def _inward_record(kind: type, made: dict[Any, _Convert | None]) -> _Convert:
-    converts = {one.name: found for one in fields(kind) if (found := _inward(one.type, made)) is not None}
-    if not converts:
-        return lambda value: kind(**value)
-
-    def convert(value: Mapping[str, Any]) -> Any:
-        return kind(**{name: converts[name](part) if name in converts else part for name, part in value.items()})
-
-    return convert
-
-
-def _inward_union(union: tuple[Any, ...], made: dict[Any, _Convert | None]) -> _Convert | None:
-    records: dict[str, _Convert] = {}
-    other: _Convert | None = None
-    lists: _Convert | None = None
-    for one in map(strip, union):
-        convert = _inward(one, made)
-        if is_record(one):
-            assert convert is not None
-            records[full_name(one)] = convert
-        elif typing.get_origin(one) in {list, tuple}:
-            lists = convert
-        elif convert is not None:
-            other = convert
-
-    def convert_one(value: Any) -> Any:
-        if value is None:
-            return None
-        if isinstance(value, tuple):  # (name of the record, its fields)
-            return records[value[0]](value[1])
-        if isinstance(value, dict) and len(records) == 1 and other is None:
-            return next(iter(records.values()))(value)
-        if isinstance(value, list):
-            return value if lists is None else lists(value)
-        return other(value) if other is not None and not isinstance(value, int | float | bytes) else value
-
-    return convert_one if records or other or lists else None
+def _recursive(schema: Any, around: tuple[str, ...]) -> bool:
+    """Whether a value can hold values of its own type."""
+    if isinstance(schema, str):
+        return schema in around
+    if isinstance(schema, list):
+        return any(_recursive(one, around) for one in schema)
+    if "name" in schema:
+        around = (*around, schema["name"])
+    parts = [schema[part] for part in ("type", "items", "values") if part in schema]
+    parts += [field["type"] for field in schema.get("fields", ())]
+    return any(_recursive(part, around) for part in parts)

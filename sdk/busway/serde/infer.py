@@ -1,7 +1,9 @@
 """A Python type → the Avro schema of its values.
 
 What lives here: dataclasses, msgspec structs, enums, collections, optional and union types, logical types, defaults, docs. What does
-not: encoding (`avro`). A class says its namespace with `__avro_namespace__` and former names with `__avro_aliases__`.
+not: encoding (`avro`), what a record class is made of (`records`). A class says its namespace with `__avro_namespace__` (else it is
+that of the record around it), former names with `__avro_aliases__`, and an enum with `__avro_default__` what readers make of symbols
+that they do not know.
 
 | Python | Avro |
 |---|---|
@@ -14,6 +16,8 @@ not: encoding (`avro`). A class says its namespace with `__avro_namespace__` and
 | `datetime`, `date`, `time` | timestamp-micros, date, time-micros |
 | `uuid.UUID` | uuid on string |
 | `Annotated[Decimal, Precision(12, 2)]` | decimal on bytes |
+| `Annotated[T, Alias("old")]` | the type of T; the field was called so before |
+| `NewType("Id", T)` | the type of T |
 """
 
 import dataclasses
@@ -21,19 +25,17 @@ import datetime as dt
 import decimal
 import enum
 import inspect
-import types
+import json
+import math
 import typing
 import uuid
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-import msgspec
+from busway.serde.records import NO_DEFAULT, CannotInfer, FieldType, fields, is_record, members, unwrap
 
 AvroSchema: TypeAlias = str | list[Any] | dict[str, Any]
-
-
-class CannotInfer(TypeError):
-    """A type has no Avro schema; names the field and what to use instead."""
+_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,9 +52,19 @@ class AvroType:
 
     schema: AvroSchema
 
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.schema, sort_keys=True))  # unions of types need to hash what they are made of
 
-Int32: TypeAlias = Annotated[int, AvroType("int")]
-Float32: TypeAlias = Annotated[float, AvroType("float")]
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Alias:
+    """A former name of a field: `Annotated[str, Alias("old_name")]`; records written under it can still be read."""
+
+    name: str
+
+
+Int32: TypeAlias = typing.Annotated[int, AvroType("int")]
+Float32: TypeAlias = typing.Annotated[float, AvroType("float")]
 
 _SIMPLE: Final[Mapping[Any, AvroSchema]] = {
     type(None): "null",
@@ -66,7 +78,14 @@ _SIMPLE: Final[Mapping[Any, AvroSchema]] = {
     dt.time: {"type": "long", "logicalType": "time-micros"},
     uuid.UUID: {"type": "string", "logicalType": "uuid"},
 }
-_NO_DEFAULT: Final = object()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inferred:
+    """A schema, and the full Avro name of each class in it."""
+
+    schema: AvroSchema
+    names: Mapping[type, str]
 
 
 def infer(kind: Any) -> AvroSchema:
@@ -75,105 +94,104 @@ def infer(kind: Any) -> AvroSchema:
     Raises:
         CannotInfer: the type, or that of a field, has none.
     """
-    return _Inference().schema(kind, getattr(kind, "__name__", str(kind)))
+    return infer_named(kind).schema
 
 
-def is_record(kind: Any) -> bool:
-    """Whether values of this type become Avro records."""
-    return inspect.isclass(kind) and (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct))
+def infer_named(kind: Any) -> Inferred:
+    """As `infer`, with the names of the classes.
+
+    Raises:
+        CannotInfer: the type, or that of a field, has none.
+    """
+    inference = _Inference()
+    schema = inference.schema(kind, getattr(kind, "__name__", str(kind)), "")
+    return Inferred(schema, inference.names)
 
 
-def full_name(kind: type) -> str:
-    """The Avro name of a class."""
-    namespace = getattr(kind, "__avro_namespace__", "")
-    return f"{namespace}.{kind.__name__}" if namespace else kind.__name__
+def branch(kind: Any, names: Mapping[type, str]) -> str:
+    """What a union calls a member: the full name of a named type, else the Avro type."""
+    kind, extras = unwrap(kind)
+    for extra in extras:
+        if isinstance(extra, AvroType):
+            return _branch_of(extra.schema)
+    if inspect.isclass(kind) and kind in names:
+        return names[kind]
+    origin = typing.get_origin(kind)
+    if kind is decimal.Decimal:
+        return "bytes"
+    if origin in {list, tuple}:
+        return "array"
+    if origin is dict:
+        return "map"
+    if origin is Literal:
+        return "string"
+    simple = _SIMPLE.get(kind, getattr(kind, "__name__", str(kind)))
+    return _branch_of(simple)
 
 
-def members(kind: Any) -> tuple[Any, ...] | None:
-    """The members of a union type; None for any other."""
-    if typing.get_origin(kind) in {typing.Union, types.UnionType}:
-        return typing.get_args(kind)
-    return None
-
-
-def strip(kind: Any) -> Any:
-    """The type without `Annotated`."""
-    return typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldType:
-    """A field of a record class."""
-
-    name: str
-    type: Any
-    default: Any
-
-
-def fields(kind: type) -> list[FieldType]:
-    """The fields of a dataclass or struct, with their annotations resolved."""
-    try:
-        hints = typing.get_type_hints(kind, include_extras=True)
-    except NameError as problem:
-        raise CannotInfer(
-            f"{kind.__name__}: {problem}; its annotations must be importable where the class is"
-        ) from None
-    found = []
-    if dataclasses.is_dataclass(kind):
-        for field in dataclasses.fields(kind):
-            if not field.init:
-                continue
-            default = field.default if field.default is not dataclasses.MISSING else _NO_DEFAULT
-            if field.default_factory is not dataclasses.MISSING:
-                default = field.default_factory()
-            found.append(FieldType(field.name, hints[field.name], default))
-        return found
-    for one in msgspec.structs.fields(kind):
-        default = one.default if one.default is not msgspec.NODEFAULT else _NO_DEFAULT
-        if one.default_factory is not msgspec.NODEFAULT:
-            default = one.default_factory()
-        found.append(FieldType(one.name, hints[one.name], default))
-    return found
+def _branch_of(schema: AvroSchema) -> str:
+    if isinstance(schema, str):
+        return schema
+    if isinstance(schema, list):
+        return "union"
+    name = schema.get("name")
+    if name is None:
+        return _branch_of(schema["type"])
+    namespace = schema.get("namespace", "")
+    return f"{namespace}.{name}" if namespace and "." not in name else str(name)
 
 
 class _Inference:
     def __init__(self) -> None:
-        self._defined: dict[str, type] = {}
+        self.names: dict[type, str] = {}
 
-    def schema(self, kind: Any, at: str) -> AvroSchema:
-        extras: tuple[Any, ...] = ()
-        if typing.get_origin(kind) is Annotated:
-            kind, *found = typing.get_args(kind)
-            extras = tuple(found)
+    def schema(self, kind: Any, at: str, space: str) -> AvroSchema:
+        """The schema of a type inside a record of namespace `space`."""
+        kind, extras = unwrap(kind)
         for extra in extras:
             if isinstance(extra, AvroType):
                 return extra.schema
         if kind is decimal.Decimal:
             return self._decimal(extras, at)
-        if kind in _SIMPLE:
+        if isinstance(kind, type) and kind in _SIMPLE:
             simple = _SIMPLE[kind]
             return dict(simple) if isinstance(simple, dict) else simple
         union = members(kind)
         if union is not None:
-            return [self.schema(one, at) for one in sorted(union, key=lambda one: one is not type(None))]
-        return self._other(kind, at)
+            return self._union(union, type(None), at, space)
+        return self._other(kind, at, space)
 
-    def _other(self, kind: Any, at: str) -> AvroSchema:
+    def _union(self, union: tuple[Any, ...], first: Any, at: str, space: str) -> AvroSchema:
+        ordered = sorted(union, key=lambda one: one is not first)
+        found = [self.schema(one, at, space) for one in ordered]
+        taken: dict[str, Any] = {}
+        for one in ordered:
+            name = branch(one, self.names)
+            if name in taken or name == "union":
+                other = taken.get(name, "its members")
+                raise CannotInfer(
+                    f"{at}: {_shown(other)} and {_shown(one)} are both {name} in Avro, a union holds one of them; "
+                    "put each into a dataclass of its own"
+                )
+            taken[name] = one
+        return found
+
+    def _other(self, kind: Any, at: str, space: str) -> AvroSchema:
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin is list or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
-            return {"type": "array", "items": self.schema(arguments[0], at)}
+            return {"type": "array", "items": self.schema(arguments[0], at, space)}
         if origin is dict:
             if arguments[0] is not str:
                 raise CannotInfer(f"{at}: the keys of an Avro map are strings; use dict[str, …]")
-            return {"type": "map", "values": self.schema(arguments[1], at)}
+            return {"type": "map", "values": self.schema(arguments[1], at, space)}
         if origin is Literal and all(isinstance(one, str) for one in arguments):
             return "string"
         if inspect.isclass(kind) and issubclass(kind, enum.Enum):
-            return self._enum(kind, at)
+            return self._enum(kind, at, space)
         if is_record(kind):
-            return self._record(kind)
+            return self._record(kind, at, space)
         raise CannotInfer(
-            f"{at}: {kind!r} has no Avro schema; use a dataclass, list[T], dict[str, T], an Enum, or Annotated[…, AvroType(…)]"
+            f"{at}: {_shown(kind)} has no Avro schema; use a dataclass, list[T], dict[str, T], an Enum, or Annotated[…, AvroType(…)]"
         )
 
     @staticmethod
@@ -183,65 +201,113 @@ class _Inference:
                 return {"type": "bytes", "logicalType": "decimal", "precision": extra.digits, "scale": extra.scale}
         raise CannotInfer(f"{at}: a Decimal needs its precision: Annotated[Decimal, Precision(12, 2)]")
 
-    def _enum(self, kind: type[enum.Enum], at: str) -> AvroSchema:
-        name = full_name(kind)
-        if self._known(name, kind, at):
-            return name
+    def _enum(self, kind: type[enum.Enum], at: str, space: str) -> AvroSchema:
+        if kind in self.names:
+            return self._mention(kind, at, space)
         symbols = [member.value for member in kind]
-        if not all(isinstance(symbol, str) and symbol.isidentifier() and symbol.isascii() for symbol in symbols):
+        if not symbols or not all(isinstance(symbol, str) and _is_name(symbol) for symbol in symbols):
             raise CannotInfer(
                 f"{at}: the values of {kind.__name__} are not names; Avro symbols are letters, digits and _"
             )
-        return _named("enum", kind) | {"symbols": symbols}
-
-    def _record(self, kind: type) -> AvroSchema:
-        name = full_name(kind)
-        if self._known(name, kind, name):
-            return name
-        found = _named("record", kind)
-        found["fields"] = [self._field(one, f"{kind.__name__}.{one.name}") for one in fields(kind)]
+        found = self._named("enum", kind, at, space)[0] | {"symbols": symbols}
+        default = getattr(kind, "__avro_default__", None)
+        if default is not None:
+            if default not in symbols:
+                raise CannotInfer(
+                    f"{at}: __avro_default__ of {kind.__name__} is {default!r}, which is none of its values"
+                )
+            found["default"] = default
         return found
 
-    def _field(self, field: FieldType, at: str) -> dict[str, Any]:
-        schema = self.schema(field.type, at)
+    def _record(self, kind: type, at: str, space: str) -> AvroSchema:
+        if kind in self.names:
+            return self._mention(kind, at, space)
+        found, inside = self._named("record", kind, at, space)
+        found["fields"] = [self._field(one, f"{kind.__name__}.{one.name}", inside) for one in fields(kind)]
+        return found
+
+    def _field(self, field: FieldType, at: str, space: str) -> dict[str, Any]:
+        if not _is_name(field.name):
+            raise CannotInfer(f"{at}: {field.name!r} is no name in Avro: letters of a to z, digits and _")
+        kind, extras = unwrap(field.type)
+        union = members(kind) if not any(isinstance(extra, AvroType) for extra in extras) else None
+        if union is not None and field.default is not NO_DEFAULT and field.default is not None:
+            # A default belongs to the first branch.
+            schema = self._union(union, _member_of(field.default, union), at, space)
+        else:
+            schema = self.schema(field.type, at, space)
         found: dict[str, Any] = {"name": field.name, "type": schema}
-        if field.default is not _NO_DEFAULT:
-            if isinstance(schema, list) and field.default is not None:
-                # A default belongs to the first branch.
-                found["type"] = sorted(schema, key=lambda branch: branch == "null")
+        if aliases := [extra.name for extra in extras if isinstance(extra, Alias)]:
+            found["aliases"] = aliases
+        if field.default is not NO_DEFAULT:
+            if field.default is None and schema != "null" and not (isinstance(schema, list) and schema[0] == "null"):
+                raise CannotInfer(f"{at}: the default is None, so its type is {_shown(field.type)} | None")
             found["default"] = _plain(field.default, at)
         return found
 
-    def _known(self, name: str, kind: type, at: str) -> bool:
-        if name not in self._defined:
-            self._defined[name] = kind
-            return False
-        if self._defined[name] is not kind:
-            raise CannotInfer(f"{at}: two classes are called {name}; give one of them an __avro_namespace__")
-        return True
+    def _named(self, kind: str, cls: type, at: str, space: str) -> tuple[dict[str, Any], str]:
+        """The beginning of a named schema, and the namespace inside it."""
+        own = getattr(cls, "__avro_namespace__", space)
+        if not _is_name(cls.__name__):
+            raise CannotInfer(f"{at}: {cls.__name__!r} is no name in Avro: letters of a to z, digits and _")
+        name = f"{own}.{cls.__name__}" if own else cls.__name__
+        for other, taken in self.names.items():
+            if taken == name:
+                raise CannotInfer(
+                    f"{at}: two classes are called {name}, {other.__module__}.{other.__qualname__} is the other; "
+                    "give one of them an __avro_namespace__"
+                )
+        self.names[cls] = name
+        found: dict[str, Any] = {"type": kind, "name": cls.__name__}
+        if own != space:
+            found["namespace"] = own
+        doc = cls.__dict__.get("__doc__")
+        # A dataclass without a docstring gets its signature as one.
+        if doc and not doc.startswith(f"{cls.__name__}("):
+            found["doc"] = inspect.cleandoc(doc)
+        if aliases := getattr(cls, "__avro_aliases__", ()):
+            found["aliases"] = list(aliases)
+        return found, own
+
+    def _mention(self, kind: type, at: str, space: str) -> str:
+        name = self.names[kind]
+        if "." not in name and space:
+            raise CannotInfer(
+                f"{at}: {name} is used inside and outside namespace {space}, where Avro cannot name it; "
+                f"give {name} an __avro_namespace__"
+            )
+        return name
 
 
-def _named(kind: str, cls: type) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": kind, "name": cls.__name__}
-    if namespace := getattr(cls, "__avro_namespace__", ""):
-        found["namespace"] = namespace
-    doc = cls.__dict__.get("__doc__")
-    # A dataclass without a docstring gets its signature as one.
-    if doc and not doc.startswith(f"{cls.__name__}("):
-        found["doc"] = inspect.cleandoc(doc)
-    if aliases := getattr(cls, "__avro_aliases__", ()):
-        found["aliases"] = list(aliases)
-    return found
+def _is_name(text: str) -> bool:
+    return bool(text) and not set(text) - _NAME and not text[0].isdigit()
+
+
+def _shown(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
+
+
+def _member_of(value: Any, union: tuple[Any, ...]) -> Any:
+    """The member of a union that a default belongs to."""
+    for one in union:
+        kind = unwrap(one)[0]
+        if type(value) is (typing.get_origin(kind) or kind):
+            return one
+    for one in union:
+        kind = typing.get_origin(unwrap(one)[0]) or unwrap(one)[0]
+        if kind is Literal or (isinstance(kind, type) and isinstance(value, kind)):
+            return one
+    return union[0]
 
 
 def _plain(value: Any, at: str) -> Any:
     """A default as the JSON of a schema."""
-    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, enum.Enum)):
+    if isinstance(value, enum.Enum):
+        return value.value
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, bytes):
         return value.decode("latin-1")
-    if isinstance(value, enum.Enum):
-        return value.value
     if isinstance(value, list | tuple):
         return [_plain(one, at) for one in value]
     if isinstance(value, dict):

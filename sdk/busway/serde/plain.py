@@ -55,7 +55,10 @@ class Text:
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, str):
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes str")
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError as problem:
+            raise Unencodable(f"not UTF-8: {problem}") from None
 
     async def decode(self, data: bytes) -> Any:
         try:
@@ -98,15 +101,16 @@ class Json:
         """Nothing to do."""
 
     def encode(self, value: Any) -> bytes:
-        if isinstance(self._kind, type) and not isinstance(value, self._kind):
+        kind = (int, float) if self._kind is float else self._kind
+        if isinstance(self._kind, type) and not isinstance(value, kind):
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes {self._kind.__name__}")
         try:
             return self._encoder.encode(value)
-        except (TypeError, msgspec.MsgspecError) as problem:
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as problem:
             raise Unencodable(f"{value!r:.80} cannot become JSON: {problem}") from None
 
     async def decode(self, data: bytes) -> Any:
         try:
             return self._decoder.decode(data)
-        except msgspec.MsgspecError as problem:
+        except Exception as problem:  # noqa: BLE001 - the class's own code runs too, and a body may nest without end
             raise Undecodable(f"not the expected JSON: {problem}") from None

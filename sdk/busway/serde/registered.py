@@ -3,13 +3,20 @@
 What lives here: joining the codec, the frame and the registry's client. What does not: any of the three.
 """
 
-from typing import Any
+import time
+from typing import Any, Final
+from urllib.parse import quote
 
 from busway.errors import BuswayError
 from busway.serde.avro import AvroCodec, Undecodable, Unencodable
 from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
 from busway.serde.naming import Part, SubjectNaming, topic_name
-from busway.serde.registry import RegistryClient, RegistryRefused
+from busway.serde.registry import RegistryClient, RegistryRefused, id_in
+
+_NO_SUCH_SCHEMA: Final = 40403
+_UNKNOWN_S: Final = 5.0
+"""So long an id that the registry does not have is not asked for again; a topic full of them would keep it busy."""
+_UNKNOWN_MAX: Final = 1000
 
 
 class RegisteredAvro:
@@ -38,6 +45,7 @@ class RegisteredAvro:
         self._naming = naming
         self._register = register
         self._prefix: bytes | None = None
+        self._unknown: dict[int, float] = {}
 
     async def prepare(self, topic: str) -> None:
         """Register the schema for a topic.
@@ -54,8 +62,10 @@ class RegisteredAvro:
     async def _id(self, subject: str) -> int:
         if self._register:
             return await self._registry.register(subject, self._codec.schema_text)
-        found = await self._registry.request("POST", f"/subjects/{subject}", {"schema": self._codec.schema_text})
-        return int(found["id"])
+        found = await self._registry.request(
+            "POST", f"/subjects/{quote(subject, safe='')}", {"schema": self._codec.schema_text}
+        )
+        return id_in(self._registry.url, found)
 
     def encode(self, value: Any) -> bytes:
         """The framed body.
@@ -79,11 +89,19 @@ class RegisteredAvro:
         except NotFramed as problem:
             raise Undecodable(str(problem)) from None
         if not self._codec.knows(schema_id):
-            try:
-                text = await self._registry.schema(schema_id)
-            except RegistryRefused as problem:
-                if problem.code != 40403:
-                    raise BuswayError(f"schema {schema_id} cannot be had: {problem}") from None
-                raise Undecodable(f"schema id {schema_id} is not in the registry at {self._registry.url}") from None
-            self._codec.add_writer(schema_id, text)
+            self._codec.add_writer(schema_id, await self._text(schema_id))
         return self._codec.decode(data, schema_id, FRAME_BYTES)
+
+    async def _text(self, schema_id: int) -> str:
+        unknown = Undecodable(f"schema id {schema_id} is not in the registry at {self._registry.url}")
+        if time.monotonic() < self._unknown.get(schema_id, 0.0):
+            raise unknown
+        try:
+            return await self._registry.schema(schema_id)
+        except RegistryRefused as problem:
+            if problem.code != _NO_SUCH_SCHEMA:
+                raise BuswayError(f"schema {schema_id} cannot be had: {problem}") from None
+        if len(self._unknown) >= _UNKNOWN_MAX:
+            self._unknown.clear()
+        self._unknown[schema_id] = time.monotonic() + _UNKNOWN_S
+        raise unknown

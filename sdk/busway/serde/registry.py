@@ -58,7 +58,10 @@ class RegistryClient:
     """
 
     def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
-        self.url = url.rstrip("/")
+        self._address = url.rstrip("/")
+        scheme, _, rest = self._address.rpartition("://")
+        self.url = f"{scheme}://{rest.rpartition('@')[2]}" if scheme else rest.rpartition("@")[2]
+        """Without the password that it may hold; this is what errors show."""
         self._timeout_s = timeout_s
         self._http: httpx2.AsyncClient | None = None
         self._schemas: dict[int, str] = {}
@@ -67,6 +70,8 @@ class RegistryClient:
 
     async def close(self) -> None:
         """Disconnect."""
+        for task in list(self._under_way.values()):
+            task.cancel()
         http, self._http = self._http, None
         if http is not None:
             await http.aclose()
@@ -90,7 +95,7 @@ class RegistryClient:
         if key not in self._ids:
             body = {"schema": schema, "schemaType": schema_type}
             found = await self._once(key, "POST", f"/subjects/{quote(subject, safe='')}/versions", body)
-            self._ids[key] = int(found["id"])
+            self._ids[key] = id_in(self.url, found)
             self._schemas.setdefault(self._ids[key], schema)
         return self._ids[key]
 
@@ -169,7 +174,9 @@ class RegistryClient:
         import httpx2  # takes a tenth of a second to load, and not every program needs it
 
         if self._http is None:
-            self._http = httpx2.AsyncClient(base_url=self.url, timeout=self._timeout_s, headers={"Accept": MEDIA_TYPE})
+            self._http = httpx2.AsyncClient(
+                base_url=self._address, timeout=self._timeout_s, headers={"Accept": MEDIA_TYPE}
+            )
         wait = _FIRST_WAIT_S
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -187,6 +194,18 @@ class RegistryClient:
             await asyncio.sleep(wait)
             wait *= 2
         raise AssertionError("the last attempt returns or raises")
+
+
+def id_in(url: str, found: Any) -> int:
+    """The id in an answer.
+
+    Raises:
+        RegistryRefused: there is none.
+    """
+    try:
+        return int(found["id"])
+    except (KeyError, TypeError, ValueError):
+        raise RegistryRefused(200, f"{url} does not answer like a schema registry: no id in {found!r:.80}") from None
 
 
 def _content(url: str, answer: "httpx2.Response") -> Any:

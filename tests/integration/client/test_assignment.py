@@ -2,9 +2,13 @@
 
 import asyncio
 
+import pytest
+from tests.integration.client.conftest import Cluster
+
 from busway.consumer.consumer import Consumer, RebalanceListener
 from busway.producer.producer import Producer
-from busway_bus.testing.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.slow
 
 
 class Slow(RebalanceListener):
@@ -22,14 +26,20 @@ class Slow(RebalanceListener):
         self.ready = True
 
 
-async def test_no_record_is_handed_out_before_the_listener_has_returned(cluster: LocalCluster) -> None:
+async def test_no_record_is_handed_out_before_the_listener_has_returned(
+    cluster: Cluster, topic: str, group: str
+) -> None:
     """Records that are there already wait until the listener is ready, and then all of them come."""
     async with Producer(cluster.bootstrap_servers) as producer:
         for number in range(10):
-            await producer.send_and_wait("t", str(number).encode())
+            await producer.send_and_wait(topic, str(number).encode())
     listener = Slow()
     async with Consumer(
-        "t", bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest", listener=listener
+        topic,
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id=group,
+        auto_offset_reset="earliest",
+        listener=listener,
     ) as consumer:
         reading = asyncio.ensure_future(consumer.getone())
         await listener.told.wait()

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.integration.client.conftest import Cluster
 
 from busway.consumer.consumer import Consumer, RebalanceListener
 from busway.errors import OffsetReset
@@ -12,7 +13,7 @@ from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.compile import Chunk
 
 pytestmark = pytest.mark.slow
-FAST = {"heartbeat_interval_ms": 50, "session_timeout_ms": 6_000}
+FAST = {"heartbeat_interval_ms": 50, "session_timeout_ms": 2_000}
 
 
 async def fill(bootstrap: str, topic: str, count: int, first: int = 0, codec: str = "none") -> None:
@@ -33,10 +34,10 @@ async def read(consumer: Consumer, count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_what_was_sent_is_read_in_order(cluster: LocalCluster, codec: str) -> None:
+async def test_what_was_sent_is_read_in_order(cluster: Cluster, codec: str, topic: str) -> None:
     """Values, keys, headers and offsets of a partition come back as they were sent."""
-    await fill(cluster.bootstrap_servers, "t", 500, codec=codec)
-    async with Consumer("t", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+    await fill(cluster.bootstrap_servers, topic, 500, codec=codec)
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         records = [await consumer.getone() for _ in range(500)]
     assert [record.offset for record in records] == list(range(500))
     assert [record.value for record in records] == [b"%d" % number for number in range(500)]
@@ -44,48 +45,48 @@ async def test_what_was_sent_is_read_in_order(cluster: LocalCluster, codec: str)
     assert records[7].headers == (("n", b"7"), ("null", None))
 
 
-async def test_a_long_poll_wakes_when_a_record_comes(cluster: LocalCluster) -> None:
+async def test_a_long_poll_wakes_when_a_record_comes(cluster: Cluster, topic: str) -> None:
     """A reader at the end gets what is written later."""
-    await fill(cluster.bootstrap_servers, "t", 1)
-    async with Consumer("t", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="latest") as consumer:
-        assert await consumer.position(TopicPartition("t", 0)) == 1
+    await fill(cluster.bootstrap_servers, topic, 1)
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="latest") as consumer:
+        assert await consumer.position(TopicPartition(topic, 0)) == 1
         waiting = asyncio.ensure_future(consumer.getone())
-        await fill(cluster.bootstrap_servers, "t", 1, first=1)
+        await fill(cluster.bootstrap_servers, topic, 1, first=1)
         async with asyncio.timeout(10):
             assert (await waiting).value == b"1"
 
 
-async def test_a_group_goes_on_where_it_committed(cluster: LocalCluster) -> None:
+async def test_a_group_goes_on_where_it_committed(node: LocalCluster, topic: str, group: str) -> None:
     """Commits survive the member and a restart of the broker."""
-    await fill(cluster.bootstrap_servers, "t", 100)
-    options = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g", "auto_offset_reset": "earliest", **FAST}
-    async with Consumer("t", enable_auto_commit=False, **options) as consumer:
-        partition = TopicPartition("t", 0)
+    await fill(node.bootstrap_servers, topic, 100)
+    options = {"bootstrap_servers": node.bootstrap_servers, "group_id": group, "auto_offset_reset": "earliest", **FAST}
+    async with Consumer(topic, enable_auto_commit=False, **options) as consumer:
+        partition = TopicPartition(topic, 0)
         found = await consumer.getmany(timeout_ms=10_000, max_records=40)
         assert len(found[partition]) == 40
         await consumer.commit()
         committed = await consumer.committed(partition)
         assert committed is not None
         assert committed.offset == 40
-    await cluster.stop()
-    await cluster.start()
-    async with Consumer("t", **options) as consumer:
+    await node.stop()
+    await node.start()
+    async with Consumer(topic, **options) as consumer:
         values = await read(consumer, 60)
     assert values == [b"%d" % number for number in range(40, 100)]
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-async def test_three_members_share_and_one_is_killed(cluster: LocalCluster, strategy: str) -> None:
+async def test_three_members_share_and_one_is_killed(cluster: Cluster, strategy: str, topic: str, group: str) -> None:
     """Every record is read by someone; after a member is gone without a word the others have all partitions."""
     from busway.admin.admin import Admin, NewTopic
 
     async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic("t", 6)])
+        await admin.create_topics([NewTopic(topic, 6)])
     members = [
         Consumer(
-            "t",
+            topic,
             bootstrap_servers=cluster.bootstrap_servers,
-            group_id="g",
+            group_id=group,
             auto_offset_reset="earliest",
             partition_assignment_strategy=(strategy,),
             **FAST,
@@ -98,7 +99,7 @@ async def test_three_members_share_and_one_is_killed(cluster: LocalCluster, stra
         async with asyncio.timeout(40):
             while sorted(len(member.assignment()) for member in members) != [2, 2, 2]:
                 await asyncio.gather(*(member.getmany(timeout_ms=20) for member in members))
-            await fill(cluster.bootstrap_servers, "t", 300)
+            await fill(cluster.bootstrap_servers, topic, 300)
             seen: set[bytes] = set()
             while len(seen) < 300:
                 for member in members:
@@ -109,7 +110,7 @@ async def test_three_members_share_and_one_is_killed(cluster: LocalCluster, stra
                 task.cancel()
             await asyncio.wait(killed._tasks)
             await killed._cluster.close()
-            await fill(cluster.bootstrap_servers, "t", 300, first=300)
+            await fill(cluster.bootstrap_servers, topic, 300, first=300)
             while len(seen) < 600:
                 for member in members:
                     for records in (await member.getmany(timeout_ms=20)).values():
@@ -120,12 +121,12 @@ async def test_three_members_share_and_one_is_killed(cluster: LocalCluster, stra
             await member.stop()
 
 
-async def test_a_listener_may_commit_before_partitions_go(cluster: LocalCluster) -> None:
+async def test_a_listener_may_commit_before_partitions_go(cluster: Cluster, topic: str, group: str) -> None:
     """Revoked partitions are still ours while the listener runs: its commit counts."""
-    await fill(cluster.bootstrap_servers, "t", 50)
+    await fill(cluster.bootstrap_servers, topic, 50)
     options = {
         "bootstrap_servers": cluster.bootstrap_servers,
-        "group_id": "g",
+        "group_id": group,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
         **FAST,
@@ -135,22 +136,22 @@ async def test_a_listener_may_commit_before_partitions_go(cluster: LocalCluster)
         async def on_partitions_revoked(self, revoked: tuple[TopicPartition, ...]) -> None:
             await first.commit()
 
-    first = Consumer("t", listener=Committing(), **options)
+    first = Consumer(topic, listener=Committing(), **options)
     async with first:
         assert len(await read(first, 50)) == 50
-        async with Consumer("t", **options) as second, asyncio.timeout(20):
+        async with Consumer(topic, **options) as second, asyncio.timeout(20):
             while (
                 len(first.assignment()) + len(second.assignment()) != 1
-                or (await second.committed(TopicPartition("t", 0))) is None
+                or (await second.committed(TopicPartition(topic, 0))) is None
             ):
                 await first.getmany(timeout_ms=20)
                 await second.getmany(timeout_ms=20)
 
 
-async def test_seek_pause_and_times(cluster: LocalCluster) -> None:
+async def test_seek_pause_and_times(cluster: Cluster, topic: str) -> None:
     """Moving about in a partition."""
-    await fill(cluster.bootstrap_servers, "t", 100)
-    partition = TopicPartition("t", 0)
+    await fill(cluster.bootstrap_servers, topic, 100)
+    partition = TopicPartition(topic, 0)
     async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
         await consumer.assign([partition])
         consumer.seek(partition, 42)
@@ -171,13 +172,13 @@ async def test_seek_pause_and_times(cluster: LocalCluster) -> None:
         assert await consumer.beginning_offsets([partition]) == {partition: 0}
 
 
-async def test_without_an_offset_and_a_policy_the_reader_is_told(cluster: LocalCluster) -> None:
+async def test_without_an_offset_and_a_policy_the_reader_is_told(cluster: Cluster, topic: str, group: str) -> None:
     """auto_offset_reset="none" is an error that names the partition."""
-    await fill(cluster.bootstrap_servers, "t", 1)
+    await fill(cluster.bootstrap_servers, topic, 1)
     async with Consumer(
-        "t", bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="none", **FAST
+        topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, auto_offset_reset="none", **FAST
     ) as consumer:
-        with pytest.raises(OffsetReset, match="t-0 has no committed offset"):
+        with pytest.raises(OffsetReset, match=f"{topic}-0 has no committed offset"):
             await consumer.getmany(timeout_ms=10_000)
 
 

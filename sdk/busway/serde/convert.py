@@ -1,0 +1,265 @@
+"""One function made for each type that turns its values into what fastavro writes, and one back.
+
+What lives here: records, enums, collections and unions, member by member. What does not: schemas (`infer`), bytes (`avro`).
+
+In a union each value is written with the name of its branch, so that nothing is left to guesses: 1 in `float | int` stays an int, a
+`datetime` in `date | datetime` keeps its time. What comes back is told apart by name (a body of the own schema) or by the class that
+the reader's schema puts into each record (any other; see `avro`).
+"""
+
+import datetime as dt
+import decimal
+import enum
+import math
+import operator
+import typing
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from busway.serde.infer import AvroType, branch
+from busway.serde.records import fields, is_record, members, strip, unwrap
+
+Convert = Callable[[Any], Any]
+CLASS_OF: Final = "busway class"
+"""The field, no legal name in Avro, in which a reader's schema says which class a record is of."""
+USE_DEFAULT: Final = object()
+"""What a reader's schema puts where a writer had no such field."""
+_INT32: Final = range(-(2**31), 2**31)
+_FLOAT32_MAX: Final = 3.4028235677973366e38
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+Names = Mapping[type, str]
+
+
+def _later(made: Mapping[type, Convert], kind: type) -> Convert:
+    """What a record that holds its own type calls: the function that is not made yet."""
+
+    def convert(value: Any) -> Any:
+        return made[kind](value)
+
+    return convert
+
+
+# Outward
+
+
+def outward(kind: Any, names: Names) -> Convert | None:
+    """How values of `kind` become what fastavro writes; None for as they are."""
+    return _Outward(names).convert(kind)
+
+
+class _Outward:
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._made: dict[type, Convert] = {}
+
+    def convert(self, given: Any) -> Convert | None:
+        kind, extras = unwrap(given)
+        for extra in extras:
+            if isinstance(extra, AvroType):
+                return _NARROW.get(extra.schema) if isinstance(extra.schema, str) else None
+        union = members(kind)
+        if union is not None:
+            return self._union(union)
+        if kind is dt.datetime:
+            return _aware
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if origin in {list, tuple}:
+            item = self.convert(arguments[0])
+            return list if item is None else lambda value: [item(one) for one in value]
+        if origin is dict:
+            part = self.convert(arguments[1])
+            return None if part is None else lambda value: {name: part(one) for name, one in value.items()}
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return operator.attrgetter("value")
+        if is_record(kind):
+            if kind not in self._made:
+                self._made[kind] = _later(self._made, kind)
+                self._made[kind] = self._record(kind)
+            return self._made[kind]
+        return None
+
+    def _record(self, kind: type) -> Convert:
+        names = [one.name for one in fields(kind)]
+        converts = [(one.name, found) for one in fields(kind) if (found := self.convert(one.type)) is not None]
+        if not names:
+            return lambda value: {}
+        get = operator.attrgetter(*names)
+
+        def convert(value: Any) -> dict[str, Any]:
+            found = dict(zip(names, get(value) if len(names) > 1 else (get(value),), strict=True))
+            for name, one in converts:
+                found[name] = one(found[name])
+            return found
+
+        return convert
+
+    def _union(self, union: tuple[Any, ...]) -> Convert:
+        table: dict[type, tuple[str, Convert | None]] = {}
+        for one in union:
+            kind = strip(one)
+            target = str if typing.get_origin(kind) is typing.Literal else typing.get_origin(kind) or kind
+            table[target] = (branch(one, self._names), self.convert(one))
+
+        def convert(value: Any) -> tuple[str, Any]:
+            found = table.get(type(value)) or _nearest(table, value)
+            name, part = found
+            return name, value if part is None else part(value)
+
+        return convert
+
+
+def _nearest(table: Mapping[type, tuple[str, Convert | None]], value: Any) -> tuple[str, Convert | None]:
+    """The branch of a value whose class is derived from that of a member, or that is an int where only a float is."""
+    for kind in type(value).__mro__:
+        if kind in table:
+            return table[kind]
+    if isinstance(value, int) and not isinstance(value, bool) and float in table:
+        return table[float]
+    if isinstance(value, tuple) and list in table:
+        return table[list]
+    if isinstance(value, list) and tuple in table:
+        return table[tuple]
+    raise ValueError(f"{value!r:.80} is {type(value).__name__}, none of {', '.join(one.__name__ for one in table)}")
+
+
+def _int32(value: Any) -> Any:
+    if value not in _INT32:
+        raise ValueError(f"{value!r:.80} does not fit 32 bits")
+    return value
+
+
+def _float32(value: Any) -> Any:
+    if _FLOAT32_MAX < abs(value) < math.inf:
+        raise ValueError(f"{value!r} does not fit a float of 32 bits")
+    return value
+
+
+_NARROW: Final[Mapping[str, Convert]] = {"int": _int32, "float": _float32}
+
+
+def _aware(value: dt.datetime) -> dt.datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"{value!r} has no time zone; a moment has one, such as datetime.UTC")
+    return value
+
+
+# Inward
+
+
+def inward(kind: Any, names: Names, *, own: bool) -> Convert | None:
+    """How what fastavro read becomes a value of `kind`; None for as it is.
+
+    Args:
+        own: whether it was written with the schema of `kind` itself: nothing is missing, and every branch has its name.
+    """
+    return _Inward(names, own=own).convert(kind)
+
+
+class _Inward:
+    def __init__(self, names: Names, *, own: bool) -> None:
+        self._names = names
+        self._own = own
+        self._made: dict[type, Convert] = {}
+
+    def convert(self, given: Any) -> Convert | None:
+        kind, extras = unwrap(given)
+        for extra in extras:
+            if isinstance(extra, AvroType):
+                return None
+        union = members(kind)
+        if union is not None:
+            return self._union(union)
+        if kind in _FROM_PLAIN:
+            return None if self._own else _from_plain(kind, given)
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if origin in {list, tuple}:
+            item = self.convert(arguments[0])
+            if item is None:
+                return None if origin is list else tuple
+            return lambda value: origin(map(item, value))
+        if origin is dict:
+            part = self.convert(arguments[1])
+            return None if part is None else lambda value: {name: part(one) for name, one in value.items()}
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return kind
+        if is_record(kind):
+            if kind not in self._made:
+                self._made[kind] = _later(self._made, kind)
+                self._made[kind] = self._record(kind)
+            return self._made[kind]
+        return None
+
+    def _record(self, kind: type) -> Convert:
+        converts = [(one.name, found) for one in fields(kind) if (found := self.convert(one.type)) is not None]
+
+        def convert(value: dict[str, Any]) -> Any:
+            for name, one in converts:
+                value[name] = one(value[name])
+            return kind(**value)
+
+        def complete(value: dict[str, Any]) -> Any:
+            present = {name: part for name, part in value.items() if part is not USE_DEFAULT and name != CLASS_OF}
+            for name, one in converts:
+                if name in present:
+                    present[name] = one(present[name])
+            return kind(**present)
+
+        return convert if self._own else complete
+
+    def _union(self, union: tuple[Any, ...]) -> Convert | None:
+        named: dict[str, Convert | None] = {}
+        records: dict[type, Convert] = {}
+        by_type: dict[type, Convert | None] = {}
+        enums: list[Any] = []
+        for one in union:
+            kind, convert = strip(one), self.convert(one)
+            if is_record(kind) and convert is not None:
+                named[branch(one, self._names)] = records[kind] = convert
+            elif isinstance(kind, type) and issubclass(kind, enum.Enum):
+                named[branch(one, self._names)] = convert
+                enums.append(kind)
+            else:
+                origin = typing.get_origin(kind)
+                by_type[list if origin is tuple else origin or kind] = convert
+
+        def choose(value: Any) -> Any:
+            if isinstance(value, tuple):  # (name of the branch, value)
+                name, value = value
+                convert = named.get(name)
+                return value if convert is None else convert(value)
+            if isinstance(value, dict) and CLASS_OF in value:
+                return records[value[CLASS_OF]](value)
+            if enums and isinstance(value, str):
+                return _enum_of(value, enums, plain=str in by_type)
+            convert = by_type.get(type(value))
+            return value if convert is None else convert(value)
+
+        return choose
+
+
+def _enum_of(value: str, enums: list[Any], *, plain: bool) -> Any:
+    for one in enums:
+        if value in one._value2member_map_:
+            return one(value)
+    if plain:
+        return value
+    raise ValueError(f"{value!r:.80} is none of the values of {', '.join(one.__name__ for one in enums)}")
+
+
+_FROM_PLAIN: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    dt.datetime: lambda value: _EPOCH + dt.timedelta(microseconds=value),
+    dt.date: lambda value: _EPOCH.date() + dt.timedelta(days=value),
+    dt.time: lambda value: (_EPOCH + dt.timedelta(microseconds=value)).time(),
+    uuid.UUID: uuid.UUID,
+    decimal.Decimal: lambda value: value,
+}
+"""What a writer without the logical type leaves: its plain value."""
+
+
+def _from_plain(kind: Any, given: Any) -> Convert:
+    make = _FROM_PLAIN[kind]
+    if kind is decimal.Decimal:
+        scale = next(extra.scale for extra in unwrap(given)[1] if hasattr(extra, "scale"))
+        make = lambda value: decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)  # noqa: E731
+    return lambda value: value if isinstance(value, kind) else make(value)

@@ -1,0 +1,130 @@
+"""`busway up` in a process of its own, and the command as users call it."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from busway.cli import main
+
+SECONDS = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as JSON."""
+        return json.loads(self.out)
+
+
+class Up:
+    """`busway up` on free ports."""
+
+    def __init__(self, data: Path, *arguments: str, command: str = "up") -> None:
+        self.process = start(
+            command,
+            "--data",
+            str(data),
+            *(["--port", "0", "--registry-port", "0"] if command == "up" else []),
+            "--json",
+            *arguments,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(f"busway {command} did not start: {self.process.communicate()[1]}")
+        self.told = json.loads(line)
+        self.bootstrap: str = self.told["bootstrap_servers"]
+        self.registry: str = self.told.get("schema_registry", "")
+
+    def run(self, *arguments: str, stdin: str | bytes | None = None) -> Done:
+        """A command against these servers."""
+        return run(*arguments, stdin=stdin, env=self.env)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Where a command finds these servers."""
+        return {"BUSWAY_BOOTSTRAP_SERVERS": self.bootstrap, "BUSWAY_SCHEMA_REGISTRY": self.registry}
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """End it; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.communicate(timeout=SECONDS)
+        return self.process.returncode
+
+
+def start(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.Popen[str]:
+    """A command that goes on."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "busway.cli", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+    )
+
+
+def run(*arguments: str, stdin: str | bytes | None = None, env: dict[str, str] | None = None) -> Done:
+    """A command to its end: in this process where it talks to servers only, which saves the start of an interpreter."""
+    if stdin is None and arguments[0] in {"topics", "groups", "schema", "produce", "consume", "version"}:
+        return _run_here(arguments, env or {})
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        [sys.executable, "-m", "busway.cli", *arguments],
+        input=given or b"",
+        capture_output=True,
+        timeout=SECONDS,
+        env={**os.environ, "COLUMNS": "200", **(env or {})},
+        check=False,
+    )
+    found = Done(
+        code=done.returncode, out=done.stdout.decode(errors="replace"), err=done.stderr.decode(errors="replace")
+    )
+    assert "Traceback" not in found.err, found.err
+    return found
+
+
+def _run_here(arguments: tuple[str, ...], env: dict[str, str]) -> Done:
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with (
+        mock.patch.dict(os.environ, env),
+        mock.patch.object(sys, "argv", ["busway", *arguments]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return Done(code=code, out=out.getvalue(), err=err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for all tests of a module; each uses topics and subjects of its own."""
+    server = Up(tmp_path_factory.mktemp("up"))
+    try:
+        yield server
+    finally:
+        server.stop()

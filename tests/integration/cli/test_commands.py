@@ -1,0 +1,265 @@
+"""Every command against `busway up`: what it prints for people and for programs, its exit code, one line for an error."""
+
+import asyncio
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.integration.cli.conftest import SECONDS, Up, run, start
+
+from busway import Consumer
+
+pytestmark = pytest.mark.slow
+SCHEMA = {"type": "record", "name": "Ride", "fields": [{"name": "id", "type": "string"}]}
+FLOAT = {"type": "record", "name": "Ride", "fields": [{"name": "id", "type": "double"}]}
+
+
+def test_topics(up: Up) -> None:
+    """Created, listed, described, changed, deleted."""
+    assert (
+        up.run("topics", "create", "a1", "-p", "2", "-c", "retention.ms=5000").out == "created a1 with 2 partitions\n"
+    )
+    assert {"topic": "a1", "partitions": 2, "replicas": 1} in up.run("topics", "list", "--json").json
+    assert "a1\t2\t1" in up.run("topics", "list").out.splitlines()
+    up.run("topics", "alter", "a1", "-p", "3", "-c", "retention.ms=7000")
+    found = up.run("topics", "describe", "a1", "--json").json
+    assert [(one["partition"], one["first_offset"], one["end_offset"]) for one in found["partitions"]] == [
+        (0, 0, 0),
+        (1, 0, 0),
+        (2, 0, 0),
+    ]
+    assert found["configs"] == {"retention.ms": "7000"}
+    assert up.run("topics", "alter", "a1", "--delete-config", "retention.ms", "--json").json == {"topic": "a1"}
+    assert "retention.ms" not in up.run("topics", "describe", "a1").out
+    assert up.run("topics", "delete", "a1", stdin="n\n").code == 1
+    assert up.run("topics", "delete", "a1", "-y", "--json").json == {"deleted": ["a1"]}
+    assert all(one["topic"] != "a1" for one in up.run("topics", "list", "--json").json)
+
+
+def test_produce_and_consume(up: Up) -> None:
+    """Lines, arguments, keys, headers, bytes that are no text; all of it, the end, a number of records."""
+    assert up.run("produce", "b1", stdin="one\r\ntwo\nthree").err == "3 records acknowledged\n"
+    assert up.run("produce", "b1", "four", "-k", "k", "-H", "h=1", "-H", "h=2", "--json").json == {
+        "topic": "b1",
+        "records": 1,
+    }
+    assert up.run("produce", "b1", "--key-separator", ":", stdin="a:b:c\n").code == 0
+    assert up.run("produce", "b1", stdin=b"\xff\x00\n").code == 0
+    lines = up.run("consume", "b1", "--from-beginning", "--until-end").out.splitlines()
+    assert lines == ["one", "two", "three", "four", "b:c", "base64:/wA="]
+    records = [
+        json.loads(line) for line in up.run("consume", "b1", "--from-beginning", "-n", "5", "--json").out.splitlines()
+    ]
+    assert [(one["offset"], one["key"], one["value"]) for one in records][2:] == [
+        (2, None, "three"),
+        (3, "k", "four"),
+        (4, "a", "b:c"),
+    ]
+    assert records[3]["headers"] == {"h": "2"}
+    assert up.run("consume", "b1", "--since", "2200-01-01", "--until-end").out == ""
+    assert len(up.run("consume", "b1", "--since", "2001-01-01", "--until-end").out.splitlines()) == 6
+
+
+def test_lines_are_sent_as_they_are_typed(up: Up) -> None:
+    """The second line need not come for the first to be there."""
+
+    async def first() -> bytes | None:
+        async with Consumer("b2", bootstrap_servers=up.bootstrap, auto_offset_reset="earliest") as consumer:
+            async with asyncio.timeout(SECONDS):
+                return (await consumer.getone()).value
+
+    producing = start("produce", "b2", env=up.env)
+    assert producing.stdin is not None
+    producing.stdin.write("typed\n")
+    producing.stdin.flush()
+    assert asyncio.run(first()) == b"typed"
+    producing.send_signal(signal.SIGINT)
+    _, err = producing.communicate(timeout=SECONDS)
+    assert (producing.returncode, "Traceback" in err) == (130, False)
+
+
+def test_avro(up: Up, tmp_path: Path) -> None:
+    """JSON lines through a schema, read back as JSON; a line that does not fit is named."""
+    file = tmp_path / "ride.avsc"
+    file.write_text(json.dumps(SCHEMA))
+    assert up.run("produce", "c1", "--avro", str(file), stdin='{"id": "r1"}\n').code == 0
+    assert up.run("consume", "c1", "--from-beginning", "--until-end").out == '{"id": "r1"}\n'
+    for line in ('{"id": 1}', "{", "5", "[]"):
+        done = up.run("produce", "c1", "--avro", str(file), stdin=f'{{"id": "r2"}}\n{line}\n')
+        assert (done.code, done.err.count("\n")) == (1, 1)
+        assert done.err.startswith("busway: line 2 does not fit the schema: ")
+
+
+def test_groups(up: Up) -> None:
+    """Listed, described with lag, reset when nobody reads, deleted."""
+    up.run("produce", "d1", stdin="1\n2\n3\n4\n")
+    assert up.run("consume", "d1", "-g", "dg", "--from-beginning", "-n", "3").out == "1\n2\n3\n"
+    assert "dg" in [one["group"] for one in up.run("groups", "list", "--json").json]
+    assert "dg\tEmpty" in up.run("groups", "list").out.splitlines()
+    found = up.run("groups", "describe", "dg", "--json").json
+    assert (found["state"], found["partitions"][0]["committed"], found["partitions"][0]["lag"]) == ("Empty", 3, 1)
+    assert up.run("groups", "describe", "dg").out.splitlines() == ["dg: Empty", "d1\t0\t3\t4\t1\t-\t-"]
+    assert "nothing was changed" in up.run("groups", "reset", "dg", "-t", "d1", "--to", "earliest").out
+    assert up.run("groups", "describe", "dg", "--json").json["partitions"][0]["committed"] == 3
+    up.run("groups", "reset", "dg", "-t", "d1", "--to", "99", "--execute")
+    assert up.run("groups", "describe", "dg", "--json").json["partitions"][0]["committed"] == 4
+    up.run("groups", "reset", "dg", "-t", "d1", "--to", "1", "--execute", "--json")
+    reading = start("consume", "d1", "-g", "dg", env=up.env)
+    try:
+        assert reading.stdout is not None
+        assert reading.stdout.readline() == "2\n"
+        done = up.run("groups", "reset", "dg", "-t", "d1", "--to", "earliest", "--execute")
+        assert (done.code, done.err.count("\n")) == (1, 1)
+        assert up.run("groups", "delete", "dg").code == 1
+    finally:
+        reading.send_signal(signal.SIGINT)
+        _, err = reading.communicate(timeout=SECONDS)
+    assert (reading.returncode, err) == (130, "")
+    assert up.run("groups", "delete", "dg").out == "deleted dg\n"
+
+
+def test_schema(up: Up, tmp_path: Path) -> None:
+    """Registered, listed, shown, compared, levels, deleted."""
+    good, bad = tmp_path / "good.avsc", tmp_path / "bad.avsc"
+    good.write_text(json.dumps(SCHEMA))
+    bad.write_text(json.dumps(FLOAT))
+    registered = up.run("schema", "register", "e1-value", str(good), "--json").json
+    assert up.run("schema", "register", "e1-value", str(good)).out == f"e1-value has id {registered['id']}\n"
+    assert {"subject": "e1-value", "versions": [1]} in up.run("schema", "list", "--json").json
+    assert "e1-value\t1" in up.run("schema", "list").out.splitlines()
+    found = up.run("schema", "get", "e1-value", "-v", "1", "--json").json
+    assert json.loads(found["schema"]) == SCHEMA
+    assert json.loads(up.run("schema", "get", "e1-value").out) == SCHEMA
+    assert up.run("schema", "check", "e1-value", str(good)).out == "compatible with e1-value\n"
+    refused = up.run("schema", "check", "e1-value", str(bad))
+    assert refused.code == 1
+    assert refused.err.startswith("busway: not compatible with e1-value:\n")
+    assert up.run("schema", "check", "e1-value", str(bad), "--json").json["compatible"] is False
+    assert up.run("schema", "register", "e1-value", str(bad)).code == 1
+    assert up.run("schema", "level", "e1-value").out == "BACKWARD\n"
+    assert up.run("schema", "level", "e1-value", "--set", "NONE", "--json").json["compatibility"] == "NONE"
+    assert up.run("schema", "register", "e1-value", str(bad)).code == 0
+    assert up.run("schema", "delete", "e1-value").out == "deleted versions 1, 2 of e1-value; --permanent removes them\n"
+    assert up.run("schema", "delete", "e1-value", "--permanent", "--json").json["versions"] == [1, 2]
+
+
+FAILURES: list[tuple[list[str], str]] = [
+    (["produce", "t", "x", "--partition", "9"], "partition 9 of t does not exist"),
+    (["produce", "t", "x", "-b", "nonsense:port"], "'nonsense:port' is not host:port"),
+    (["produce", "t", "x", "-b", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1"),
+    (["produce", "a/b", "x"], "topic a/b"),
+    (["produce", "t", "x", "-H", "header"], "--header header: give name=value"),
+    (["produce", "t", "no separator", "--key-separator", "="], "line 1 has no '=' between key and value"),
+    (["produce", "t", "x", "--avro", "/nonexistent"], "No such file or directory: /nonexistent"),
+    (["consume", "t", "-g", "g", "--until-end"], "--since and --until-end read without a group"),
+    (["topics", "create", "t", "-c", "nonsense"], "--config nonsense: give name=value"),
+    (["topics", "create", "t2", "-c", "no.such=1"], "no.such"),
+    (["topics", "alter", "t"], "nothing to change"),
+    (["topics", "alter", "nope", "-p", "3"], "nope"),
+    (["topics", "describe", "nope"], "topic nope"),
+    (["topics", "delete", "nope", "-y"], "nope"),
+    (["groups", "describe", "nope"], "group nope"),
+    (["groups", "reset", "nope", "-t", "t", "--to", "later"], "--to later: give earliest, latest or an offset"),
+    (["schema", "get", "nope"], "'nope' not found"),
+    (["schema", "get", "nope", "-v", "x"], "'x' is not a valid version"),
+    (["schema", "list", "-r", "http://me:secret@127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
+    (["schema", "list", "-r", "nonsense"], "nonsense does not answer"),
+    (["schema", "level", "nope", "--set", "SOME"], "Invalid compatibility level"),
+    (["run", "nope:app"], "there is no module nope"),
+    (["run", "json:dumps"], "json has no App called dumps; it has none"),
+    (["run", "json"], "give MODULE:APP"),
+    (["run", "json:x", "--log-level", "loud"], "--log-level loud"),
+    (["broker", "-o", "nonsense"], "--override nonsense: give name=value"),
+    (["broker", "-o", "no.such.setting=1"], "no.such.setting"),
+    (["broker", "-c", "/nonexistent"], "No such file or directory: /nonexistent"),
+    (["broker", "--data", "/dev/null/x", "-o", "listeners=PLAINTEXT://127.0.0.1:0"], "/dev/null/x"),
+    (["registry", "--compatibility", "SOME", "--port", "0"], "Invalid compatibility level"),
+    (["demo", "nope"], "there is no case study nope"),
+]
+
+
+@pytest.fixture(scope="module")
+def t(up: Up) -> Up:
+    """With a topic called t."""
+    up.run("topics", "create", "t")
+    return up
+
+
+@pytest.mark.parametrize(("arguments", "why"), FAILURES, ids=[" ".join(one)[:40] for one, _ in FAILURES])
+def test_a_failure_is_one_line_and_one(t: Up, arguments: list[str], why: str) -> None:
+    """Exit code 1, the reason on standard error, nothing on standard output."""
+    done = t.run(*arguments)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("busway: ")
+    assert why in done.err
+    assert done.err.count("\n") == 1
+    assert "secret" not in done.err
+
+
+def test_a_failure_in_json_is_json(up: Up) -> None:
+    """On standard error, so that standard output holds answers only."""
+    done = up.run("topics", "describe", "nope", "--json")
+    assert (done.code, done.out) == (1, "")
+    assert "topic nope" in json.loads(done.err)["error"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["bogus"], ["topics", "create"], ["consume", "t", "-n", "x"], ["topics", "list", "--nope"]],
+    ids=" ".join,
+)
+def test_wrong_usage_is_two(arguments: list[str]) -> None:
+    """And says how it is used."""
+    done = run(*arguments)
+    assert done.code == 2
+    assert "Usage: " in done.err
+
+
+def test_help_and_version() -> None:
+    """Every command is listed; the version is a number."""
+    text = run("--help").out
+    for name in ("up", "broker", "registry", "topics", "produce", "consume", "groups", "schema", "run", "demo"):
+        assert f" {name} " in text
+    assert run("version").out.strip()[0].isdigit()
+
+
+def test_a_pipe_that_is_closed_ends_quietly(up: Up) -> None:
+    """`busway consume … | head -1`."""
+    up.run("produce", "f1", stdin="".join(f"{number}\n" for number in range(20_000)))
+    reading = start("consume", "f1", "--from-beginning", env=up.env)
+    assert reading.stdout is not None
+    assert reading.stdout.readline() == "0\n"
+    reading.stdout.close()
+    assert reading.stderr is not None
+    assert reading.wait(SECONDS) in {0, 1}
+    assert reading.stderr.read() == ""
+    reading.stderr.close()
+    assert reading.stdin is not None
+    reading.stdin.close()
+
+
+def test_what_comes_from_others_cannot_command_a_terminal(up: Up) -> None:
+    """Escape sequences are spelled out on a terminal and left alone in a pipe."""
+    import os
+    import pty
+    import sys
+
+    up.run("produce", "g1", stdin="\x1b]0;titlered\x9b31m\n")
+    assert up.run("consume", "g1", "--from-beginning", "--until-end").out == "\x1b]0;titlered\x9b31m\n"
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "busway.cli", "consume", "g1", "--from-beginning", "--until-end"],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        timeout=SECONDS,
+        env={**os.environ, **up.env},
+        check=True,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 1000)
+    os.close(ours)
+    assert done.stderr == b""
+    assert b"\x1b" not in shown
+    assert b"\\x1b]0;titlered\\x9b31m" in shown

@@ -1,0 +1,128 @@
+"""Frames, subject names, and the formats that need no registry."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busway import Undecodable, Unencodable
+from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
+from busway.serde.naming import record_name, topic_name, topic_record_name
+from busway.serde.plain import Integer, Json, Raw, Serde, Text
+from busway.serde.registry import RegistryClient
+
+
+@given(st.integers(0, 2**32 - 1), st.binary(max_size=20))
+def test_an_id_comes_back_from_its_frame(schema_id: int, body: bytes) -> None:
+    """Ids above 2^31 too, and from a view of other bytes."""
+    framed = frame(schema_id) + body
+    assert len(framed) == FRAME_BYTES + len(body)
+    assert unframe(framed) == unframe(memoryview(framed)) == schema_id
+
+
+def test_the_bytes_of_a_frame_are_those_of_the_wire_format() -> None:
+    """Zero, then the id, most significant byte first."""
+    assert frame(258) == b"\x00\x00\x00\x01\x02"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "0 bytes are too few"),
+        (b"\x00\x00\x00\x01", "4 bytes"),
+        (b"{\x00\x00\x00\x01", "first byte is 123"),
+        (b"\xff" * 9, "first byte is 255"),
+    ],
+)
+def test_bytes_without_a_frame_are_named(data: bytes, why: str) -> None:
+    """They were not written through a registry."""
+    with pytest.raises(NotFramed, match=why):
+        unframe(data)
+
+
+def test_subjects_are_confluents() -> None:
+    """The three strategies."""
+    assert topic_name("rides", "value", "shop.Ride") == "rides-value"
+    assert topic_name("rides", "key", "shop.Ride") == "rides-key"
+    assert record_name("rides", "value", "shop.Ride") == "shop.Ride"
+    assert topic_record_name("rides", "value", "shop.Ride") == "rides-shop.Ride"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if self.x == 13:
+            raise KeyError("thirteen")
+
+
+@dataclasses.dataclass
+class Deep:
+    inner: "Deep | None" = None
+
+
+ROUND: list[tuple[Serde, Any, bytes]] = [
+    (Raw(), b"\x00\xff", b"\x00\xff"),
+    (Text(), "é", "é".encode()),
+    (Integer(), -5, b"-5"),
+    (Json(Point), Point(1, "a"), b'{"x":1,"label":"a"}'),
+    (Json(float), 1, b"1"),
+    (Json(list[int]), [1], b"[1]"),
+    (Json(dict), {"a": None}, b'{"a":null}'),
+]
+
+
+@pytest.mark.parametrize(("serde", "value", "data"), ROUND)
+async def test_a_value_and_its_bytes(serde: Serde, value: Any, data: bytes) -> None:
+    """There and back."""
+    await serde.prepare("t")
+    assert serde.encode(value) == data
+    assert await serde.decode(data) == value
+
+
+@pytest.mark.parametrize(
+    ("serde", "value"),
+    [
+        (Raw(), "text"),
+        (Text(), b"bytes"),
+        (Text(), "\ud800"),
+        (Integer(), True),
+        (Integer(), "1"),
+        (Json(Point), {"x": 1}),
+        (Json(list), [object()]),
+        (Json(float), "1"),
+    ],
+)
+def test_a_value_of_another_type_is_unencodable(serde: Serde, value: Any) -> None:
+    """Said with the type that the topic takes."""
+    with pytest.raises(Unencodable):
+        serde.encode(value)
+
+
+@pytest.mark.parametrize(
+    ("serde", "data"),
+    [
+        (Text(), b"\xff"),
+        (Integer(), b"five"),
+        (Integer(), b"1" * 10_000),
+        (Json(Point), b"{"),
+        (Json(Point), b'{"x":"1"}'),
+        (Json(Point), b'{"x":13}'),
+        (Json(Deep), b'{"inner":' * 100_000),
+        (Json(Point), b"\xff"),
+    ],
+)
+async def test_bytes_that_are_something_else_are_undecodable(serde: Serde, data: bytes) -> None:
+    """Whatever they make a parser, or the class itself, raise."""
+    with pytest.raises(Undecodable):
+        await serde.decode(data)
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    """What errors print is the address without it."""
+    assert RegistryClient("http://me:secret@host:8081/").url == "http://host:8081"
+    assert RegistryClient("http://host:8081").url == "http://host:8081"
