@@ -86,10 +86,14 @@ async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
     """
     node = Node(config)
     await node.start()
+    # Whoever reads that it serves may end it at once.
+    stopped = asyncio.ensure_future(until_signal(node.failed))
+    await asyncio.sleep(0)
     try:
         started(node)
-        await until_signal(node.failed)
+        await stopped
     finally:
+        stopped.cancel()
         await node.stop()
     if node.failed.is_set():
         raise DiskFailed(f"the disk under {config.data_dir} failed; see the log above")

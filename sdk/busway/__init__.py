@@ -1,33 +1,38 @@
 """Busway: an event bus for Python services.
 
-The names listed here are public; nothing else is.
+The names listed here are public; nothing else is. Each is loaded when it is first used, so that `busway up` does not wait for the
+client and a producer not for the Avro library.
 """
 
-from busway.admin.admin import Admin, NewTopic
-from busway.app.bus import App
-from busway.app.failures import Exponential, Retry
-from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
-from busway.app.worker import HandlerFailed
-from busway.consumer.consumer import Consumer, RebalanceListener
-from busway.errors import (
-    BrokerError,
-    BuswayError,
-    CommitFailed,
-    ConnectionFailed,
-    DamagedData,
-    DeliveryFailed,
-    MessageTooLarge,
-    NotRunning,
-    OffsetReset,
-    RequestTimedOut,
-    UnsupportedByBroker,
-)
-from busway.producer.producer import Producer
-from busway.serde.avro import AvroCodec, Undecodable, Unencodable
-from busway.serde.infer import Alias, AvroType, Float32, Int32, Precision
-from busway.serde.records import CannotInfer
-from busway.serde.registry import RegistryClient, RegistryRefused, RegistryUnreachable
-from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, RecordMetadata, TopicPartition
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from busway.admin.admin import Admin, NewTopic
+    from busway.app.bus import App
+    from busway.app.failures import Exponential, Retry
+    from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
+    from busway.app.worker import HandlerFailed
+    from busway.consumer.consumer import Consumer, RebalanceListener
+    from busway.errors import (
+        BrokerError,
+        BuswayError,
+        CommitFailed,
+        ConnectionFailed,
+        DamagedData,
+        DeliveryFailed,
+        MessageTooLarge,
+        NotRunning,
+        OffsetReset,
+        RequestTimedOut,
+        UnsupportedByBroker,
+    )
+    from busway.producer.producer import Producer
+    from busway.serde.avro import AvroCodec, Undecodable, Unencodable
+    from busway.serde.infer import Alias, AvroType, Float32, Int32, Precision
+    from busway.serde.records import CannotInfer
+    from busway.serde.registry import RegistryClient, RegistryRefused, RegistryUnreachable
+    from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, RecordMetadata, TopicPartition
 
 __all__ = [
     "Admin",
@@ -71,3 +76,77 @@ __all__ = [
     "Unencodable",
     "UnsupportedByBroker",
 ]
+
+_WHERE: Final = {
+    "busway.admin.admin": (
+        "Admin",
+        "NewTopic",
+    ),
+    "busway.app.bus": ("App",),
+    "busway.app.failures": (
+        "Exponential",
+        "Retry",
+    ),
+    "busway.app.routes": (
+        "BadDeclaration",
+        "ConsumerRecord",
+        "Topic",
+    ),
+    "busway.app.worker": ("HandlerFailed",),
+    "busway.consumer.consumer": (
+        "Consumer",
+        "RebalanceListener",
+    ),
+    "busway.errors": (
+        "BrokerError",
+        "BuswayError",
+        "CommitFailed",
+        "ConnectionFailed",
+        "DamagedData",
+        "DeliveryFailed",
+        "MessageTooLarge",
+        "NotRunning",
+        "OffsetReset",
+        "RequestTimedOut",
+        "UnsupportedByBroker",
+    ),
+    "busway.producer.producer": ("Producer",),
+    "busway.serde.avro": (
+        "AvroCodec",
+        "Undecodable",
+        "Unencodable",
+    ),
+    "busway.serde.infer": (
+        "Alias",
+        "AvroType",
+        "Float32",
+        "Int32",
+        "Precision",
+    ),
+    "busway.serde.records": ("CannotInfer",),
+    "busway.serde.registry": (
+        "RegistryClient",
+        "RegistryRefused",
+        "RegistryUnreachable",
+    ),
+    "busway.types": (
+        "OffsetAndMetadata",
+        "OffsetAndTimestamp",
+        "Record",
+        "RecordMetadata",
+        "TopicPartition",
+    ),
+}
+_MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'busway' has no attribute {name!r}")
+    found = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
 """`App`: a service made of decorated functions.
 
-What lives here: declaring topics and handlers, starting and stopping, sending. What does not: the consume loop (`worker`).
+What lives here: starting and stopping, sending, reading. What does not: declaring (`declare`), the consume loop (`worker`).
 """
 
 import asyncio
@@ -8,15 +8,14 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Literal, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, cast
 
 from busway.admin.admin import Admin, NewTopic
-from busway.app.binding import bind, name_of
-from busway.app.failures import Retry, dead_letter_topic
-from busway.app.routes import BadDeclaration, ConsumerRecord, Format, Headers, Route, Topic, is_topic_name
+from busway.app.declare import Declarations
+from busway.app.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.serdes import Serdes
 from busway.app.worker import Sleep, Worker, WorkerParts, unacknowledged
 from busway.cluster.client import Addresses
@@ -34,12 +33,10 @@ log = logging.getLogger("busway.app")
 _OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 K = TypeVar("K")
 V = TypeVar("V")
-F = TypeVar("F", bound=Callable[..., Any])
-Assigned = Callable[[Sequence[TopicPartition]], Awaitable[None]]
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
 
-class App:
+class App(Declarations):
     """A service: topics, handlers, and the connections they need.
 
     Args:
@@ -73,12 +70,9 @@ class App:
         producer: dict[str, Any] | None = None,
         consumer: dict[str, Any] | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name, group_id or name)
         self.bootstrap_servers = bootstrap_servers
         self.schema_registry = schema_registry
-        self.group_id = group_id or name
-        self.topics: dict[str, Topic[Any, Any]] = {}
-        self.routes: list[Route] = []
         self._auto_offset_reset = auto_offset_reset
         self._register_schemas = register_schemas
         self._naming = subject_naming
@@ -94,7 +88,6 @@ class App:
             )
         self._producer: Producer | None = None
         self._serdes: Serdes | None = None
-        self._on_assigned: list[Assigned] = []
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[Any] | None = None
         self._not_starting = asyncio.Event()
@@ -103,121 +96,6 @@ class App:
         """The running consume loop with its counters; None when the app does not run or has no handlers."""
         self.sleep: Sleep = asyncio.sleep
         """How the app waits between attempts; tests put a clock of their own here."""
-
-    # Declaring
-
-    @overload
-    def topic(
-        self,
-        name: str,
-        *,
-        value: type[V],
-        format: Format = "avro",
-        partitions: int | None = None,
-        configs: dict[str, str] | None = None,
-    ) -> Topic[str, V]: ...
-
-    @overload
-    def topic(
-        self,
-        name: str,
-        *,
-        key: type[K],
-        value: type[V],
-        format: Format = "avro",
-        key_format: Format | None = None,
-        partitions: int | None = None,
-        configs: dict[str, str] | None = None,
-    ) -> Topic[K, V]: ...
-
-    def topic(
-        self,
-        name: str,
-        *,
-        key: Any = str,
-        value: Any,
-        format: Format = "avro",
-        key_format: Format | None = None,
-        partitions: int | None = None,
-        configs: dict[str, str] | None = None,
-    ) -> Topic[Any, Any]:
-        """A topic with the types of its keys and values.
-
-        Args:
-            name: as the brokers know it.
-            key: str (written as UTF-8), int (its digits), bytes, or with `key_format` any type.
-            value: a dataclass, a struct, or what the format takes.
-            format: "avro" through the registry, "json", or "raw" bytes.
-            key_format: for keys of other types.
-            partitions: how many to create if the topic is not there.
-            configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
-
-        Raises:
-            BadDeclaration: the name is illegal, or the topic was declared before in another way.
-        """
-        found: Topic[Any, Any] = Topic(
-            name=name,
-            key=key,
-            value=value,
-            format=format,
-            key_format=key_format,
-            partitions=partitions,
-            configs=tuple(sorted((configs or {}).items())),
-            app=self,
-        )
-        known = self.topics.setdefault(name, found)
-        if (known.key, known.value, known.format, known.key_format) != (key, value, format, key_format):
-            raise BadDeclaration(f"topic {name} was declared before with other types; declare it once and import it")
-        if partitions not in {None, known.partitions} or (configs and found.configs != known.configs):
-            raise BadDeclaration(f"topic {name} was declared before with other settings; declare it once and import it")
-        return known
-
-    def subscribe(
-        self, *topics: Topic[Any, Any], retry: Retry | None = None, dead_letter: bool = True
-    ) -> Callable[[F], F]:
-        """Decorates a function that handles the records of these topics, one at a time for each partition, in order.
-
-        A coroutine function runs in the event loop, a plain one in a thread. When it returns, the record counts as handled; when it
-        raises, it is called again as `retry` says, and then the record goes to the topic `<topic>.<group>.dlt`.
-
-        Args:
-            topics: what to read.
-            retry: by default five attempts with growing waits.
-            dead_letter: False stops the app instead of putting a record aside.
-
-        Raises:
-            BadDeclaration: no topic, or a parameter that cannot be bound; names the line.
-        """
-
-        def decorate(function: F) -> F:
-            if not topics or not all(isinstance(topic, Topic) and topic.app is self for topic in topics):
-                raise BadDeclaration(
-                    f"subscribe: handler {name_of(function)} names no topic made by app.topic(…) of app {self.name}"
-                )
-            for topic in topics:
-                if dead_letter and not is_topic_name(dead_letter_topic(topic.name, self.group_id)):
-                    raise BadDeclaration(
-                        f"dead letters of topic {topic.name} would go to {dead_letter_topic(topic.name, self.group_id)!r}, "
-                        "which is no name for a topic; choose another group_id, or dead_letter=False"
-                    )
-            self.routes.append(
-                Route(
-                    function=function,
-                    topics=topics,
-                    call=bind(function, topics),
-                    retry=retry or Retry(),
-                    dead_letter=dead_letter,
-                )
-            )
-            return function
-
-        return decorate
-
-    def on_assigned(self, function: Assigned) -> Assigned:
-        """Decorates a coroutine function that is told of partitions that came, before the first of their records is handled: the
-        place to load what a service keeps for them."""
-        self._on_assigned.append(function)
-        return function
 
     # Running
 

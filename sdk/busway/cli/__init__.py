@@ -1,41 +1,58 @@
 """The `busway` command.
 
-What lives here: the list of commands. What does not: what they do (one module each), how they speak (`output`).
+What lives here: the list of commands. What does not: what they do (one module each), how they speak (`output`). Only the module of the
+command that is called is loaded; help loads all of them.
 """
+
+import importlib
+import sys
+from typing import Final
 
 import typer
 
-from busway.cli import groups, records, schema, servers, services, topics
 from busway.cli.output import main_loop
 
-app = typer.Typer(
-    name="busway",
-    help="An event bus for Python teams: broker, schema registry, services.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("up")(servers.up)
-app.command("broker")(servers.broker)
-app.command("registry")(servers.registry)
-app.add_typer(topics.app, name="topics")
-app.command("produce")(records.produce)
-app.command("consume")(records.consume)
-app.add_typer(groups.app, name="groups")
-app.add_typer(schema.app, name="schema")
-app.command("run")(services.run)
-app.command("demo")(services.demo)
+COMMANDS: Final = {
+    "up": "servers",
+    "broker": "servers",
+    "registry": "servers",
+    "topics": "topics",
+    "produce": "records",
+    "consume": "records",
+    "groups": "groups",
+    "schema": "schema",
+    "run": "services",
+    "demo": "services",
+    "version": "services",
+}
+"""Each command and the module that has it, as a function of that name, or as `app` where it has commands of its own."""
 
 
-@app.command("version")
-def version() -> None:
-    """The version of this installation."""
-    from importlib.metadata import version as installed
+def build(wanted: str | None = None) -> typer.Typer:
+    """The command line with all commands, or with the one that is wanted."""
+    app = typer.Typer(
+        name="busway",
+        help="An event bus for Python teams: broker, schema registry, services.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
-    typer.echo(installed("busway"))
+    @app.callback()
+    def root() -> None:
+        """An event bus for Python teams: broker, schema registry, services."""
+
+    for name in [wanted] if wanted in COMMANDS else list(COMMANDS):
+        assert name is not None
+        module = importlib.import_module(f"busway.cli.{COMMANDS[name]}")
+        if hasattr(module, name):
+            app.command(name)(getattr(module, name))
+        else:
+            app.add_typer(module.app, name=name)
+    return app
 
 
 def main() -> None:
     """The entry point: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage, 130 interrupted."""
-    main_loop(app)
+    main_loop(build(sys.argv[1] if len(sys.argv) > 1 else None))

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 
 from busway.errors import BuswayError
-from busway.serde.records import CannotInfer
 
 T = TypeVar("T")
 INTERRUPTED: Final = 130
@@ -96,11 +95,7 @@ def main_loop(app: typer.Typer) -> None:
     """Run the command line; failures end as one line and an exit code."""
     try:
         app()
-    except (
-        BuswayError,
-        CannotInfer,
-        ValueError,
-    ) as problem:  # ValueError: an address, a partition, a file that is no text
+    except (BuswayError, ValueError) as problem:  # ValueError: an address, a partition, a file that is no text
         fail(str(problem))
     except OSError as problem:
         fail(f"{problem.strerror or problem}" + (f": {problem.filename}" if problem.filename else ""))

@@ -33,7 +33,7 @@ def up(
 ) -> None:
     """Start a broker and a schema registry; Ctrl-C stops them."""
     begun = time.perf_counter()
-    bus, registry_package = _need_bus(), _need_registry()
+    bus = _need_bus()
     _log_to_stderr()
 
     async def main() -> None:
@@ -49,46 +49,54 @@ def up(
         )
         node = bus.Node(config)
         await node.start()
+        # Whoever reads an address may end this at once.
+        stopped = asyncio.ensure_future(bus.until_signal(node.failed))
+        await asyncio.sleep(0)
         try:
+            if not as_json:
+                _tell(f"broker    {node.bootstrap_servers}    up in {_ms(begun)}")
+            # The broker serves while the registry's libraries load, which takes them longer than it took the broker to start.
+            door = await asyncio.to_thread(_need_registry)
             database = f"sqlite+aiosqlite:///{data / 'registry.db'}"
-            settings = registry_package.RegistryConfig(
-                host=host, port=registry_port, database=database, insecure=insecure
-            )
-            async with registry_package.RegistryServer(settings) as registry_server:
-                # Whoever reads the addresses may end this at once.
-                stopped = asyncio.ensure_future(bus.until_signal(node.failed))
-                await asyncio.sleep(0)
-                _tell_up(
-                    node.bootstrap_servers, registry_server.url, data, time.perf_counter() - begun, as_json=as_json
-                )
+            settings = door.RegistryConfig(host=host, port=registry_port, database=database, insecure=insecure)
+            async with door.RegistryServer(settings) as registry_server:
+                if as_json:
+                    found = {"schema_registry": registry_server.url, "data": str(data)}
+                    write_json({"bootstrap_servers": node.bootstrap_servers, **found})
+                    sys.stdout.flush()
+                else:
+                    _tell(f"registry  {registry_server.url}    up in {_ms(begun)}\ndata      {data}\n")
+                    _tell(_hint(node.bootstrap_servers))
                 await stopped
         finally:
+            stopped.cancel()
             await node.stop()
         if node.failed.is_set():
             raise CommandFailed(f"the disk under {data} failed; see the log above")
         if not as_json:
-            typer.echo("stopped; everything is on disk")
+            _tell("stopped; everything is on disk")
 
-    _serve(bus.run, main, (*bus.CANNOT_START, *registry_package.CANNOT_START))
+    _serve(bus.run, main, bus.CANNOT_START)
 
 
-def _tell_up(bootstrap: str, url: str, data: Path, seconds: float, *, as_json: bool) -> None:
-    if as_json:
-        write_json({"bootstrap_servers": bootstrap, "schema_registry": url, "data": str(data)})
-        sys.stdout.flush()
-        return
+def _tell(text: str) -> None:
+    typer.echo(text)
+    sys.stdout.flush()
+
+
+def _ms(begun: float) -> str:
+    return f"{(time.perf_counter() - begun) * 1000:.0f} ms"
+
+
+def _hint(bootstrap: str) -> str:
     given = "" if bootstrap.endswith(":9092") else f" -b {bootstrap}"
-    typer.echo(
-        f"broker    {bootstrap}\n"
-        f"registry  {url}\n"
-        f"data      {data}    up in {seconds * 1000:.0f} ms\n\n"
+    return (
         "try, in another terminal:\n"
         f"  busway topics create greetings --partitions 3{given}\n"
         f"  echo hello | busway produce greetings{given}\n"
         f"  busway consume greetings --from-beginning{given}\n\n"
         "Ctrl-C stops"
     )
-    sys.stdout.flush()
 
 
 def broker(

@@ -110,3 +110,10 @@ def _case_folder(name: str) -> Path:
     raise CommandFailed(
         f"the case study {name} is in the repository, not in the installed package; run this from a clone"
     )
+
+
+def version() -> None:
+    """The version of this installation."""
+    from importlib.metadata import version as installed
+
+    typer.echo(installed("busway"))

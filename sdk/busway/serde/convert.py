@@ -261,5 +261,5 @@ def _from_plain(kind: Any, given: Any) -> Convert:
     make = _FROM_PLAIN[kind]
     if kind is decimal.Decimal:
         scale = next(extra.scale for extra in unwrap(given)[1] if hasattr(extra, "scale"))
-        make = lambda value: decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)  # noqa: E731
+        make = lambda value: decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)  # noqa: E731 - as short as its neighbours
     return lambda value: value if isinstance(value, kind) else make(value)

@@ -12,10 +12,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from busway.errors import BuswayError
+
 NO_DEFAULT: Final = object()
 
 
-class CannotInfer(TypeError):
+class CannotInfer(BuswayError, TypeError):
     """A type has no Avro schema; names the field and what to use instead."""
 
 

@@ -1,0 +1,37 @@
+"""What `import busway` offers."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import busway
+
+
+def test_every_public_name_is_there_and_is_what_type_checkers_see() -> None:
+    """The list, the table that loads names, and the imports for type checkers name the same things in the same modules."""
+    assert set(busway.__all__) == set(busway._MODULE_OF)
+    tree = ast.parse(Path(busway.__file__).read_text())
+    seen = {
+        alias.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert {name: module for name, module in seen.items() if (module or "").startswith("busway")} == busway._MODULE_OF
+    for name in busway.__all__:
+        assert getattr(busway, name) is not None
+
+
+def test_other_names_are_refused() -> None:
+    """As any module does."""
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = busway.Nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_importing_busway_loads_nothing_that_takes_time() -> None:
+    """Neither the client nor Avro nor HTTP is loaded before one of its names is used."""
+    heavy = "{'asyncio', 'fastavro', 'httpx2', 'msgspec', 'typer', 'busway.producer', 'busway_bus'}"
+    code = f"import sys, busway; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
