@@ -4,12 +4,17 @@ What lives here: the builder settings that every job needs. What does not: readi
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
 from busway_spark.jars import jar_paths
+
+
+class JavaMissing(RuntimeError):
+    """Spark needs a Java runtime; the text holds the command that installs it."""
 
 
 def session(app_name: str, *, master: str = "local[2]", settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -21,8 +26,13 @@ def session(app_name: str, *, master: str = "local[2]", settings: Mapping[str, s
         settings: further Spark settings; they win over the ones set here.
 
     Raises:
+        JavaMissing: there is no Java.
         JarsMissing: the artifacts are absent and Maven could not fetch them.
     """
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        raise JavaMissing(
+            "Spark needs Java 17: apt-get install -y openjdk-17-jdk-headless (or your system's package of that name)"
+        )
     # Workers must run this very interpreter, or they take whichever python3 the PATH names and miss pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pytest
+from tools.jars import need
 
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_registry.config import RegistryConfig
@@ -18,6 +19,7 @@ T = TypeVar("T")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """Spark in this process, with its Kafka source."""
+    need("java", "openjdk-17-jdk-headless")
     try:
         from busway_spark.session import session
     except ImportError as missing:

@@ -50,6 +50,10 @@ async def _one(topic: CreatableTopic, validate_only: bool, context: RequestConte
             raise KafkaError(ErrorCode.INVALID_REQUEST, "give either assignments or numbers, not both")
         partitions, factor = _assigned(topic, node.node_id), 1
     configs = {config.name: config.value for config in topic.configs}
+    if empty := [name for name, value in configs.items() if value is None]:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{empty[0]} of topic {topic.name} has no value; leave it out for the default"
+        )
     topic_id = ZERO_UUID
     if validate_only:
         create(

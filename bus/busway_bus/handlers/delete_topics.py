@@ -29,12 +29,23 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     if context.api_version < STATES_SINCE:
         wanted = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
     results = []
+    named = [topic.name or context.node.image.names.get(topic.topic_id) for topic in wanted]
+    done: set[str] = set()
     for topic in wanted:
         name = topic.name if topic.name is not None else context.node.image.names.get(topic.topic_id)
         known = context.node.image.topics.get(name or "")
         topic_id = known.topic_id if known else topic.topic_id
         code, text = ErrorCode.NONE, None
+        if name is not None and name in done:
+            continue
+        done.add(name or "")
         try:
+            if topic.name is not None and topic.topic_id != ZERO_UUID:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"topic {name} is given by name and by id; give one of them"
+                )
+            if name is not None and named.count(name) > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named twice in one request")
             await _one(name, context)
         except KafkaError as problem:
             code, text = problem.code, problem.message

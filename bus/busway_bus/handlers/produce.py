@@ -4,7 +4,8 @@ Versions: 7 allows zstd (KIP-110), 8 tells which records were refused (KIP-467),
 13 names topics by id (KIP-516). Version 0 is advertised although it is refused: older librdkafka turns compression off
 when it is not listed (KAFKA-18659).
 Behaviour: acks 0 gets no answer, 1 and -1 are the same on one node; acknowledged means on disk unless the topic says otherwise.
-*Not supported*: transactional batches, which are refused.
+*Not supported*: transactional batches, which are refused; looking into compressed records, which only compacted topics and
+topics with a compression.type of their own do: what is under the codec is the producer's word.
 """
 
 import asyncio

@@ -6,6 +6,7 @@ What does not: reading files or arguments (`cli`), the tables of keys (`broker_c
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final
 
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
@@ -13,7 +14,7 @@ from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigValue, cl
 from busway_bus.kernel.inert_configs import REFUSED_PREFIXES
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, parse_topic_configs
 
-_LOOPBACK: Final = ("127.", "::1", "localhost")
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - named to be refused
 _MS_PER: Final[Mapping[str, int]] = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -28,7 +29,10 @@ class Endpoint:
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        return self.host.startswith(_LOOPBACK)
+        try:
+            return ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,13 @@ class BrokerConfig:
                 raise ConfigError(name, f"exactly one data directory is served, {len(directories)} are given")
         listeners = _endpoints(given, "listeners")
         advertised = _endpoints(given, "advertised.listeners") or listeners
+        if "advertised.listeners" in given and any(one.host in _EVERYWHERE for one in advertised):
+            raise ConfigError(
+                "advertised.listeners",
+                "clients cannot connect to every address; name the one they reach this broker by",
+            )
+        if len({one.name for one in listeners}) != len(listeners):
+            raise ConfigError("listeners", "two listeners have the same name; give each its own")
         for endpoint in listeners:
             if not endpoint.loopback and given.get("busway.insecure") is not True:
                 shown = endpoint.host or "every interface"

@@ -74,9 +74,9 @@ class ConfigKey:
     def _check(self, value: ConfigValue) -> None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.at_least is not None and value < self.at_least:
-                raise ConfigError(self.name, f"{value} is too small, the least allowed is {self.at_least:g}")
+                raise ConfigError(self.name, f"{value} is too small, the least allowed is {self.at_least}")
             if self.at_most is not None and value > self.at_most:
-                raise ConfigError(self.name, f"{value} is too large, the most allowed is {self.at_most:g}")
+                raise ConfigError(self.name, f"{value} is too large, the most allowed is {self.at_most}")
         if self.one_of:
             words = value if isinstance(value, list) else [value]
             for word in words:

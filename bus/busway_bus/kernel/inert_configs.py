@@ -201,6 +201,6 @@ REFUSED_PREFIXES: Final[Mapping[str, str]] = {
     "max.connections.per.ip.overrides": "one limit for all addresses is served: max.connections.per.ip",
     "metadata.log.dir": "the metadata log lives in log.dirs",
     "transaction.two.phase.commit.enable": "two-phase commit is not served",
-    "zookeeper.": "there is no ZooKeeper; remove the line",
+    "zookeeper.": "there is no ZooKeeper",
 }
 """Prefix of a refused key → why, in a user's words."""

@@ -23,12 +23,14 @@ def check_batch(records: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
     try:
         header = read_header(records)
     except CorruptBatch as problem:
-        if len(records) >= HEADER_BYTES:
-            raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, str(problem)) from None
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(problem)) from None
-    if header.size_bytes < HEADER_BYTES or header.size_bytes > len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(problem)) from None
+    if header.size_bytes < HEADER_BYTES:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"a batch says it has {header.size_bytes} bytes, {len(records)} came"
+            ErrorCode.CORRUPT_MESSAGE, f"a batch says it has {header.size_bytes} bytes, fewer than its header"
+        )
+    if header.size_bytes > len(records):
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"a batch says it has {header.size_bytes} bytes, {len(records)} came"
         )
     if header.size_bytes != len(records):
         raise KafkaError(ErrorCode.INVALID_RECORD, "more than one batch for one partition in a request")
@@ -49,6 +51,10 @@ def check_batch(records: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
 
 
 def _check_header(header: BatchHeader) -> None:
+    if header.base_offset != 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"a batch begins at offset {header.base_offset}; a client's begins at 0"
+        )
     if header.is_control:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if header.records_count <= 0 or header.last_offset_delta != header.records_count - 1:

@@ -35,6 +35,8 @@ from movieflix.service import PARTITIONS
 LIVE_EVENTS_PER_S: Final = 200
 PORT: Final = 8000
 SETTLE_S: Final = 60.0
+_AROUND_TABLE: Final = 8
+"""Lines of the terminal that are not viewers."""
 START_S: Final = 30.0
 _CASES: Final = Path(__file__).resolve().parent.parent
 BUSWAY: Final = (sys.executable, "-m", "busway.cli")
@@ -106,6 +108,7 @@ class Demo:
         self._folder = folder
         self._ci = ci
         self._environment = {**os.environ, "MOVIEFLIX_INSTANCE": "one"}
+        self._parts: list[Part] = []
         self.bootstrap = self.registry = self.url = ""
         self.kills = 0
 
@@ -122,7 +125,14 @@ class Demo:
                 cwd=_CASES,
                 start_new_session=True,  # Ctrl-C is for us; we then end the parts in order
             )
-        return Part(name, process, log)
+        part = Part(name, process, log)
+        self._parts.append(part)
+        return part
+
+    async def end(self) -> None:
+        """End all parts, the last one first."""
+        for part in reversed(self._parts):
+            await part.end(signal.SIGINT)
 
     async def start_bus(self) -> Part:
         """Bus and registry on free ports, on data of their own."""
@@ -166,17 +176,20 @@ async def run(*, ci: bool) -> int:
     """The whole demo; 0 when nothing was lost or doubled."""
     console = Console()
     begun = time.monotonic()
+    whole = asyncio.current_task()
+    assert whole is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # However this ends, the parts are ended too: they are processes of their own and would stay.
+        asyncio.get_running_loop().add_signal_handler(number, whole.cancel)
     with tempfile.TemporaryDirectory(prefix="movieflix-") as folder:
         demo = Demo(Path(folder), ci=ci)
         async with contextlib.AsyncExitStack() as stack:
-            bus = await demo.start_bus()
-            stack.push_async_callback(bus.end, signal.SIGINT)
-            service = await demo.start_service()
-            holder = [service]
-            stack.push_async_callback(lambda: holder[0].end(signal.SIGINT))
+            stack.push_async_callback(demo.end)
+            await demo.start_bus()
+            holder = [await demo.start_service()]
             console.print(
-                f"bus {demo.bootstrap}   registry {demo.registry}   [bold]page {demo.url}[/bold]\n"
-                f"ratings: {_shown(ratings.source())}"
+                f"bus       {demo.bootstrap}\nregistry  {demo.registry}\npage      [bold]{demo.url}[/bold]\n"
+                f"ratings   {_shown(ratings.source())}"
             )
             total = sum(1 for _ in ratings.viewings(ratings.read(ratings.source())))
             replay = Replay(total)
@@ -204,7 +217,7 @@ async def _watch(
                 with contextlib.suppress(httpx2.HTTPError):
                     found = (await client.get(f"{demo.url}/profiles")).json()
                 if live is not None:
-                    live.update(_picture(replay, found))
+                    live.update(_picture(demo, replay, found, console.height))
                 handled = sum(one["events"] for one in found)
                 if producing.done() and handled >= replay.produced:
                     break
@@ -214,7 +227,8 @@ async def _watch(
                     raise DemoFailed(f"the service ended:\n{holder[0].tail()}")
                 await asyncio.sleep(0.1)
             if not demo._ci:
-                console.print(f"all events are handled; the page stays at {demo.url} until Ctrl-C")
+                if live is not None:
+                    live.update(_picture(demo, replay, found, console.height), refresh=True)
                 await _until_interrupted()
     finally:
         producing.cancel()
@@ -236,12 +250,13 @@ async def _until_interrupted() -> None:
     await stopped.wait()
 
 
-def _picture(replay: Replay, found: list[dict[str, Any]]) -> Group:
+def _picture(demo: Demo, replay: Replay, found: list[dict[str, Any]], lines: int) -> Group:
+    """The address and the progress first, so that a small terminal cuts off viewers and not those."""
     handled = sum(one["events"] for one in found)
     table = Table(header_style="bold", expand=False)
     for name in ("viewer", "events", "started", "finished", "hours", "stars", "go on with"):
-        table.add_column(name, justify="left" if name in {"viewer", "go on with"} else "right")
-    for one in sorted(found, key=lambda one: -one["events"])[:15]:
+        table.add_column(name, justify="left" if name in {"viewer", "go on with"} else "right", no_wrap=True)
+    for one in sorted(found, key=lambda one: -one["events"])[: max(lines - _AROUND_TABLE, 3)]:
         first = one["resume"][0] if one["resume"] else None
         table.add_row(
             f"user {one['user_id']}",
@@ -256,8 +271,9 @@ def _picture(replay: Replay, found: list[dict[str, Any]]) -> Group:
         )
     progress = Table.grid(padding=(0, 1))
     for name, value in (("produced", replay.produced), ("handled", handled)):
-        progress.add_row(name, ProgressBar(total=replay.total, completed=value, width=40), f"{value} of {replay.total}")
-    return Group(table, progress, Text("Ctrl-C ends", style="dim"))
+        progress.add_row(name, ProgressBar(total=replay.total, completed=value, width=30), f"{value} of {replay.total}")
+    state = "all events are handled; the page stays until Ctrl-C" if handled >= replay.total else "Ctrl-C ends"
+    return Group(Text(f"page {demo.url}   {state}"), progress, table)
 
 
 def _summary(console: Console, demo: Demo, replay: Replay, found: list[dict[str, Any]], seconds: float) -> int:
@@ -312,6 +328,8 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except asyncio.CancelledError:
+        return 143
 
 
 if __name__ == "__main__":

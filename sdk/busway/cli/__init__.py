@@ -6,7 +6,7 @@ command that is called is loaded; help loads all of them.
 
 import importlib
 import sys
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -40,8 +40,17 @@ def build(wanted: str | None = None) -> typer.Typer:
     )
 
     @app.callback()
-    def root() -> None:
+    def root(
+        version: Annotated[
+            bool, typer.Option("--version", is_eager=True, help="The version of this installation.")
+        ] = False,
+    ) -> None:
         """An event bus for Python teams: broker, schema registry, services."""
+        if version:
+            from busway.cli.services import version as show
+
+            show()
+            raise typer.Exit
 
     for name in [wanted] if wanted in COMMANDS else list(COMMANDS):
         assert name is not None

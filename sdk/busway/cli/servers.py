@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from busway.cli.output import AsJson, CommandFailed, write_json
 
+HOME: Final = Path(".busway")
+"""Where `up`, `broker` and `registry` keep things unless they are told: the same place, so that they find each other's."""
 Data = Annotated[Path, typer.Option("--data", help="Where everything is kept.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
@@ -24,7 +26,7 @@ Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
 
 
 def up(
-    data: Data = Path(".busway"),
+    data: Data = HOME,
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The broker's; 0 takes a free one.")] = 9092,
     registry_port: Annotated[int, typer.Option("--registry-port", help="The registry's; 0 takes a free one.")] = 8081,
@@ -130,6 +132,8 @@ def broker(
             properties[name.strip()] = text.strip()
         if data is not None:
             properties["log.dirs"] = str(data)
+        elif not properties.keys() & {"log.dirs", "log.dir"}:
+            properties["log.dirs"] = str(HOME / "broker")
         if insecure:
             properties["busway.insecure"] = "true"
         await bus.serve(bus.config(properties), started)
@@ -142,12 +146,15 @@ def registry(
     port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = 8081,
     database: Annotated[
         str, typer.Option("--database", help="sqlite+aiosqlite:///FILE, postgresql+psycopg://…, or memory:")
-    ] = "sqlite+aiosqlite:///registry.db",
+    ] = "",
     compatibility: Annotated[str, typer.Option("--compatibility", help="The level where none is set.")] = "BACKWARD",
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start a schema registry with Confluent's REST API."""
+    """Start a schema registry with Confluent's REST API; without --database on the one that `busway up` keeps in ./.busway."""
+    if not database:
+        HOME.mkdir(exist_ok=True)
+        database = f"sqlite+aiosqlite:///{HOME / 'registry.db'}"
     package = _need_registry()
     _log_to_stderr()
 

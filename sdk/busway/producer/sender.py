@@ -233,10 +233,8 @@ class Sender:
 
     def _judge(self, batch: Batch, partition: PartitionProduceResponse, now: float) -> None:
         code = error_for(partition.error_code)
-        if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
-            # A duplicate was written by an earlier try whose answer was lost; only its offset is not known any more.
-            offset = partition.base_offset if code is ErrorCode.NONE else -1
-            self._succeed(batch, offset, partition.log_append_time_ms)
+        if code is ErrorCode.NONE:
+            self._succeed(batch, partition.base_offset, partition.log_append_time_ms)
         elif code in _LOST_TRACK and self._options.enable_idempotence:
             self._lost_track = True
             self._fail(batch, BrokerError(code, _name(batch), partition.error_message))

@@ -10,16 +10,20 @@ The checkpoints are beside them in `OUT/_checkpoints`; a job that is killed goes
 """
 
 import argparse
+import asyncio
 import sys
 from pathlib import Path
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
-from pyspark.sql.streaming import StreamingQuery
+try:
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+    from pyspark.sql.streaming import StreamingQuery
+except ImportError as missing:
+    raise SystemExit(f"{missing}: pip install 'busway[spark]'") from None
 
-from busway import BuswayError
+from busway import Admin, BuswayError
 from busway_spark.jars import JarsMissing
-from busway_spark.session import session
+from busway_spark.session import JavaMissing, session
 from busway_spark.topics import NoSchema, schemas_of, stream_topic
 
 
@@ -60,6 +64,11 @@ def start(rows: DataFrame, out: Path, name: str, *, until_end: bool) -> Streamin
     return writer.start()
 
 
+async def _check_topic(bootstrap_servers: str, topic: str) -> None:
+    async with Admin(bootstrap_servers) as admin:
+        await admin.describe_topics([topic])
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command line; 0, or 1 with one line that says what is missing."""
     parser = argparse.ArgumentParser(prog="topic_to_parquet", description=(__doc__ or "").splitlines()[0])
@@ -71,7 +80,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--until-end", action="store_true", help="stop at what is the end of the topic now")
     given = parser.parse_args(arguments)
     try:
-        schemas_of(given.registry, given.topic)  # asked before a JVM is started for nothing
+        # Asked before a JVM is started for nothing, and before Spark waits for ever for a broker that is not there.
+        schemas_of(given.registry, given.topic)
+        asyncio.run(_check_topic(given.bootstrap_servers, given.topic))
         spark = session(f"{given.topic} to parquet", master=given.master)
         decoded = stream_topic(
             spark, given.topic, bootstrap_servers=given.bootstrap_servers, schema_registry=given.registry
@@ -82,7 +93,9 @@ def main(arguments: list[str] | None = None) -> int:
         ]
         for query in queries:
             query.awaitTermination()
-    except (JarsMissing, NoSchema, BuswayError) as problem:
+            rows = sum(one.numInputRows for one in query.recentProgress)
+            sys.stdout.write(f"{query.name}: read {rows} records of {given.topic} into {given.out / query.name}\n")
+    except (JarsMissing, JavaMissing, NoSchema, BuswayError) as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
     return 0

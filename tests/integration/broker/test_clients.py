@@ -122,3 +122,25 @@ async def test_a_transactional_java_producer_is_refused_at_once(cluster: LocalCl
     sizes = ["--num-records", "1", "--record-size", "10", "--throughput", "-1"]
     with pytest.raises(AssertionError, match="transactions are not served by this version"):
         await run(lambda: java("org.apache.kafka.tools.ProducerPerformance", *where, *sizes, seconds=30))
+
+
+@pytest.mark.java
+@pytest.mark.foreign
+async def test_what_java_reports_as_sent_is_in_the_log(cluster: LocalCluster) -> None:
+    """A batch that is too large is split by the producer, and its parts come with sequences of their own. Whatever then happens, no
+    record may count as sent that was never written."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    new = NewTopic("split", 1, 1, config={"max.message.bytes": "20000"})
+    await asyncio.to_thread(admin.create_topics([new])["split"].result, 20)
+    limits = ["batch.size=26000", "linger.ms=300", "acks=all", "delivery.timeout.ms=6000", "request.timeout.ms=2000"]
+    told = await asyncio.to_thread(
+        java, "org.apache.kafka.tools.ProducerPerformance",
+        "--topic", "split", "--num-records", "7", "--record-size", "5000", "--throughput", "-1",
+        "--producer-props", f"bootstrap.servers={cluster.bootstrap_servers}", *limits,
+    )  # fmt: skip
+    sent = int(told.strip().splitlines()[-1].split()[0])
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
+    partition = confluent_kafka.TopicPartition("split", 0)
+    _, end = await asyncio.to_thread(consumer.get_watermark_offsets, partition, 10)
+    consumer.close()
+    assert end == sent

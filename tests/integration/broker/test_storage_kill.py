@@ -98,8 +98,7 @@ async def write(connection: Connection, process: Process, first: int, count: int
         answer = await connection.answer(ProduceResponse, 9)
         (partition,) = answer.responses[0].partition_responses
         number = waiting.popleft()
-        if partition.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            assert (partition.error_code, partition.base_offset) == (ErrorCode.NONE, number)
+        assert (partition.error_code, partition.base_offset) == (ErrorCode.NONE, number)
         if number == first + count - 1:
             process.kill()
             return number + 1

@@ -82,3 +82,29 @@ def test_every_default_is_a_value_its_own_key_accepts() -> None:
         text = render(key.default)
         if text is not None:
             assert key.parse(text) == key.default, key.name
+
+
+@pytest.mark.parametrize("host", ["127.example.com", "localhost.example.com", "::1:2", "0.0.0.0", "10.0.0.1", ""])
+def test_only_addresses_of_this_machine_are_loopback(host: str) -> None:
+    """A name that merely begins like one is reachable by others."""
+    with pytest.raises(ConfigError, match="insecure"):
+        BrokerConfig.from_properties({"listeners": f"PLAINTEXT://{host}:9092"})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "[::1]"])
+def test_addresses_of_this_machine_need_no_word(host: str) -> None:
+    """They are served as they are."""
+    assert BrokerConfig.from_properties({"listeners": f"PLAINTEXT://{host}:9092"}).listeners[0].loopback
+
+
+def test_an_address_that_no_client_can_use_is_not_advertised() -> None:
+    """Clients cannot connect to every address."""
+    properties = {"listeners": "PLAINTEXT://127.0.0.1:1", "advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}
+    with pytest.raises(ConfigError, match="every address"):
+        BrokerConfig.from_properties(properties)
+
+
+def test_bounds_are_told_in_full() -> None:
+    """Not rounded to a power of ten."""
+    with pytest.raises(ConfigError, match="1048576"):
+        BrokerConfig.from_properties({"log.segment.bytes": "1"})

@@ -14,7 +14,7 @@ LAST = SEQUENCES - 1
 WRITE, REPEAT = "write", "repeat"
 FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-OLD = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+OLD = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def header(sequence: int, count: int = 1, *, epoch: int = 0, offset: int = 0, timestamp: int = NOW) -> BatchHeader:

@@ -1,0 +1,43 @@
+"""The demo as a process."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+CASES = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of processes whose environment or arguments name the folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if str(folder).encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # it has ended meanwhile
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+async def test_however_the_demo_is_ended_nothing_stays(number: signal.Signals, tmp_path: Path) -> None:
+    """Bus and service are processes of their own; they end with the demo, and so does its folder."""
+    demo = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "movieflix.demo", "--ci", cwd=CASES, env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert demo.stdout is not None
+    first = await demo.stdout.readline()
+    assert first.startswith(b"bus"), first + (await demo.communicate())[1]
+    demo.send_signal(number)
+    _, errors = await demo.communicate()
+    assert demo.returncode in {130, 143}, errors.decode()
+    assert processes_of(tmp_path) == []
+    assert list(tmp_path.glob("movieflix-*")) == []
