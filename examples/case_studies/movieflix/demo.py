@@ -255,7 +255,10 @@ def _picture(demo: Demo, replay: Replay, found: list[dict[str, Any]], lines: int
     handled = sum(one["events"] for one in found)
     table = Table(header_style="bold", expand=False)
     for name in ("viewer", "events", "started", "finished", "hours", "stars", "go on with"):
-        table.add_column(name, justify="left" if name in {"viewer", "go on with"} else "right", no_wrap=True)
+        left = name in {"viewer", "go on with"}
+        # Where there is too little room the last column gives way, not the figures.
+        least = 7 if name == "viewer" else 0 if name == "go on with" else len(name)
+        table.add_column(name, justify="left" if left else "right", no_wrap=True, min_width=least)
     for one in sorted(found, key=lambda one: -one["events"])[: max(lines - _AROUND_TABLE, 3)]:
         first = one["resume"][0] if one["resume"] else None
         table.add_row(
