@@ -268,9 +268,7 @@ def _picture(demo: Demo, replay: Replay, found: list[dict[str, Any]], lines: int
             str(one["finished"]),
             f"{one['watched_s'] / 3600:.1f}",
             f"{one['rating_sum'] / one['ratings']:.1f}" if one["ratings"] else "-",
-            f"movie {first['movie_id']} at {100 * first['position_s'] // first['length_s']} % ({first['device']})"
-            if first
-            else "-",
+            f"movie {first['movie_id']} at {100 * first['position_s'] // first['length_s']} %" if first else "-",
         )
     progress = Table.grid(padding=(0, 1))
     for name, value in (("produced", replay.produced), ("handled", handled)):
