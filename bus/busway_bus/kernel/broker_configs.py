@@ -100,6 +100,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "Addresses to listen on, NAME://host:port; port 0 takes a free one."),
         _key("log.dir", _W, [".busway"], "The data directory."),
         _key("log.dirs", _W, None, "The data directory; one is served."),
+        _key("log.cleaner.enable", _B, True, "Whether topics with cleanup.policy=compact are compacted."),
         _key("log.flush.offset.checkpoint.interval.ms", _I, 60_000,
              "How often, in ms, the recovery points are written down.", at_least=0),
         _key("log.retention.check.interval.ms", _L, 300_000,

@@ -102,7 +102,6 @@ _INERT: Final[tuple[tuple[str, ConfigType, ConfigValue], ...]] = (
     ("leader.imbalance.check.interval.seconds", _L, 300),
     ("log.cleaner.backoff.ms", _L, 15_000),
     ("log.cleaner.dedupe.buffer.size", _L, 134_217_728),
-    ("log.cleaner.enable", _B, True),
     ("log.cleaner.io.buffer.load.factor", _D, 0.9),
     ("log.cleaner.io.buffer.size", _I, 524_288),
     ("log.cleaner.io.max.bytes.per.second", _D, 1.7976931348623157e308),
