@@ -56,8 +56,9 @@ def read_properties(path: str) -> dict[str, str]:
     return found
 
 
-async def until_signal(failed: asyncio.Event | None = None) -> None:
-    """Returns at SIGINT or SIGTERM, or when `failed` is set; a second signal ends the process at once."""
+def until_signal(failed: asyncio.Event) -> "asyncio.Task[None]":
+    """Done at SIGINT or SIGTERM, which are listened to from this call on, or when `failed` is set; a second signal ends the process at
+    once."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -69,7 +70,11 @@ async def until_signal(failed: asyncio.Event | None = None) -> None:
 
     for number in numbers:
         loop.add_signal_handler(number, stop)
-    waits = [asyncio.ensure_future(event.wait()) for event in (stopped, failed) if event is not None]
+    return asyncio.ensure_future(_either(stopped, failed))
+
+
+async def _either(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -86,9 +91,7 @@ async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
     """
     node = Node(config)
     await node.start()
-    # Whoever reads that it serves may end it at once.
-    stopped = asyncio.ensure_future(until_signal(node.failed))
-    await asyncio.sleep(0)
+    stopped = until_signal(node.failed)  # before anybody reads that it serves, as they may end it at once
     try:
         started(node)
         await stopped

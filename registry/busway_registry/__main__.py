@@ -15,8 +15,9 @@ from busway_registry.server import CannotListen, NoStore, RegistryServer
 async def serve(config: RegistryConfig) -> None:
     """Serve until SIGINT or SIGTERM; prints one line with its address."""
     async with RegistryServer(config) as server:
+        stopped = until_signal()  # before anybody reads that it serves, as they may end it at once
         print(f"serving {server.url}", flush=True)  # noqa: T201 - its one line of output
-        await until_signal()
+        await stopped
 
 
 def main(arguments: list[str]) -> int:

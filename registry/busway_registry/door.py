@@ -6,7 +6,7 @@ What lives here: names. The command imports this module only when a registry is 
 import asyncio
 import signal
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Literal
 
 from busway_registry.config import BadSetting, RegistryConfig
 from busway_registry.domain.compatibility.levels import parse_level
@@ -19,12 +19,12 @@ CANNOT_START = (BadSetting, RegistryError, CannotListen, OSError)
 """What keeps a registry from starting; the text of each names the thing and the remedy."""
 
 
-async def until_signal() -> None:
-    """Returns at SIGINT or SIGTERM."""
+def until_signal() -> "asyncio.Task[Literal[True]]":
+    """Done at SIGINT or SIGTERM, which are listened to from this call on."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await stopped.wait()
+    return asyncio.ensure_future(stopped.wait())
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from types import TracebackType
 
 import uvicorn
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
 
 from busway_registry.config import RegistryConfig
 from busway_registry.http.app import create_app
 from busway_registry.service import Registry
 from busway_registry.settings import Settings
-from busway_registry.store.interface import Store
+from busway_registry.store.interface import Store, StoreFailed
 from busway_registry.store.memory import MemoryStore
 
 _CLOSE_SECONDS = 5
@@ -85,10 +83,10 @@ class RegistryServer:
         self._socket = self._bind()
         try:
             await self._store.open()
-        except SQLAlchemyError as problem:
+        except StoreFailed as problem:
             self._socket.close()
             await self._store.close()
-            why = str(getattr(problem, "orig", None) or problem).splitlines()[0]
+            why = str(problem).splitlines()[0]
             raise NoStore(f"the registry cannot use its database {_shown(self.config.database)}: {why}") from None
         except BaseException:
             self._socket.close()
@@ -136,6 +134,8 @@ class RegistryServer:
 
 
 def _shown(database: str) -> str:
+    from sqlalchemy.engine import make_url
+
     return make_url(database).render_as_string(hide_password=True)
 
 

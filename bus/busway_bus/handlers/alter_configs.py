@@ -6,11 +6,17 @@ Behaviour: what the request does not name goes back to its default; old clients 
 """
 
 from busway_bus.controller.configs import replace_all
-from busway_bus.handlers.config_entries import alter_topic
+from busway_bus.handlers.config_entries import alter_each
 from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.decision import Decision
+from busway_bus.metadata.image import ClusterImage
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import ErrorCode, KafkaError
-from busway_protocol.messages.configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from busway_protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 
 API = ApiKey.ALTER_CONFIGS
 VERSIONS = (0, 2)
@@ -18,24 +24,11 @@ VERSIONS = (0, 2)
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace the settings of each resource."""
-    responses = []
-    for resource in request.resources:
-        wanted = {config.name: config.value for config in resource.configs}
-        name = resource.resource_name
-        code, text = ErrorCode.NONE, None
-        try:
-            await alter_topic(
-                context.node,
-                resource.resource_type,
-                name,
-                lambda image, name=name, wanted=wanted: replace_all(image, name, wanted),  # type: ignore[misc]
-                validate_only=request.validate_only,
-            )
-        except KafkaError as problem:
-            code, text = problem.code, problem.message
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=code, error_message=text, resource_type=resource.resource_type, resource_name=name
-            )
-        )
+    responses = await alter_each(
+        request.resources, _decide, AlterConfigsResourceResponse, context.node, validate_only=request.validate_only
+    )
     return AlterConfigsResponse(responses=responses)
+
+
+def _decide(image: ClusterImage, resource: AlterConfigsResource) -> Decision[None]:
+    return replace_all(image, resource.resource_name, {one.name: one.value for one in resource.configs})

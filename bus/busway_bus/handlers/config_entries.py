@@ -3,9 +3,10 @@
 What lives here: the entries of a topic and of a broker, and changing a topic's. Sources are numbered as in KIP-226.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any, TypeVar
 
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
@@ -15,6 +16,8 @@ from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
+
+A = TypeVar("A")
 
 
 class Source(IntEnum):
@@ -89,26 +92,44 @@ def _entry(
     )
 
 
-async def alter_topic(
+async def alter_each(
+    resources: Sequence[Any],
+    decide: Callable[[ClusterImage, Any], Decision[None]],
+    answer: Callable[..., A],
     node: NodeServices,
-    resource_type: int,
-    name: str,
-    decide: Callable[[ClusterImage], Decision[None]],
     *,
     validate_only: bool,
-) -> None:
-    """Carry out a change of a topic's settings, or only check it.
+) -> list[A]:
+    """Change the settings of each resource by what `decide` says of it, or only check them; each outcome is an `answer`, whatever
+    becomes of the others."""
+    answers = []
+    for resource in resources:
+        code, text = ErrorCode.NONE, None
+        try:
+            await _alter(resource, decide, node, validate_only=validate_only)
+        except KafkaError as problem:
+            code, text = problem.code, problem.message
+        answers.append(
+            answer(
+                error_code=code,
+                error_message=text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return answers
 
-    Raises:
-        KafkaError: INVALID_REQUEST for other resources, or what `decide` raises.
-    """
-    if resource_type != TOPIC_RESOURCE:
+
+async def _alter(
+    resource: Any, decide: Callable[[ClusterImage, Any], Decision[None]], node: NodeServices, *, validate_only: bool
+) -> None:
+    if resource.resource_type != TOPIC_RESOURCE:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "only settings of topics can be changed while the broker runs; broker settings are read at start",
         )
     if validate_only:
-        decide(node.image)
+        decide(node.image, resource)
         return
-    await node.metadata.run(decide)
-    node.replicas.reconfigure(node.image, name)
+    await node.metadata.run(lambda image: decide(image, resource))
+    node.replicas.reconfigure(node.image, resource.resource_name)

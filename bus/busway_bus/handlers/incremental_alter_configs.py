@@ -6,14 +6,16 @@ Behaviour: set, delete, append to a list, take from a list; a resource is change
 """
 
 from busway_bus.controller.configs import change
-from busway_bus.handlers.config_entries import alter_topic
+from busway_bus.handlers.config_entries import alter_each
 from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.decision import Decision
+from busway_bus.metadata.image import ClusterImage
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from busway_protocol.messages.configs import IncrementalAlterConfigsRequestAlterConfigsResource as Resource
 from busway_protocol.messages.configs import (
     IncrementalAlterConfigsResponseAlterConfigsResourceResponse as ResourceResponse,
 )
@@ -24,24 +26,12 @@ VERSIONS = (0, 1)
 
 async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     """Change each resource."""
-    responses = []
-    for resource in request.resources:
-        operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
-        name = resource.resource_name
-        code, text = ErrorCode.NONE, None
-        try:
-            await alter_topic(
-                context.node,
-                resource.resource_type,
-                name,
-                lambda image, name=name, operations=operations: change(image, name, operations),  # type: ignore[misc]
-                validate_only=request.validate_only,
-            )
-        except KafkaError as problem:
-            code, text = problem.code, problem.message
-        responses.append(
-            ResourceResponse(
-                error_code=code, error_message=text, resource_type=resource.resource_type, resource_name=name
-            )
-        )
+    responses = await alter_each(
+        request.resources, _decide, ResourceResponse, context.node, validate_only=request.validate_only
+    )
     return IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _decide(image: ClusterImage, resource: Resource) -> Decision[None]:
+    operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
+    return change(image, resource.resource_name, operations)

@@ -5,13 +5,13 @@ What lives here: the handlers of every kind of failure. What does not: the refus
 
 import logging
 
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from busway_registry.domain.errors import RegistryError
 from busway_registry.http.bodies import answer
+from busway_registry.store.interface import StoreFailed
 
 log = logging.getLogger("busway.registry")
 _BAD_INPUT = frozenset({400, 413, 415, 422})
@@ -36,8 +36,7 @@ def no_route(request: Request, problem: Exception) -> Response:
 
 def store_failed(request: Request, problem: Exception) -> Response:
     """The database does not answer as it should: 50001."""
-    why = _one_line(str(getattr(problem, "orig", None) or problem))
-    log.error("the store failed on %s %s: %s", request.method, request.url.path, why)
+    log.error("the store failed on %s %s: %s", request.method, request.url.path, _one_line(str(problem)))
     return answer(
         request, {"error_code": 50001, "message": "Error in the backend datastore; see the registry's log"}, 500
     )
@@ -63,6 +62,6 @@ HANDLERS = {
     ClientDisconnect: gone,
     RegistryError: refused,
     HTTPException: no_route,
-    SQLAlchemyError: store_failed,
+    StoreFailed: store_failed,
     Exception: broken,
 }

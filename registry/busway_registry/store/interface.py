@@ -14,6 +14,10 @@ GLOBAL = ""
 """The subject under which the settings of the whole registry are kept."""
 
 
+class StoreFailed(Exception):
+    """The place where things are kept does not work; the text is its own word for it, without any secret."""
+
+
 class IdTaken(Exception):
     """A schema was to be kept under an id that another one has."""
 
@@ -91,7 +95,7 @@ class Transaction(Protocol):
 
 
 class Store(Protocol):
-    """Where schemas are kept."""
+    """Where schemas are kept; whatever goes wrong there, in a transaction too, is a `StoreFailed`."""
 
     async def open(self) -> None:
         """Get ready; creates what is missing."""

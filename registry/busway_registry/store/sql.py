@@ -6,17 +6,17 @@ Writing transactions take turns (`BEGIN IMMEDIATE`, an advisory lock), so ids an
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any, Final
 
 from sqlalchemy import delete, event, func, insert, select, text, update
 from sqlalchemy.engine import Connection, Row
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from busway_registry.domain.schemas import Artifact, Json, Reference
-from busway_registry.store.interface import IdTaken, Setting, StoredSchema, Transaction, Version
+from busway_registry.store.interface import IdTaken, Setting, StoredSchema, StoreFailed, Transaction, Version
 from busway_registry.store.tables import METADATA, REFERENCES, SCHEMAS, SETTINGS, VERSIONS
 
 _WRITER_LOCK: Final = 0x62757377  # any constant of ours, for pg_advisory_xact_lock
@@ -42,7 +42,7 @@ class SqlStore:
         """Connect and create the tables that are missing.
 
         Raises:
-            sqlalchemy.exc.SQLAlchemyError: the database cannot be used.
+            StoreFailed: the database cannot be used.
         """
         if self._sqlite:
             _try_file(self._engine.url.database)
@@ -56,11 +56,12 @@ class SqlStore:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
         """A consistent view."""
-        async with self._engine.connect() as connection:
-            if not self._sqlite:
-                await connection.execution_options(isolation_level="REPEATABLE READ")
-            async with connection.begin():
-                yield _SqlTransaction(connection)
+        with _failures():
+            async with self._engine.connect() as connection:
+                if not self._sqlite:
+                    await connection.execution_options(isolation_level="REPEATABLE READ")
+                async with connection.begin():
+                    yield _SqlTransaction(connection)
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Transaction]:
@@ -71,12 +72,22 @@ class SqlStore:
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
         # SQLite's own queue for writers is neither fair nor patient, so those of this process form one before it.
-        async with self._turn if self._sqlite else nullcontext(), self._engine.connect() as connection:
-            await connection.execution_options(busway_writes=True)
-            async with connection.begin():
-                if not self._sqlite:
-                    await connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
-                yield connection
+        with _failures():
+            async with self._turn if self._sqlite else nullcontext(), self._engine.connect() as connection:
+                await connection.execution_options(busway_writes=True)
+                async with connection.begin():
+                    if not self._sqlite:
+                        await connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+                    yield connection
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """SQLAlchemy's exceptions end here; the driver's words are shorter and hold no statement."""
+    try:
+        yield
+    except SQLAlchemyError as problem:
+        raise StoreFailed(str(getattr(problem, "orig", None) or problem)) from problem
 
 
 def _try_file(file: str | None) -> None:
@@ -84,7 +95,7 @@ def _try_file(file: str | None) -> None:
     try:
         sqlite3.connect(file or ":memory:").close()
     except sqlite3.Error as problem:
-        raise OperationalError("open", None, problem) from None
+        raise StoreFailed(str(problem)) from None
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

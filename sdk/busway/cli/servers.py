@@ -40,7 +40,7 @@ def up(
 
     async def main() -> None:
         data.mkdir(parents=True, exist_ok=True)
-        config = bus.config(
+        config = bus.BrokerConfig.from_properties(
             {
                 "listeners": f"PLAINTEXT://{host}:{port}",
                 "log.dirs": str(data / "broker"),
@@ -51,9 +51,7 @@ def up(
         )
         node = bus.Node(config)
         await node.start()
-        # Whoever reads an address may end this at once.
-        stopped = asyncio.ensure_future(bus.until_signal(node.failed))
-        await asyncio.sleep(0)
+        stopped = bus.until_signal(node.failed)  # before anybody reads an address, as they may end this at once
         try:
             if not as_json:
                 _tell(f"broker    {node.bootstrap_servers}    up in {_ms(begun)}")
@@ -136,7 +134,7 @@ def broker(
             properties["log.dirs"] = str(HOME / "broker")
         if insecure:
             properties["busway.insecure"] = "true"
-        await bus.serve(bus.config(properties), started)
+        await bus.serve(bus.BrokerConfig.from_properties(properties), started)
 
     _serve(bus.run, main, bus.CANNOT_START)
 
@@ -167,8 +165,7 @@ def registry(
             insecure=insecure,
         )
         async with package.RegistryServer(settings) as server:
-            stopped = asyncio.ensure_future(package.until_signal())
-            await asyncio.sleep(0)
+            stopped = package.until_signal()
             if as_json:
                 write_json({"schema_registry": server.url, "database": database})
             else:
