@@ -1,6 +1,6 @@
 """Install what the foreign-client suite drives and is missing here: `python -m tools.install_foreign`.
 
-What lives here: the programs (a JVM, Maven, kcat, Go, Node) from the Debian packages, franz-go's program built from the Go module
+What lives here: the programs (a JVM, Maven, kcat, Go, Node, PostgreSQL) from the Debian packages, franz-go's program built from the Go module
 proxy, kafkajs from npm. What does not: Kafka's own jars (`tools.jars`); the Python clients, which the `dev` extra brings.
 franz-go asks for Go 1.26; a Go from 1.21 on fetches that by itself, an older one is named in the failure.
 What is built goes to `.cache`, into folders named by a digest of their sources; what is there is not made again.
@@ -26,6 +26,7 @@ PACKAGES = {
     "go": "golang-go",
     "node": "nodejs",
     "npm": "npm",
+    "pg_ctlcluster": "postgresql",
 }
 """Program -> the Debian package that brings it."""
 
@@ -40,6 +41,19 @@ def need(program: str) -> str:
     if found is None:
         raise ToolMissing(f"{program} is not installed: {COMMAND} (or apt-get install -y {PACKAGES[program]})")
     return found
+
+
+def postgres_bin() -> Path:
+    """The folder with PostgreSQL's server programs, which Debian keeps off the PATH; the newest version of several.
+
+    Raises:
+        ToolMissing: it is not installed.
+    """
+    beside = Path(found).resolve().parent if (found := shutil.which("postgres")) else None
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
+    if beside is None and not debian:
+        raise ToolMissing(f"PostgreSQL's server is not installed: {COMMAND} (or apt-get install -y postgresql)")
+    return beside or debian[-1].parent
 
 
 def _folder(name: str, sources: list[Path]) -> Path:

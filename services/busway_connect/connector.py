@@ -1,0 +1,169 @@
+"""What a connector is: a `Source` that reads records from somewhere, or a `Sink` that writes them there.
+
+What lives here: the interface between the runtime and its connectors. What does not: the runtime (`worker`, `rest`), any connector.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from busway_connect.schema import Schema
+
+Offset = Mapping[str, Any]
+"""How far a source has read, as JSON: `{"lsn": 123, …}`; only the source reads meaning into it."""
+Config = Mapping[str, str]
+"""A connector's settings, as the REST API takes them: text by name."""
+
+
+class ConfigInvalid(ValueError):
+    """A setting is missing or cannot be; `errors` holds for each setting's name what is wrong, as the validate call tells it."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {text}" for name, text in errors.items()))
+        self.errors = dict(errors)
+
+
+class Retriable(Exception):
+    """The outside cannot be reached right now; the runtime waits, growing longer each time, and starts the task again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """What a source hands over.
+
+    Attributes:
+        topic: where it goes.
+        key, key_schema, value, value_schema: None for none; a value of None is a tombstone.
+        partition: what the source's offsets are kept by, such as `{"server": "bank"}`.
+        offset: the source goes on behind this record when it is started with this offset.
+        headers: names and bytes.
+        timestamp_ms: of the record; None for now.
+    """
+
+    topic: str
+    value: Any
+    value_schema: Schema | None
+    key: Any = None
+    key_schema: Schema | None = None
+    partition: Mapping[str, Any]
+    offset: Offset
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkRecord:
+    """What a sink is given: a record of a topic, converted."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Any
+    key_schema: Schema | None
+    value: Any
+    value_schema: Schema | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting that a connector knows, as the validate call and a console show it."""
+
+    name: str
+    doc: str
+    default: str | None = None
+    required: bool = False
+    type: str = "STRING"
+    importance: str = "MEDIUM"
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a task tells of itself, for status and metrics; the connector writes, the runtime reads."""
+
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+class Connector:
+    """A kind of connector. One task for each connector: that is what its data has an order for.
+
+    Attributes:
+        class_names: by which `connector.class` it is asked for; the first is shown.
+        settings: its own, without those that every connector has (`name`, `connector.class`, `tasks.max`, converters, errors).
+        version: shown by the REST API.
+    """
+
+    class_names: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[tuple[Setting, ...]] = ()
+    version: ClassVar[str] = "0.1.0"
+
+    def __init__(self, name: str, config: Config) -> None:
+        self.name = name
+        self.config = config
+        self.progress = Progress()
+
+    @classmethod
+    def validate(cls, config: Config) -> dict[str, str]:
+        """What is wrong with a config, by setting; empty if nothing is. Asks nobody outside."""
+        return {one.name: f"is missing; {one.doc}" for one in cls.settings if one.required and not config.get(one.name)}
+
+    async def stop(self) -> None:
+        """Let go of all it holds; also after a failed start."""
+
+
+class Source(Connector):
+    """Reads from outside, writes to topics: `start`, then `read` again and again, with `committed` in between, at the end `stop`."""
+
+    async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
+        """Connect, and go on behind these offsets (source partition → offset); none at the first start.
+
+        Raises:
+            ConfigInvalid: a setting turned out wrong.
+            Retriable: the outside cannot be reached right now.
+        """
+        raise NotImplementedError
+
+    async def read(self) -> Sequence[SourceRecord]:
+        """The next records, in order; waits up to about half a second for some, then returns none.
+
+        Raises:
+            Retriable: the outside went away.
+        """
+        raise NotImplementedError
+
+    async def committed(self, offset: Offset) -> None:
+        """Every record up to the one with this offset is acknowledged by the bus, and the offset is stored: the outside may forget it."""
+
+
+class Sink(Connector):
+    """Reads topics, writes to the outside: `start`, then `write` again and again, at the end `stop`.
+
+    The group's offsets are committed when `write` has returned, so that a record comes again rather than never; a sink that must not
+    write twice makes its writes idempotent.
+    """
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            ConfigInvalid, Retriable: as `Source.start`.
+        """
+        raise NotImplementedError
+
+    async def write(self, batch: Sequence[SinkRecord]) -> None:
+        """Write all of it, in order for each key.
+
+        Raises:
+            Retriable: nothing is wrong with the records; they are written again.
+            RecordRefused: this record can never be written.
+        """
+        raise NotImplementedError
+
+
+class RecordRefused(Exception):
+    """A record can never be written; `index` is its place in the batch. What came before it is written."""
+
+    def __init__(self, index: int, why: str) -> None:
+        super().__init__(why)
+        self.index = index
