@@ -52,7 +52,9 @@ class Health(Extension):
         clock: seconds that only grow.
     """
 
-    def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         if stall_timeout_s <= 0:
             raise ValueError(f"stall_timeout_s: {stall_timeout_s} is not above 0")
         self.stall_timeout_s = stall_timeout_s

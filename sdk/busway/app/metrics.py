@@ -49,7 +49,9 @@ class Metrics(Health):
         stall_timeout_s, clock: as in `Health`.
     """
 
-    def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(stall_timeout_s=stall_timeout_s, clock=clock)
         self.registry = registry = CollectorRegistry(auto_describe=False)
         """Where a service may put figures of its own."""
