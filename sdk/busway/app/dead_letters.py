@@ -5,7 +5,7 @@ What lives here: `DeadLetters`, for services and consoles alike; `busway dlq` is
 
 A dead letter is never changed or deleted. Which ones are done, replayed or discarded, is remembered as committed offsets of the consumer
 group `<dead-letter topic>.replayed`: everything below the offset, and what was done ahead of it as runs in the offset's metadata
-(`offset_set`). The brokers keep 4 KiB of that, so what is done may have some 500 gaps in a partition; a replay that would need more stops
+(`offset_set`). The brokers keep 4 KiB of that, so what is done may have some hundred gaps in a partition; a replay that would need more stops
 before it sends anything that could not be remembered. Two more bounds of that memory: brokers forget offsets of a group without members
 after `offsets.retention.minutes` (7 days), as they do records after `retention.ms` (7 days), so a topic that keeps its dead letters for
 longer needs both set; and a topic that was deleted and made anew begins with nothing done only once its group is deleted too.
