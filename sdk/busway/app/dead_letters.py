@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from busway.admin.admin import Admin
 from busway.app.offset_set import MAX_TEXT, OffsetSet
+from busway.app.worker import REPLAY_HEADER
 from busway.cluster.client import Addresses
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError
@@ -30,10 +31,8 @@ from busway.producer.producer import Producer
 from busway.types import OffsetAndMetadata, Record, TopicPartition
 
 SUFFIX: Final = ".dlt"
-REPLAY_FOR_GROUP: Final = "busway_replay-for-group"
-"""On a replayed record: the group that failed on it; handlers of other groups have had it and skip it."""
 REPLAY_OF: Final = "busway_replay-of"
-"""And the dead letter that it was: topic-partition@offset."""
+"""On a replayed record, beside the worker's `REPLAY_HEADER`: the dead letter that it was, as topic-partition@offset."""
 WINDOW: Final = 500
 """Records that are sent together and then marked."""
 _OURS: Final = ("kafka_dlt-", "busway_dlt-", "busway_replay-")
@@ -448,7 +447,7 @@ def _again(letter: DeadLetter, partitions: Mapping[str, int]) -> dict[str, Any]:
         "partition": number if 0 <= number < partitions[letter.original.topic] else None,
         "headers": [
             *letter.headers,
-            (REPLAY_FOR_GROUP, letter.group.encode()),
+            (REPLAY_HEADER, letter.group.encode()),
             (REPLAY_OF, f"{letter.partition.topic}-{letter.partition.partition}@{letter.offset}".encode()),
         ],
     }

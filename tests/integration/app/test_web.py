@@ -283,6 +283,7 @@ async def test_metrics(capsys: pytest.CaptureFixture[str]) -> None:
         ("busway_rebalances_total", ()): 1,
         ("busway_committed_offset", ("0", "rides")): 3,
         ("busway_lag_records", ("0", "rides")): 1,
+        ("busway_parked_records", ("0", "rides")): 0,
         ("busway_brokers_reachable", ()): 1,
     }
     assert {key: found.get(key) for key in wanted} == wanted

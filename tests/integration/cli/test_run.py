@@ -143,9 +143,9 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(folder: Path
     again = await run.until("begins 0 ", 2)
     assert again[1][2] != victim
     async with asyncio.timeout(SECONDS):
-        while {one for one, _ in (found := await handled(bootstrap))} != {*range(30)}:
+        while {one for one, _ in await handled(bootstrap)} != {*range(30)}:
             await asyncio.sleep(0.05)
-    assert victim not in {str(by) for _, by in found}
+    assert victim not in {str(by) for _, by in await handled(bootstrap)}
     await shared(bootstrap, 3)
     assert await run.end(signal.SIGINT) == 0
     assert len([line for line in run.lines if line.startswith("shop stopped")]) == 3
