@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from busway.app.binding import bind, name_of
+from busway.app.declare_tables import TableDeclarations
 from busway.app.extension import Extension
 from busway.app.failures import Retry, dead_letter_topic
 from busway.app.routes import BadDeclaration, Format, Route, Topic, is_topic_name
@@ -22,7 +23,7 @@ X = TypeVar("X", bound=Extension)
 Assigned = Callable[[Sequence[TopicPartition]], Awaitable[None]]
 
 
-class Declarations:
+class Declarations(TableDeclarations):
     """The topics and handlers of an app; `App` runs them.
 
     Args:
