@@ -273,11 +273,15 @@ class App(Declarations):
                 loop.remove_signal_handler(number)
 
     @contextlib.asynccontextmanager
-    async def test(self) -> AsyncIterator[Any]:
-        """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`."""
+    async def test(self, **options: Any) -> AsyncIterator[Any]:
+        """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`.
+
+        Args:
+            options: clock, overrides: see `busway.testing.bus.running_test_bus`.
+        """
         from busway.testing.bus import running_test_bus
 
-        async with running_test_bus(self) as bus:
+        async with running_test_bus(self, **options) as bus:
             yield bus
 
     # Sending

@@ -29,6 +29,7 @@ from busway.app.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.rows import INCLUDED, Attempt, Home, Rows, names
 from busway.cluster.client import ClusterClient
 from busway.errors import BrokerError, BuswayError, NotRunning
+from busway.serde.avro import Undecodable
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode
 from busway_protocol.partitioning import partition_for_key
@@ -45,6 +46,10 @@ COMPACT: Final = {"cleanup.policy": "compact"}
 
 class NotHere(BuswayError):
     """A row belongs to a partition that this instance does not have, or that the record being handled is not from."""
+
+
+class BadRow(BuswayError):
+    """A record of the table's topic is no row of it; an app that went on without it would lose state."""
 
 
 class Table(Rows[K, V], Extension):
@@ -216,14 +221,20 @@ class Table(Rows[K, V], Extension):
         """Read the rows of these partitions back.
 
         Raises:
-            Undecodable: a record is not what the table holds; names partition and offset.
+            BadRow: a record is not what the table holds; names partition and offset.
         """
         new = {one.partition for one in partitions if one.topic in self._sources} - self._held
         if not new:
             return {}
-        async for record in self.topic.app.read(self.topic, partitions=new):
-            assert record.key is not None, "brokers refuse records without a key in a compacted topic"
-            self.set_row(record.key, record.value, Home.read(record.partition, record.header(INCLUDED)))
+        try:
+            async for record in self.topic.app.read(self.topic, partitions=new):
+                assert record.key is not None, "brokers refuse records without a key in a compacted topic"
+                self.set_row(record.key, record.value, Home.read(record.partition, record.header(INCLUDED)))
+        except (Undecodable, ValueError) as problem:
+            raise BadRow(
+                f"table {self.topic.name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
+                "delete that record, or read it with the type that wrote it"
+            ) from None
         self._held |= new
         log.info("table %s: %d rows, partitions %s", self.topic.name, len(self), sorted(self._held))
         return {}

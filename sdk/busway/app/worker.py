@@ -102,6 +102,7 @@ class Worker(RebalanceListener):
         self._closing = asyncio.Lock()
         self._committing = asyncio.Lock()
         self._ending = False
+        self.hooks = parts.hooks
         self.handled = 0
         """Records whose handlers all returned."""
         self.dead_lettered = 0
