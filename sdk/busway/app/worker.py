@@ -107,6 +107,8 @@ class Worker(RebalanceListener):
         """Records whose handlers all returned."""
         self.dead_lettered = 0
         """Records that went to a dead-letter topic."""
+        self.unfinished = 0
+        """Records that a handler began and did not finish before their partition went; their next owner begins with them."""
         self.progress = asyncio.Event()
         """Set whenever a record is finished or partitions come or go; who waits clears it."""
 
@@ -479,6 +481,7 @@ class Worker(RebalanceListener):
             await self._cancel(list(late))
         if sending := [one for lane in lanes for one in lane.sending]:
             await asyncio.wait(sending, timeout=self._parts.drain_timeout_s)
+        self.unfinished += sum(lane.done.open - len(lane.waiting) for lane in lanes)
         try:
             await self._commit(lanes)
         except BuswayError as problem:
