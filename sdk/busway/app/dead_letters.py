@@ -5,7 +5,7 @@ What lives here: `DeadLetters`, for services and consoles alike; `busway dlq` is
 
 A dead letter is never changed or deleted. Which ones are done, replayed or discarded, is remembered as committed offsets of the consumer
 group `<dead-letter topic>.replayed`: everything below the offset, and what was done ahead of it as runs in the offset's metadata
-(`offset_set`). The brokers keep 4 KiB of that, so what is done may have some 500 gaps in a partition; a replay that would need more stops
+(`offset_set`). The brokers keep 4 KiB of that, so what is done may have some hundred gaps in a partition; a replay that would need more stops
 before it sends anything that could not be remembered. Two more bounds of that memory: brokers forget offsets of a group without members
 after `offsets.retention.minutes` (7 days), as they do records after `retention.ms` (7 days), so a topic that keeps its dead letters for
 longer needs both set; and a topic that was deleted and made anew begins with nothing done only once its group is deleted too.
@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from busway.admin.admin import Admin
 from busway.app.offset_set import MAX_TEXT, OffsetSet
+from busway.app.worker import REPLAY_HEADER
 from busway.cluster.client import Addresses
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError
@@ -30,10 +31,8 @@ from busway.producer.producer import Producer
 from busway.types import OffsetAndMetadata, Record, TopicPartition
 
 SUFFIX: Final = ".dlt"
-REPLAY_FOR_GROUP: Final = "busway_replay-for-group"
-"""On a replayed record: the group that failed on it; handlers of other groups have had it and skip it."""
 REPLAY_OF: Final = "busway_replay-of"
-"""And the dead letter that it was: topic-partition@offset."""
+"""On a replayed record, beside the worker's `REPLAY_HEADER`: the dead letter that it was, as topic-partition@offset."""
 WINDOW: Final = 500
 """Records that are sent together and then marked."""
 _OURS: Final = ("kafka_dlt-", "busway_dlt-", "busway_replay-")
@@ -448,7 +447,7 @@ def _again(letter: DeadLetter, partitions: Mapping[str, int]) -> dict[str, Any]:
         "partition": number if 0 <= number < partitions[letter.original.topic] else None,
         "headers": [
             *letter.headers,
-            (REPLAY_FOR_GROUP, letter.group.encode()),
+            (REPLAY_HEADER, letter.group.encode()),
             (REPLAY_OF, f"{letter.partition.topic}-{letter.partition.partition}@{letter.offset}".encode()),
         ],
     }

@@ -16,6 +16,8 @@ record, which event went in last.
             await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
 
 A rule that is pure may keep the offset in the value instead (`last_offset`), and return what it was given for an event that is in it.
+Both need events of a row in their order. Records of one key always are; a handler that keeps rows by something else than the key of its
+records is subscribed with `ordering="partition"`.
 """
 
 import logging
@@ -96,7 +98,16 @@ class Table(Rows[K, V], Extension):
         """Whether a change that was made while `record`, or a later one of its partition, was handled is in the row already.
 
         Rows that were deleted know nothing any more, and neither does a row once the record's topic was deleted and made anew.
+
+        Raises:
+            BadDeclaration: the handler may get the row's events in another order, so that this would be wrong.
         """
+        attempt = self._attempt.get()
+        if attempt is not None and not attempt.in_order and key != attempt.key:
+            raise BadDeclaration(
+                f"table {self.topic.name}: the row {key!r} is changed by records of other keys, such as {attempt.key!r}, which may "
+                'come out of order when one is tried again; give app.subscribe(…, ordering="partition")'
+            )
         home = self.home(key)
         return home is not None and home.included.get(record.topic, -1) >= record.offset
 
@@ -251,7 +262,11 @@ class Table(Rows[K, V], Extension):
         async def attempted(given: Any) -> Any:
             record: ConsumerRecord[Any, Any] = given[-1] if isinstance(given, list) else given
             attempt: Attempt[K, V] = Attempt(
-                topic=record.topic, partition=record.partition, offset=record.offset, key=record.key
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                key=record.key,
+                in_order=route.ordering == "partition",
             )
             token = self._attempt.set(attempt)
             written: list[K] = []

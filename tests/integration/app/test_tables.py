@@ -310,3 +310,28 @@ def test_types_of_a_table() -> None:
     app = App("typed")
     table: Table[int, Sale] = app.table("sales", key=int, value=Sale, format="json")
     assert (table.topic.key, table.topic.value) == (int, Sale)
+
+
+async def test_rows_by_another_key_need_their_events_in_order() -> None:
+    """A record that is tried again comes after later ones of other keys, so what is in the row could not be told."""
+    refusals: list[str] = []
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    totals = app.table("totals", value=int, format="json")
+
+    async def add(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        try:
+            if not totals.includes(sale.shop, record):
+                await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
+        except BadDeclaration as refusal:
+            refusals.append(str(refusal))
+
+    app.subscribe(sales)(add)
+    app.subscribe(sales, ordering="partition")(add)
+    async with app.test() as bus:
+        for number in range(3):
+            await bus.send(sales, Sale("a", 5), key=f"order {number}")
+        await bus.settle()
+        assert len(refusals) == 3
+        assert 'ordering="partition"' in refusals[0]
+        assert dict(totals) == {"a": 15}
