@@ -109,6 +109,7 @@ class Worker(RebalanceListener):
         self._closing = asyncio.Lock()
         self._committing = asyncio.Lock()
         self._ending = False
+        self.hooks = parts.hooks
         self._counts = Counts()
         self.unfinished = 0
         """Records that a handler began and did not finish before their partition went; their next owner begins with them."""
