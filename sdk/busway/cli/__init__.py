@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "consume": "records",
     "groups": "groups",
     "schema": "schema",
+    "outbox": "outbox",
     "run": "services",
     "demo": "services",
     "version": "services",
