@@ -208,10 +208,7 @@ class Sql(Extension):
         """Calls the handler again when the database went away in the middle, so that an outage costs a record none of its attempts."""
 
         async def outlasting(record: ConsumerRecord[Any, Any]) -> Any:
-            where = f"{route.name} on {record.topic}-{record.partition} offset {record.offset}"
-            return await patiently(
-                lambda: call(record), where, lambda problem: isinstance(problem, DatabaseUnreachable)
-            )
+            return await patiently(lambda: call(record), route.name, lambda one: isinstance(one, DatabaseUnreachable))
 
         return outlasting
 

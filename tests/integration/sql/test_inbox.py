@@ -70,7 +70,7 @@ async def test_a_record_is_handled_once_for_each_group(store: Sql, engine: Async
 async def test_what_raises_leaves_nothing(store: Sql, engine: AsyncEngine) -> None:
     """Neither what the handler wrote nor the claim; the next attempt is fresh. Cancelling is the same."""
     for problem in (RuntimeError("no"), asyncio.CancelledError()):
-        with pytest.raises(type(problem)):
+        with pytest.raises(type(problem)):  # noqa: PT012 - it is the transaction that raises
             async with store.handling("g", record(7)) as tx:
                 assert tx is not None
                 await write(tx, 7)
@@ -84,7 +84,7 @@ async def test_what_raises_leaves_nothing(store: Sql, engine: AsyncEngine) -> No
 
 async def test_a_mistake_of_the_handler_is_its_own_exception(store: Sql, engine: AsyncEngine) -> None:
     """A constraint that does not hold is no outage: it comes through as it is."""
-    with pytest.raises(IntegrityError):
+    with pytest.raises(IntegrityError):  # noqa: PT012 - it is the transaction that raises
         async with store.handling("g", record(0)) as tx:
             assert tx is not None
             await tx.execute(text("INSERT INTO done VALUES (NULL)"))
@@ -93,7 +93,7 @@ async def test_a_mistake_of_the_handler_is_its_own_exception(store: Sql, engine:
 
 async def test_a_handler_cannot_commit_half(store: Sql, engine: AsyncEngine) -> None:
     """After a commit of its own the transaction takes no more statements."""
-    with pytest.raises(Exception, match="closed transaction"):
+    with pytest.raises(Exception, match="closed transaction"):  # noqa: PT012 - it is the transaction that raises
         async with store.handling("g", record(0)) as tx:
             assert tx is not None
             await tx.commit()
@@ -140,7 +140,7 @@ async def test_when_the_late_owner_fails_it_is_the_new_ones_turn(store: Sql, eng
     inside, may_end = asyncio.Event(), asyncio.Event()
 
     async def late() -> None:
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RuntimeError):  # noqa: PT012 - it is the transaction that raises
             async with store.handling("g", record(3)) as tx:
                 assert tx is not None
                 await write(tx, 1)
