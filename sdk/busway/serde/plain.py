@@ -3,11 +3,20 @@
 What lives here: `Serde` as the App sees it, and those that need nothing from outside. What does not: Avro (`registered`).
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from busway.serde.avro import Undecodable, Unencodable
+
+
+class SchemaMissing(Exception):
+    """A value can be read once the schema that wrote it is here: wait for `load`, then read it again."""
+
+    def __init__(self, load: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self.load = load
 
 
 class Serde(Protocol):
@@ -23,11 +32,12 @@ class Serde(Protocol):
             Unencodable: the value is of another type.
         """
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         """The value.
 
         Raises:
             Undecodable: the bytes are something else.
+            SchemaMissing: the registry must be asked first.
         """
 
 
@@ -42,7 +52,7 @@ class Raw:
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes bytes")
         return bytes(value)
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         return data
 
 
@@ -60,7 +70,7 @@ class Text:
         except UnicodeEncodeError as problem:
             raise Unencodable(f"not UTF-8: {problem}") from None
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         try:
             return data.decode()
         except UnicodeDecodeError as problem:
@@ -78,7 +88,7 @@ class Integer:
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes int")
         return str(value).encode()
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         try:
             return int(data)
         except ValueError:
@@ -109,7 +119,7 @@ class Json:
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as problem:
             raise Unencodable(f"{value!r:.80} cannot become JSON: {problem}") from None
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         try:
             return self._decoder.decode(data)
         except Exception as problem:  # noqa: BLE001 - the class's own code runs too, and a body may nest without end

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from busway import App, BadDeclaration, ConsumerRecord, Topic
-from busway.app.binding import bind
+from busway.app.binding import Binder
 
 
 @dataclasses.dataclass
@@ -39,7 +39,7 @@ async def call(function: Callable[..., Any], *topics: Topic[Any, Any]) -> Any:
     """What the handler appended to the list that it returns."""
     got: list[Any] = []
     seen.append(got)
-    await bind(function, topics or (ratings,))(RECORD)
+    await Binder(topics=topics or (ratings,)).bind(function).call(RECORD)
     return got
 
 
@@ -234,10 +234,10 @@ def test_a_parameter_that_nothing_fits_is_refused_with_its_line(function: Callab
         else function.__code__.co_firstlineno
     )
     with pytest.raises(BadDeclaration, match=rf"test_binding\.py:{line}: handler {why}"):
-        bind(function, (ratings,))
+        Binder(topics=(ratings,)).bind(function)
 
 
 def test_a_handler_of_two_topics_takes_both_types() -> None:
     """One that takes only one of them is refused, with all that is wanted."""
     with pytest.raises(BadDeclaration, match=r"the value of ratings, watches is Rating \| Watch"):
-        bind(takes_value, (ratings, watches))
+        Binder(topics=(ratings, watches)).bind(takes_value)
