@@ -78,6 +78,8 @@ class Sql(Extension):
     On PostgreSQL the transaction is READ COMMITTED, whatever the engine says: the fence above relies on seeing what others have just
     committed. Take row locks (`SELECT … FOR UPDATE`) where that is too little.
 
+    Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's connection.
+
     Args:
         engine: of the database that handlers write to; SQLite (best in WAL mode) or PostgreSQL.
         resume: "group" goes on from the group's committed offsets, and the database only tells duplicates. "database" goes on from the
@@ -142,7 +144,7 @@ class Sql(Extension):
             record: what was read.
 
         Raises:
-            DatabaseUnreachable: it went away in the middle. In an app that was extended with this, the handler is called again.
+            DatabaseUnreachable: it went away in the middle. With `subscribe(sql=…)` the handler is called again, at no attempt's cost.
             SQLAlchemyError: other errors of the database, such as a constraint that does not hold.
         """
         partition = TopicPartition(record.topic, record.partition)
@@ -207,6 +209,9 @@ class Sql(Extension):
     def around(self, route: "Route", call: Call) -> Call:
         """Calls the handler again when the database went away in the middle, so that an outage costs a record none of its attempts."""
 
+        if route.sql is not self:
+            return call
+
         async def outlasting(record: ConsumerRecord[Any, Any]) -> Any:
             return await patiently(lambda: call(record), route.name, lambda one: isinstance(one, DatabaseUnreachable))
 
@@ -224,7 +229,7 @@ class Sql(Extension):
             raise BadDeclaration(f"app {app.name}: this Sql belongs to another app; give each app one of its own")
         handlers: dict[str, Any] = {}
         for route in app.routes:
-            for topic in route.topics if getattr(route, "sql", None) is self else ():
+            for topic in route.topics if route.sql is self else ():
                 if (other := handlers.setdefault(topic.name, route)) is not route:
                     raise BadDeclaration(
                         f"app {app.name}: {other.name} and {route.name} read {topic.name} with the same Sql and would take "

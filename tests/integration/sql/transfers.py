@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from sqlalchemy import event, text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from busway import App, ConsumerRecord
+from busway import App
 from busway.app.extension import Extension
 from busway.sql import Outbox, Sql
 
@@ -53,24 +53,19 @@ def build(url: str, bootstrap: str, crash: Crash | None = None, **options: Any) 
     )
     transfers = app.topic("transfers", value=dict, format="json", partitions=2)
     booked = app.topic("booked", value=dict, format="json", partitions=2)
-    store, outbox = app.extend(Sql(engine, **options)), app.extend(Outbox(engine))
+    outbox = app.extend(Outbox(engine))
     if crash is not None:
         app.extend(crash)
         event.listen(engine.sync_engine, "before_cursor_execute", _watching(crash))
 
-    @app.subscribe(transfers)
-    async def move(record: ConsumerRecord[str, dict]) -> None:  # type: ignore[type-arg]
-        async with store.handling(app.group_id, record) as tx:
-            if tx is None:
-                return
-            assert record.value is not None
-            one = record.value
-            for account, amount in sorted([(one["from"], -one["amount"]), (one["to"], one["amount"])]):
-                change = text("UPDATE accounts SET balance = balance + :amount WHERE id = :id")
-                await tx.execute(change, {"amount": amount, "id": account})
-            await outbox.send(tx, booked, one, key=str(one["from"]))
-            if crash is not None:
-                crash.at("in-transaction")
+    @app.subscribe(transfers, concurrency=4, sql=Sql(engine, **options))
+    async def move(one: dict, tx: AsyncConnection) -> None:  # type: ignore[type-arg]
+        for account, amount in sorted([(one["from"], -one["amount"]), (one["to"], one["amount"])]):
+            change = text("UPDATE accounts SET balance = balance + :amount WHERE id = :id")
+            await tx.execute(change, {"amount": amount, "id": account})
+        await outbox.send(tx, booked, one, key=str(one["from"]))
+        if crash is not None:
+            crash.at("in-transaction")
 
     return app
 
