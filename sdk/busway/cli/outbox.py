@@ -14,7 +14,7 @@ import typer
 
 from busway.app.bus import App
 from busway.cli.output import AsJson, CommandFailed, run, show_rows
-from busway.cli.services import find_app
+from busway.cli.running import find_app
 
 if TYPE_CHECKING:
     from busway.sql import Outbox
