@@ -171,6 +171,11 @@ class Attempt(Generic[K, V]):
         self.put[key] = value, now
         rows.set_row(key, value, now)
 
+    def keep(self) -> None:
+        """What was put until now is written, so it is not undone any more."""
+        self.before.clear()
+        self.put.clear()
+
     def undo(self, rows: Rows[K, V]) -> None:
         """Make the rows what they were, but for those that somebody else has changed meanwhile."""
         for key, before in self.before.items():

@@ -20,6 +20,7 @@ Both need events of a row in their order. Records of one key always are; a handl
 records is subscribed with `ordering="partition"`.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -32,7 +33,7 @@ from busway.app.rows import INCLUDED, Attempt, Home, Rows, names
 from busway.cluster.client import ClusterClient
 from busway.errors import BrokerError, BuswayError, NotRunning
 from busway.serde.avro import Undecodable
-from busway.types import TopicPartition
+from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 from busway_protocol.partitioning import partition_for_key
 
@@ -111,9 +112,14 @@ class Table(Rows[K, V], Extension):
         home = self.home(key)
         return home is not None and home.included.get(record.topic, -1) >= record.offset
 
-    async def put(self, key: K, value: V) -> None:
+    async def put(self, key: K, value: V, *, partition: int | None = None) -> None:
         """Set a row. In a handler it is written with the handler's other work when that returns, and taken back if it fails;
         elsewhere, returns when it is acknowledged.
+
+        Args:
+            key, value: the row.
+            partition: where a new row is at home, for rows that go with their event's partition whatever their key is; a row that is
+                there already stays where it is. By default the key says it.
 
         Raises:
             NotHere: the row is of another partition than the record that is handled; outside of handlers, of one that this instance
@@ -123,19 +129,35 @@ class Table(Rows[K, V], Extension):
         """
         if value is None:
             raise TypeError(f"table {self.topic.name}: None is no value; use delete({key!r})")
-        await self._change(key, value)
+        await self._change(key, value, partition)
+
+    async def flush(self) -> None:
+        """In a handler: write what it has changed so far and wait until that is acknowledged. It then stays, whatever becomes of the
+        handler, so the next attempt finds it; for a second write that must never be ahead of the first.
+
+        Raises:
+            BuswayError: it was not acknowledged.
+        """
+        attempt = self._attempt.get()
+        if attempt is None or attempt.ended:
+            return
+        futures = [await self._write_soon(key, home) for key, (_, home) in attempt.put.items()]
+        attempt.keep()
+        await asyncio.gather(*futures)
 
     async def delete(self, key: K) -> None:
         """Take a row away, with a tombstone; as `put` in all else."""
         await self._change(key, None)
 
-    async def _change(self, key: K, value: V | None) -> None:
+    async def _change(self, key: K, value: V | None, partition: int | None = None) -> None:
         attempt = self._attempt.get()
         if attempt is not None and not attempt.ended:
-            home = self._home_in(attempt, key)
+            home = self._home_in(attempt, key, partition)
             attempt.change(self, key, value, home)
             return
-        home = self.home(key) or Home(partition=self._partition_of(key), included={})
+        home = self.home(key) or Home(
+            partition=self._partition_of(key) if partition is None else partition, included={}
+        )
         if home.partition not in self._held:
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
@@ -150,7 +172,7 @@ class Table(Rows[K, V], Extension):
                 self.set_row(key, *before)
             raise
 
-    def _home_in(self, attempt: Attempt[K, V], key: K) -> Home:
+    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home:
         if attempt.topic not in self._sources:
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
@@ -159,7 +181,12 @@ class Table(Rows[K, V], Extension):
             raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
         # The record's own key is at home where the record came from, however its sender chose the partition.
         found = self.home(key) or Home(
-            partition=attempt.partition if key == attempt.key else self._partition_of(key), included={}
+            partition=partition
+            if partition is not None
+            else attempt.partition
+            if key == attempt.key
+            else self._partition_of(key),
+            included={},
         )
         if found.partition != attempt.partition:
             raise NotHere(
@@ -177,10 +204,10 @@ class Table(Rows[K, V], Extension):
     async def _write(self, key: K, value: V | None, home: Home) -> None:
         await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
 
-    async def _write_soon(self, key: K, home: Home) -> None:
+    async def _write_soon(self, key: K, home: Home) -> "asyncio.Future[RecordMetadata]":
         """The row as it is now: somebody else may have changed it since, and what is written last is what is read back."""
         header = (self.home(key) or home).header()
-        await self.topic.send_soon(self.get(key), key, headers=[header], partition=home.partition)
+        return await self.topic.send_soon(self.get(key), key, headers=[header], partition=home.partition)
 
     # What the app does
 
@@ -266,7 +293,7 @@ class Table(Rows[K, V], Extension):
                 partition=record.partition,
                 offset=record.offset,
                 key=record.key,
-                in_order=route.ordering == "partition",
+                in_order=route.ordering == "partition" or route.batch is not None,
             )
             token = self._attempt.set(attempt)
             written: list[K] = []

@@ -335,3 +335,47 @@ async def test_rows_by_another_key_need_their_events_in_order() -> None:
         assert len(refusals) == 3
         assert 'ordering="partition"' in refusals[0]
         assert dict(totals) == {"a": 15}
+
+
+async def test_rows_of_any_key_may_go_with_their_event() -> None:
+    """With `partition=` rows are at home where their event is, whatever their key says; they are read back from there."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=4)
+    last = app.table("last", value=int, format="json")
+
+    @app.subscribe(sales, ordering="partition")
+    async def keep(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        await last.put(f"{sale.shop}/{sale.amount}", sale.amount, partition=record.partition)
+
+    async with app.test() as bus:
+        for number in range(20):
+            await app.send(sales, Sale("a", number), key="a", partition=2)
+        await bus.settle()
+        before = dict(last)
+        assert len(before) == 20
+        await bus.restart()
+        assert dict(last) == before
+        assert {record.partition for record in await bus.records(last.topic)} == {2}
+
+
+async def test_what_was_flushed_stays_though_the_handler_fails() -> None:
+    """The next attempt finds what the first one flushed, and not what it only put."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    first, second = app.table("first", value=int, format="json"), app.table("second", value=int, format="json")
+    found: list[tuple[int | None, int | None]] = []
+
+    @app.subscribe(sales, retry=Retry(attempts=2))
+    async def keep(sale: Sale) -> None:
+        found.append((first.get(sale.shop), second.get(sale.shop)))
+        await first.put(sale.shop, sale.amount)
+        await first.flush()
+        await second.put(sale.shop, sale.amount)
+        if len(found) == 1:
+            raise ConnectionError("the till is away")
+
+    async with app.test() as bus:
+        await bus.send(sales, Sale("a", 7), key="a")
+        await bus.settle()
+        assert found == [(None, None), (7, None)]
+        assert (dict(first), dict(second)) == ({"a": 7}, {"a": 7})
