@@ -7,6 +7,7 @@ import pytest
 from busway import Admin, App, Exponential, NewTopic, Producer, Retry, TopicPartition
 from busway.app.dead_letters import WINDOW, DeadLetters, Selection, TooManyGaps
 from busway.consumer.snapshot import read_to_end
+from busway.testing.bus import TestBus
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -198,3 +199,21 @@ def test_selections_that_make_no_sense(wanted: dict[str, int], text: str) -> Non
     """Refused at once."""
     with pytest.raises(ValueError, match=text):
         Selection(**wanted)
+
+
+async def test_other_groups_do_not_see_a_replay() -> None:
+    """Two groups read the topic, one of them failed: only its handlers get the record again; the other one passes it and commits."""
+    bug, other = Bug(), Bug("other")
+    other.broken = False
+    async with bug.app.test() as bus, DeadLetters(bug.app.bootstrap_servers) as letters:
+        other.app.bootstrap_servers = bug.app.bootstrap_servers
+        async with other.app:
+            await bus.send(bug.rides, {"id": 3}, "k")
+            await bus.settle()
+            bug.broken = False
+            await letters.replay(DLT)
+            await bus.send(bug.rides, {"id": 4}, "k")
+            await bus.settle()
+            await TestBus(other.app).settle()
+        assert (bug.handled, other.handled) == ([3, 4], [3, 4])
+        assert [one.value["id"] for one in await bus.records(bug.rides)] == [3, 3, 4]

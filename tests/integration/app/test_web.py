@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from busway import App, BuswayError, Exponential, Retry
+from busway import App, BuswayError, Exponential, Extension, Producer, Retry
 from busway.web import (
     CannotListen,
     Feed,
@@ -291,11 +291,34 @@ async def test_metrics(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(name == "busway_build_info" and labels[:2] == ("surge", "surge") for name, labels in found)
 
 
+class Commits(Extension):
+    """Waits for the first commit."""
+
+    def __init__(self) -> None:
+        self.seen = asyncio.Event()
+
+    async def committed(self, offsets: Any) -> None:
+        """It is there."""
+        self.seen.set()
+
+
+async def test_a_record_that_cannot_be_read_is_counted() -> None:
+    """It never reached a handler, and is among the dead letters all the same."""
+    app, rides, _, _ = rides_app()
+    metrics = app.extend(Metrics())
+    async with app.test() as bus, Producer(app.bootstrap_servers) as producer:
+        await producer.send_and_wait(rides.name, b"{")
+        await bus.settle()
+        found = figures((await metrics.exposition()).decode())
+    assert [value for (name, _), value in found.items() if name == "busway_dead_letters_total"] == [1]
+
+
 async def test_health_turns_red_on_a_stall_and_green_again() -> None:
     """A handler that hangs with lag: 503 that names the partition after the timeout; 200 when it gets on."""
     app, rides, begun, go = rides_app()
     clock = Clock()
     web = app.extend(Web(port=0, metrics=Metrics(stall_timeout_s=60, clock=clock)))
+    commits = app.extend(Commits())
 
     async with httpx2.AsyncClient() as client:
 
@@ -306,6 +329,7 @@ async def test_health_turns_red_on_a_stall_and_green_again() -> None:
         async with app.test() as bus:
             await bus.send(rides, {"id": 1}, "a")
             await bus.settle()
+            await commits.seen.wait()  # a commit is progress too
             assert await ready() == (200, [])
             await bus.send(rides, {"id": 2, "wait": True}, "a")
             await begun.wait()
