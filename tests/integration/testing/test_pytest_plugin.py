@@ -13,7 +13,7 @@ from busway.testing.threaded import cluster_in_thread
 
 pytestmark = pytest.mark.slow
 
-TESTS = '''
+TESTS = """
 import asyncio
 import dataclasses
 from busway import Admin, App
@@ -50,7 +50,7 @@ def test_a_plain_test_has_a_fresh_cluster(busway_cluster):
             return await admin.list_topics()
     assert asyncio.run(topics()) == []
     assert busway_cluster.schema_registry.startswith("http://127.0.0.1:")
-'''
+"""
 
 
 def test_tests_of_a_user_run_on_the_fixtures(tmp_path: Path) -> None:
