@@ -20,8 +20,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from busway import Topic
-from busway.app.tables import Table
+from busway import Table, Topic
 from busway.web import Refused, application, event_stream, json_response, read_json
 from movieflix import domain
 from movieflix.events import Action, Profile, Watched
