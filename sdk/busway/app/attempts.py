@@ -148,6 +148,7 @@ class Attempts:
         if not self._buries_unreadable:
             raise HandlerFailed(f"{item.where} cannot be read: {problem}") from problem
         item.unreadable = True
+        self.tell([item], "dead_lettered", self.clock(), 1, problem)
         log.error("%s cannot be read; to the dead letters: %s", item.where, problem)
         await self._bury(item, problem, attempts=1, handler="")
 

@@ -228,6 +228,12 @@ class App(Declarations):
         finally:
             self._producer = self._serdes = self.worker = None
 
+    @property
+    def problem(self) -> BaseException | None:
+        """Why it stopped by itself; None while it runs, and when it was stopped."""
+        working = self._working
+        return working.exception() if working is not None and working.done() and not working.cancelled() else None
+
     async def wait(self) -> None:
         """Returns when the app has been stopped.
 

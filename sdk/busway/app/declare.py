@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from busway.app.binding import name_of, refusal
 from busway.app.calls import binder
+from busway.app.declare_tables import TableDeclarations
 from busway.app.extension import Extension
 from busway.app.failures import Retry, dead_letter_topic
 from busway.app.routes import (
@@ -37,7 +38,7 @@ CONCURRENCY_MAX: Final = 1000
 """So many records of a partition are kept ready; more at once would find nothing to do."""
 
 
-class Declarations:
+class Declarations(TableDeclarations):
     """The topics and handlers of an app; `App` runs them.
 
     Args:

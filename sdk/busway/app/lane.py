@@ -195,6 +195,11 @@ class Lane:
             task.cancel()
         return self._hands | self._resting
 
+    @property
+    def begun(self) -> int:
+        """Records that the handler was given and is not done with: they run, wait for their next attempt, or for what they sent."""
+        return self.schedule.running + self.schedule.parked + len(self._sending)
+
     def sending(self) -> "set[asyncio.Future[Any]]":
         """What was sent and is not acknowledged yet."""
         return set(self._sending)

@@ -112,7 +112,10 @@ class Worker(RebalanceListener):
         self._closing = asyncio.Lock()
         self._committing = asyncio.Lock()
         self._ending = False
+        self.hooks = parts.hooks
         self._counts = Counts()
+        self.unfinished = 0
+        """Records that a handler began and did not finish before their partition went; their next owner begins with them."""
         self._lane_parts = LaneParts(
             attempts=AttemptParts(
                 group=parts.group,
@@ -242,6 +245,13 @@ class Worker(RebalanceListener):
             for partition, offset in offsets.items():
                 await self._parts.hooks.reached(point, partition, offset)
 
+    def parked(self) -> dict[TopicPartition, int]:
+        """For each partition how many records wait for their next attempt."""
+        return {
+            partition: sum(lane.schedule.parked for lane in assigned.lanes)
+            for partition, assigned in self._assigned.items()
+        }
+
     def positions(self) -> dict[TopicPartition, int]:
         """For each partition the offset behind the last record that is finished with all before it; those without are missing."""
         return {
@@ -336,6 +346,7 @@ class Worker(RebalanceListener):
                 await self._cancel(late)
         if sending := {sent for lane in lanes for sent in lane.sending()}:
             await asyncio.wait(sending, timeout=self._parts.drain_timeout_s)
+        self.unfinished += sum(lane.begun for lane in lanes)
         try:
             await self._commit(gone)
         except BuswayError as problem:

@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "produce": "records",
     "consume": "records",
     "groups": "groups",
+    "dlq": "dlq",
     "schema": "schema",
     "run": "services",
     "demo": "services",
