@@ -1,4 +1,5 @@
 """A handler's signature: which parameter gets what, and what is refused with file and line."""
+# ruff: noqa: B008 - a dependency is declared as a default
 
 import dataclasses
 import functools
@@ -294,9 +295,21 @@ async def asks_tx_first(tx, rating: Rating) -> None: ...  # type: ignore[no-unty
 
 DEPENDENCIES: list[tuple[Callable[..., Any], Callable[..., Any], str]] = [
     (asks_ring, ring_b, "dependency ring_b: depends on itself: ring_a → ring_b → ring_a"),
-    (asks_app, of_the_app, "dependency of_the_app: parameter rating cannot be filled: there is no record when the app starts"),
-    (asks_long, long_lived, "dependency long_lived: lives as long as the app and depends on short_lived, which does not"),
-    (asks_unbindable, unbindable, "dependency unbindable: parameter rates is annotated int, the value of ratings is Rating"),
+    (
+        asks_app,
+        of_the_app,
+        "dependency of_the_app: parameter rating cannot be filled: there is no record when the app starts",
+    ),
+    (
+        asks_long,
+        long_lived,
+        "dependency long_lived: lives as long as the app and depends on short_lived, which does not",
+    ),
+    (
+        asks_unbindable,
+        unbindable,
+        "dependency unbindable: parameter rates is annotated int, the value of ratings is Rating",
+    ),
     (asks_no_function, asks_no_function, "handler asks_no_function: Depends takes a function, not 3"),
     (asks_tx, asks_tx, "handler asks_tx: parameter tx needs a transaction; give subscribe sql="),
     (asks_tx_first, asks_tx_first, "handler asks_tx_first: parameter tx needs a transaction"),
@@ -351,9 +364,15 @@ async def takes_offset(batch: list[Rating], offset: int) -> None: ...
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (takes_value, r"parameter rating is annotated Rating, a batch of ratings is list\[Rating\] or list\[ConsumerRecord\]"),
+        (
+            takes_value,
+            r"parameter rating is annotated Rating, a batch of ratings is list\[Rating\] or list\[ConsumerRecord\]",
+        ),
         (takes_record, r"parameter record is annotated .*ConsumerRecord.*, a batch of ratings is list"),
-        (takes_offset, "parameter offset: int cannot be filled; the value is taken already, others are topic, partition"),
+        (
+            takes_offset,
+            "parameter offset: int cannot be filled; the value is taken already, others are topic, partition",
+        ),
     ],
 )
 def test_a_batch_that_asks_for_one_record_is_refused(function: Callable[..., Any], why: str) -> None:

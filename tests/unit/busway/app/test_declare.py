@@ -73,7 +73,11 @@ REFUSED: list[tuple[str, Callable[[App], Any], str]] = [
     ("batch and sql", lambda app: on(app, takes_batch, sql=Inbox(), batch=Batch()), "leave batch out"),
     ("no time", lambda app: on(app, timeout_s=0), "timeout_s is above 0, not 0"),
     ("no room", lambda app: Batch(max_records=1001), "max_records is 1 to 1000"),
-    ("publish below", lambda app: app.subscribe(ratings(app))(app.publish("t")(handle)), "put publish above the subscribe"),
+    (
+        "publish below",
+        lambda app: app.subscribe(ratings(app))(app.publish("t")(handle)),
+        "put publish above the subscribe",
+    ),
     ("publish elsewhere", lambda app: app.publish(App("b").topic("t", value=Rating))(handle), "no topic of app a"),
     ("own commits", lambda _: App("b", consumer={"enable_auto_commit": True}), "commits are the app's own work"),
     ("own group", lambda _: App("b", consumer={"group_id": "g"}), "arguments of App"),
