@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
     from busway.app.attempts import HandlerFailed, HandlerTimedOut
     from busway.app.bus import App
+    from busway.app.dead_letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
+    from busway.app.dead_letters import DeadLetters, Replay, TooManyGaps
     from busway.app.depends import Context, Depends
     from busway.app.extension import Extension, Handling
     from busway.app.failures import Exponential, Retry
@@ -54,6 +56,10 @@ __all__ = [
     "ConsumerRecord",
     "Context",
     "DamagedData",
+    "DeadLetter",
+    "DeadLetterSelection",
+    "DeadLetterSummary",
+    "DeadLetters",
     "DeliveryFailed",
     "Depends",
     "Exponential",
@@ -78,8 +84,10 @@ __all__ = [
     "RegistryClient",
     "RegistryRefused",
     "RegistryUnreachable",
+    "Replay",
     "RequestTimedOut",
     "Retry",
+    "TooManyGaps",
     "Topic",
     "TopicPartition",
     "TransactionalInbox",
@@ -98,6 +106,16 @@ _WHERE: Final = {
         "HandlerTimedOut",
     ),
     "busway.app.bus": ("App",),
+    "busway.app.dead_letter": (
+        "DeadLetter",
+        "DeadLetterSelection",
+        "DeadLetterSummary",
+    ),
+    "busway.app.dead_letters": (
+        "DeadLetters",
+        "Replay",
+        "TooManyGaps",
+    ),
     "busway.app.depends": (
         "Context",
         "Depends",

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "groups": "groups",
     "dlq": "dlq",
     "schema": "schema",
+    "outbox": "outbox",
     "run": "services",
     "demo": "services",
     "version": "services",

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from busway.app.dead_letters import DeadLetter, DeadLetters, Selection
+from busway.app.dead_letter import DeadLetter, DeadLetterSelection
+from busway.app.dead_letters import DeadLetters
 from busway.cli.decoding import Decoder, headers_shown
 from busway.cli.output import (
     BOOTSTRAP,
@@ -162,7 +163,7 @@ def discard(
     """Mark open dead letters as done without replaying them; they stay in the topic as long as it keeps them."""
     selection = _selection(partition, offset, key, error, limit)
     if not yes:
-        which = "all open dead letters" if selection == Selection() else "the selected dead letters"
+        which = "all open dead letters" if selection == DeadLetterSelection() else "the selected dead letters"
         typer.confirm(f"Discard {which} of {topic}?", abort=True)
 
     async def work() -> list[DeadLetter]:
@@ -175,13 +176,13 @@ def discard(
 
 def _selection(
     partition: int | None, offset: int | None, key: str | None, error: str | None, limit: int | None
-) -> Selection:
+) -> DeadLetterSelection:
     if offset is not None and partition is None:
         raise CommandFailed(f"--offset {offset}: offsets are of a partition; give --partition too")
     if limit is not None and limit < 1:
         raise CommandFailed(f"--limit {limit}: give 1 or more")
     raw = os.fsencode(key) if key is not None else None
-    return Selection(partition=partition, offset=offset, key=raw, error=error, limit=limit)
+    return DeadLetterSelection(partition=partition, offset=offset, key=raw, error=error, limit=limit)
 
 
 def _row(letter: DeadLetter) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def lifeline() -> Iterator[int]:
 @contextlib.contextmanager
 def end_with_parent() -> Iterator[None]:
     """In a child: SIGTERM to ourselves when the parent is gone."""
-    if (given := os.environ.get(_LIFELINE)) is None:
+    if (given := os.environ.pop(_LIFELINE, None)) is None:  # not for processes that the service starts
         yield
         return
     pipe = int(given)

@@ -63,7 +63,7 @@ def serve_http(app: App, address: str, *, insecure: bool) -> None:
 
     Raises:
         CommandFailed: the extra is missing.
-        CannotListen: that is no address.
+        BadAddress: that is no address.
     """
     try:
         from busway.web import Web

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from busway import Admin, App, Exponential, NewTopic, Producer, Retry, TopicPartition
-from busway.app.dead_letters import WINDOW, DeadLetters, Selection, TooManyGaps
+from busway import Admin, App, DeadLetters, DeadLetterSelection, Exponential, NewTopic, Producer, Retry, TopicPartition
+from busway.app.dead_letters import WINDOW, TooManyGaps
 from busway.consumer.snapshot import read_to_end
 from busway.testing.bus import TestBus
 from busway_bus.testing.local_cluster import LocalCluster
@@ -49,7 +49,7 @@ async def test_from_the_bug_to_the_replay() -> None:
             ("surge", handler, "builtins.KeyError", 2, 2),
             ("surge", handler, "builtins.ValueError", 2, 2),
         ]
-        (ninth,) = [one async for one in letters.read(DLT, Selection(key=b"9"))]
+        (ninth,) = [one async for one in letters.read(DLT, DeadLetterSelection(key=b"9"))]
         assert (ninth.original, ninth.original_offset) == (TopicPartition("rides", 1), 4)
         assert (ninth.message, ninth.attempts, ninth.headers) == ("no zone for ride 9", 2, (("trace", b"t9"),))
         assert 'raise ValueError(f"no zone' in ninth.stack
@@ -58,7 +58,7 @@ async def test_from_the_bug_to_the_replay() -> None:
         assert (len(plan.done), plan.refused) == (4, [])
         bug.broken = False
         before = sorted(bug.handled)
-        done = await letters.replay(DLT, Selection(error="ValueError"), rate=1000)
+        done = await letters.replay(DLT, DeadLetterSelection(error="ValueError"), rate=1000)
         assert sorted(one.key or b"" for one in done.done) == [b"3", b"9"]
         await bus.settle()
         assert sorted(bug.handled) == sorted([*before, 3, 9])
@@ -103,11 +103,13 @@ async def test_discarded_is_done() -> None:
         for number in (0, 3, 6, 9):
             await bus.send(bug.rides, {"id": number}, "k")
         await bus.settle()
-        (first,) = [one async for one in letters.read(DLT, Selection(limit=1), open_only=True)]
+        (first,) = [one async for one in letters.read(DLT, DeadLetterSelection(limit=1), open_only=True)]
         number = first.partition.partition
-        assert [one.offset for one in await letters.discard(DLT, Selection(partition=number, offset=2))] == [2]
+        assert [one.offset for one in await letters.discard(DLT, DeadLetterSelection(partition=number, offset=2))] == [
+            2
+        ]
         assert [one.offset async for one in letters.read(DLT, open_only=True)] == [0, 1, 3]
-        assert len(await letters.discard(DLT, Selection(limit=2))) == 2
+        assert len(await letters.discard(DLT, DeadLetterSelection(limit=2))) == 2
         assert [one.offset for one in (await letters.replay(DLT, dry_run=True)).done] == [3]
         assert len(await letters.discard(DLT)) == 1
         assert [one.offset async for one in letters.read(DLT)] == [0, 1, 2, 3]
@@ -134,7 +136,7 @@ async def test_gaps_are_remembered_as_long_as_there_is_room() -> None:
                 await producer.send(DLT, b"%d" % number, headers=reasons("AB"[number % 2]))
         async with DeadLetters(cluster.bootstrap_servers) as letters:
             with pytest.raises(TooManyGaps, match=f"{DLT}-0 has too many gaps .* open from offset 0 on"):
-                await letters.replay(DLT, Selection(error="B"))
+                await letters.replay(DLT, DeadLetterSelection(error="B"))
             sent = [record async for record in read_to_end(cluster.bootstrap_servers, "rides")]
             open_ones = [one async for one in letters.read(DLT, open_only=True)]
             assert len(sent) == WINDOW  # a gap takes four characters, and those of two windows do not fit
@@ -198,7 +200,7 @@ async def test_a_topic_made_anew_begins_with_nothing_done() -> None:
 def test_selections_that_make_no_sense(wanted: dict[str, int], text: str) -> None:
     """Refused at once."""
     with pytest.raises(ValueError, match=text):
-        Selection(**wanted)
+        DeadLetterSelection(**wanted)
 
 
 async def test_other_groups_do_not_see_a_replay() -> None:

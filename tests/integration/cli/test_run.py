@@ -161,7 +161,10 @@ async def test_workers_end_with_their_supervisor(folder: Path, bootstrap: str) -
 
 
 async def test_what_cannot_start_is_not_tried_for_ever(folder: Path, bootstrap: str) -> None:
-    """A declaration that no restart mends ends all at once; the reason is one line."""
+    """An address or a declaration that no restart mends ends all at once; the reason is one line."""
+    run = await Run.start(folder, bootstrap, "--workers", "2", "--http", "0.0.0.0:0")
+    assert await run.ended() == 1
+    assert any("ended with exit code 78; the others are ended" in line for line in run.lines)
     (folder / "shop.py").write_text("from busway import App\napp = App('shop')\napp.topic('a b', value=dict)\n")
     run = await Run.start(folder, bootstrap, "--workers", "2")
     assert await run.ended() == 1
