@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
     from busway.app.worker import HandlerFailed
     from busway.consumer.consumer import Consumer, RebalanceListener
+    from busway.consumer.snapshot import read_to_end
     from busway.errors import (
         BrokerError,
         BuswayError,
@@ -75,6 +76,7 @@ __all__ = [
     "Undecodable",
     "Unencodable",
     "UnsupportedByBroker",
+    "read_to_end",
 ]
 
 _WHERE: Final = {
@@ -97,6 +99,7 @@ _WHERE: Final = {
         "Consumer",
         "RebalanceListener",
     ),
+    "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "BrokerError",
         "BuswayError",
