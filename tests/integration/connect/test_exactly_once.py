@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.integration.connect.conftest import SECONDS, Rest, records_of, until
 
 from busway import Admin, NewTopic
 from busway_connect.runtime.exactly_once import HEADER
-from tests.integration.connect.conftest import SECONDS, Rest, records_of, until
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPICS = ("even", "odd")
@@ -140,7 +140,9 @@ async def test_records_produced_but_not_stored_are_found_in_the_topics(bus: str)
     await worker.kill(signal.SIGTERM)
     await rest.http.aclose()
     assert Counter(await numbers(bus)) == expected(500)
-    dropped = f'busway_connect_records_already_written_total{{connector="count",type="source"}} {expected(500).total()}.0'
+    dropped = (
+        f'busway_connect_records_already_written_total{{connector="count",type="source"}} {expected(500).total()}.0'
+    )
     assert dropped in text
 
 
