@@ -1,5 +1,4 @@
 """A handler's signature: which parameter gets what, and what is refused with file and line."""
-# ruff: noqa: B008 - a dependency is declared as a default
 
 import dataclasses
 import functools
