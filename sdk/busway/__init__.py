@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from busway.app.failures import Exponential, Retry
     from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
     from busway.app.worker import HandlerFailed
+    from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.errors import (
         BrokerError,
@@ -75,6 +76,7 @@ __all__ = [
     "Undecodable",
     "Unencodable",
     "UnsupportedByBroker",
+    "read_batches",
 ]
 
 _WHERE: Final = {
@@ -93,6 +95,7 @@ _WHERE: Final = {
         "Topic",
     ),
     "busway.app.worker": ("HandlerFailed",),
+    "busway.consumer.batches": ("read_batches",),
     "busway.consumer.consumer": (
         "Consumer",
         "RebalanceListener",
