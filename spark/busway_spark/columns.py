@@ -9,7 +9,7 @@ are taken.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from busway_protocol.records.compression import decompress
 from busway_protocol.records.record import INFLATED_BYTES_MAX, read_headers
 
 Batch = tuple[BatchHeader, memoryview]
-Integers = npt.NDArray[np.int64]
+Integers: TypeAlias = npt.NDArray[np.int64]
 BATCH_BYTES: Final = 8 * 1024 * 1024
 """As many bytes of records, decompressed, make one Arrow batch; a fetch of compressed batches may hold many times that."""
 _VARINT_BITS: Final = 64
@@ -41,9 +41,7 @@ SCHEMA: Final = pa.schema(
 """Spark's own Kafka source with `includeHeaders`: the same names, types and order."""
 
 
-def to_arrow(
-    batches: Sequence[Batch], partition: TopicPartition, start: int, end: int
-) -> Iterator[pa.RecordBatch]:
+def to_arrow(batches: Sequence[Batch], partition: TopicPartition, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """The records from `start` up to, not including, `end`, as record batches of `SCHEMA`.
 
     Raises:
@@ -189,6 +187,10 @@ def _headers(data: bytes, counts: Integers, starts: Integers, stops: Integers) -
             raise CorruptBatch("a record has another size than it announces")
         names += [name for name, _ in found]
         contents += [content for _, content in found]
-    flat = pa.StructArray.from_arrays([pa.array(names, pa.string()), pa.array(contents, pa.binary())], fields=list(_HEADER))
+    flat = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array(contents, pa.binary())], fields=list(_HEADER)
+    )
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=pa.array(counts == 0)).cast(SCHEMA.field("headers").type)
+    return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=pa.array(counts == 0)).cast(
+        SCHEMA.field("headers").type
+    )

@@ -9,9 +9,12 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Final
+
+from busway import BuswayError
 
 Artifacts = tuple[tuple[str, str, str], ...]
 ARTIFACTS: Final[Artifacts] = (
@@ -35,7 +38,7 @@ DELTA: Final[Artifacts] = (
 """Delta Lake's, for `session(delta=True)`. What they need of Hadoop, Jackson and Parquet comes with PySpark."""
 
 
-class JarsMissing(RuntimeError):
+class JarsMissing(BuswayError):
     """The artifacts are not there and could not be fetched; the text holds the command that would."""
 
 
@@ -102,3 +105,8 @@ def _pom(artifacts: Artifacts) -> str:
         "<groupId>busway</groupId><artifactId>spark-jars</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )
+
+
+if __name__ == "__main__":
+    # For spark-submit: --jars "$(python -m busway_spark.jars)", with --delta for Delta Lake's.
+    sys.stdout.write(",".join(str(path) for path in jar_paths(delta="--delta" in sys.argv[1:])) + "\n")

@@ -78,7 +78,9 @@ def wanted(options: Mapping[str, str], name: str, default: str) -> Wanted:
         return Wanted(special=_WORDS[text])
     try:
         parsed = json.loads(text)
-        offsets = {topic: {str(int(number)): int(offset) for number, offset in by.items()} for topic, by in parsed.items()}
+        offsets = {
+            topic: {str(int(number)): int(offset) for number, offset in by.items()} for topic, by in parsed.items()
+        }
     except (ValueError, AttributeError, TypeError):
         raise BadOption(
             f'{name}Offsets={text}: give earliest, latest, or JSON such as {{"topic": {{"0": 23, "1": -2}}}}'
@@ -126,7 +128,10 @@ class Asker:
             )
         special = {EARLIEST: first, LATEST: last}
         return as_json(
-            {one: special[at][one] if (at := asked.offsets[one.topic][str(one.partition)]) in special else at for one in last}
+            {
+                one: special[at][one] if (at := asked.offsets[one.topic][str(one.partition)]) in special else at
+                for one in last
+            }
         )
 
     async def _partitions(self) -> list[TopicPartition]:
@@ -149,7 +154,9 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> Offsets:
 
 def from_json(offsets: Offsets) -> dict[TopicPartition, int]:
     """Offsets out of a checkpoint."""
-    return {TopicPartition(topic, int(number)): offset for topic, by in offsets.items() for number, offset in by.items()}
+    return {
+        TopicPartition(topic, int(number)): offset for topic, by in offsets.items() for number, offset in by.items()
+    }
 
 
 def _names(partitions: set[TopicPartition]) -> str:

@@ -7,8 +7,10 @@ Options: `kafka.bootstrap.servers`; `subscribe`, topics with commas; `startingOf
 `endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`; `failOnDataLoss` (true);
 `kafka.isolation.level` (read_committed here, unlike Spark's: records of aborted transactions are nobody's business).
 """
+# mypy: allow-subclassing-any
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -106,9 +108,7 @@ class Settings:
 
     def asker(self) -> Asker:
         """Who asks the broker about offsets."""
-        return Asker(
-            bootstrap_servers=self.bootstrap_servers, topics=self.topics, read_committed=self.read_committed
-        )
+        return Asker(bootstrap_servers=self.bootstrap_servers, topics=self.topics, read_committed=self.read_committed)
 
 
 def _positive(options: Mapping[str, str], name: str) -> int | None:
@@ -140,7 +140,7 @@ def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | 
             parts = max(parts, -(-length // max_records))
         parts = min(parts, max(length, 1))
         edges = [one.start + length * part // parts for part in range(parts + 1)]
-        pieces += [OffsetRange(one.partition, begin, stop) for begin, stop in zip(edges, edges[1:], strict=False)]
+        pieces += [OffsetRange(one.partition, begin, stop) for begin, stop in itertools.pairwise(edges)]
     return pieces
 
 
@@ -180,9 +180,7 @@ class _Reading:
             begin, stop = max(begin, lowest), min(stop, highest)  # noqa: PLW2901 - the piece of it that is there
             if begin < stop:
                 ranges.append(OffsetRange(partition, begin, stop))
-        return split(
-            ranges, min_partitions=self.settings.min_partitions, max_records=self.settings.max_records
-        )
+        return split(ranges, min_partitions=self.settings.min_partitions, max_records=self.settings.max_records)
 
     def _lost(self, what: str) -> None:
         if self.settings.fail_on_data_loss:

@@ -6,7 +6,7 @@ inside, groups and subscriptions (`consumer`). The Spark source turns these batc
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from busway.cluster.client import Addresses, ClusterClient
@@ -35,7 +35,7 @@ async def read_batches(
     fetch_bytes: int = FETCH_BYTES,
     timeout_s: float = 120.0,
     client_id: str = "busway-batches",
-) -> AsyncIterator[list[Batch]]:
+) -> AsyncGenerator[list[Batch], None]:
     """The batches that hold the records from `start` up to, not including, `end`; a list for each answer of the broker.
 
     The first and the last batch may hold records outside of the range; control batches and, with `read_committed`, those of
@@ -149,7 +149,8 @@ class _Reader:
         begin = state.fetch_position
         found = []
         try:
-            for header, batch in iter_batches(data.records or b""):
+            assert isinstance(data.records, memoryview)
+            for header, batch in iter_batches(data.records):
                 verify_crc(batch, header)
                 if visible(state, header, batch, read_committed=self._read_committed):
                     found.append((header, batch))
