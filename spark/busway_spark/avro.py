@@ -52,7 +52,7 @@ def decode_avro(
         decoder: in the JVM, or fastavro in Python workers; the JVM where its Avro module is there.
 
     Returns:
-        `frame` with the columns `schema_id` (int, null for a tombstone or an unframed value), `event` (struct of the
+        `frame` with the columns `schema_id` (bigint, null for a tombstone or an unframed value), `event` (struct of the
         reader's fields, null where not decoded) and `error` (null, or why the record was not decoded).
 
     Raises:
@@ -62,9 +62,11 @@ def decode_avro(
     prefix = F.substring(value, 1, FRAME_BYTES)
     known = {schema_id: bytes(1) + schema_id.to_bytes(4, "big") for schema_id in sorted(schemas.ids)}
     framed = (F.length(column) >= FRAME_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
-    other_id = F.when(framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint"))
+    other_id = F.when(
+        framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
+    )  # unsigned: more than an int holds
     # Known ids are compared as bytes; only a record with another pays for the conversion.
-    schema_id = _chain([(prefix == F.lit(head), F.lit(one)) for one, head in known.items()], other_id.cast("int"))
+    schema_id = _chain([(prefix == F.lit(head), F.lit(one).cast("bigint")) for one, head in known.items()], other_id)
     identified = frame.withColumn("schema_id", schema_id)
     if (decoder or available_decoder(frame.sparkSession)) == "jvm":
         decoded = identified.withColumn("_event", _once(_by_writer(value, schemas)))

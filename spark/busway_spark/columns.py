@@ -83,11 +83,12 @@ def _columns(
     value_sizes, values = _varints(raw, keys + np.maximum(key_sizes, 0))
     header_counts, header_starts = _varints(raw, values + np.maximum(value_sizes, 0))
     plain = header_counts == 0
-    if np.any(header_starts[plain] != stops[plain]) or np.any(header_starts > stops):
+    in_order = (keys <= values) & (values <= header_starts) & (header_starts <= stops)
+    if np.any(header_starts[plain] != stops[plain]) or not np.all(in_order):
         raise CorruptBatch("a record has another size than it announces")
     counts = np.array([header.records_count for header in headers])
     offsets = deltas + np.repeat(_of(headers, "base_offset"), counts)
-    append_time = np.repeat(_of(headers, "timestamp_type"), counts)
+    append_time: Integers = np.repeat(_of(headers, "timestamp_type"), counts)
     moments = timestamps + np.repeat(_of(headers, "base_timestamp"), counts)
     if append_time.any():
         moments = np.where(append_time == 1, np.repeat(_of(headers, "max_timestamp"), counts), moments)
@@ -167,11 +168,11 @@ def _binary(data: bytes, starts: Integers, sizes: Integers, wanted: Integers) ->
     count = len(starts)
     if not count:
         return pa.array([], pa.binary())
-    edges = np.empty(2 * count, np.int32)
+    edges: Any = np.empty(2 * count, np.int32)
     edges[0::2] = starts
     edges[1::2] = starts + np.maximum(sizes, 0)
     pieces = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)])
-    taken = np.arange(0, 2 * count, 2, dtype=np.int32)
+    taken: Any = np.arange(0, 2 * count, 2, dtype=np.int32)
     return pieces.take(pa.array(taken, mask=sizes < 0))
 
 

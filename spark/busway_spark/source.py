@@ -195,6 +195,8 @@ class _Reading:
         Raises:
             DataLoss, BuswayError.
         """
+        if not isinstance(partition, OffsetRange):
+            return  # what Spark asks for when there is nothing to read
         with asyncio.Runner() as runner:
             reading = self._read(partition)
             try:
@@ -263,14 +265,14 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """The end of the next micro-batch."""
         first, last = asyncio.run(self.settings.asker().range())
         begins = from_json(start)
-        if self._until is not None:
-            last = {one: min(at, self._until[one]) for one, at in last.items() if one in self._until}
         for partition, begin in begins.items():
-            at = last.get(partition)
-            if at is None or at < begin:
-                if at is None or self._until is None:
-                    self._lost(f"{_name(partition)} ends at offset {at or 0}, but {begin} is next to read")
+            at = last.get(partition, 0)
+            if at < begin:
+                self._lost(f"{_name(partition)} ends at offset {at}, but {begin} is next to read")
                 last[partition] = begin
+        if self._until is not None:
+            until = self._until
+            last = {one: max(min(at, until.get(one, 0)), begins.get(one, 0)) for one, at in last.items()}
         begin_all = as_json({one: begins.get(one, first.get(one, 0)) for one in last})
         return as_json(limited(begin_all, last, limit.max_rows) if isinstance(limit, ReadMaxRows) else last)
 

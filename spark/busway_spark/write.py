@@ -78,7 +78,9 @@ def write_topic(
         ValueError: a stream without a checkpoint.
     """
     if available_decoder(frame.sparkSession) != "jvm":
-        raise JarsMissing("writing needs Spark's Kafka and Avro artifacts: busway_spark.session.session(name), not jars=False")
+        raise JarsMissing(
+            "writing needs Spark's Kafka and Avro artifacts: busway_spark.session.session(name), not jars=False"
+        )
     fields = [field for field in frame.schema.fields if field.name != deleted]
     name = subject or f"{topic}-value"
     schema_id, text = asyncio.run(
