@@ -48,6 +48,7 @@ SETUP = (
         d_concat text DEFAULT ('a' || 'b'), d_upper text DEFAULT upper('a'))""",
     "CREATE TABLE no_key (a int, b text)",
     "CREATE TABLE unique_only (a int NOT NULL UNIQUE, b text)",
+    "CREATE TABLE unique_nullable (a int UNIQUE, b text)",
     "CREATE TABLE identity_full (a int PRIMARY KEY, b text, big text)",
     "ALTER TABLE identity_full REPLICA IDENTITY FULL",
     "CREATE TABLE identity_index (a int PRIMARY KEY, b int NOT NULL, c text)",
@@ -58,8 +59,8 @@ SETUP = (
     "CREATE TABLE two_keys (b text, a int, c text, PRIMARY KEY (a, b))",
     "CREATE TABLE toast (a int PRIMARY KEY, b text NOT NULL, c bytea, d int, e jsonb, f int[], g text[], h json NOT NULL, i hstore)",
     "CREATE TABLE changing (a int PRIMARY KEY, b text)",
-    "CREATE SCHEMA \"Other Space\"",
-    "CREATE TABLE \"Other Space\".\"Odd Täble-1\" (\"The Id\" int PRIMARY KEY, \"ünï-çode\" text)",
+    'CREATE SCHEMA "Other Space"',
+    'CREATE TABLE "Other Space"."Odd Täble-1" ("The Id" int PRIMARY KEY, "ünï-çode" text)',
     "CREATE TABLE parent (a int, b text, PRIMARY KEY (a)) PARTITION BY RANGE (a)",
     "CREATE TABLE parent_low PARTITION OF parent FOR VALUES FROM (0) TO (100)",
     "CREATE TABLE parent_high PARTITION OF parent FOR VALUES FROM (100) TO (200)",
@@ -105,6 +106,7 @@ EXTREMES = (
         VALUES (-1, 1e30, 1e300, '0001-01-01', '0001-01-01 00:00:00', '0001-01-01 00:00:00+00', '00:00:00', '', -92233720368547758.08)""",
     """INSERT INTO every_type (c_numeric, c_unbounded, c_float8, c_date, c_timestamp, c_timestamptz, c_interval)
         VALUES (-99999999.99, -123456789012345678901234567890.5, 5e-324, '4713-01-01 BC', '0044-03-15 12:00:00 BC', '0044-03-15 12:00:00+00 BC', '178000000 years')""",
+    "INSERT INTO every_type (c_date, a_date, c_timetz) VALUES ('-infinity', '{-infinity}', '24:00:00+00')",
     """INSERT INTO every_type (c_unbounded, c_float8, c_date, c_timestamp, c_timestamptz, c_interval)
         VALUES ('NaN', 'NaN', '5874897-12-31', '294246-12-31 23:59:59.999999', '12024-01-01 00:00:00.5+00', '-178000000 years')""",
 )
@@ -120,6 +122,7 @@ BEFORE = (
     "INSERT INTO defaults DEFAULT VALUES",
     "INSERT INTO no_key VALUES (1, 'one')",
     "INSERT INTO unique_only VALUES (1, 'one')",
+    "INSERT INTO unique_nullable VALUES (1, 'one'), (NULL, 'none')",
     "INSERT INTO identity_full VALUES (1, 'one', repeat('x', 10))",
     "INSERT INTO identity_index VALUES (1, 10, 'one')",
     "INSERT INTO identity_nothing VALUES (1, 'one')",
@@ -128,7 +131,7 @@ BEFORE = (
     " FROM (SELECT string_agg(md5(x::text), '') AS s, array_agg(md5(x::text)) AS t FROM generate_series(1, 400) x) AS texts,"
     " (SELECT array_agg((n::bigint * n * 7919 % 1000003)::int) AS a FROM generate_series(1, 3000) n) AS numbers",
     "INSERT INTO changing VALUES (1, 'one')",
-    "INSERT INTO \"Other Space\".\"Odd Täble-1\" VALUES (1, 'one')",
+    'INSERT INTO "Other Space"."Odd Täble-1" VALUES (1, \'one\')',
     "INSERT INTO parent VALUES (1, 'low'), (101, 'high')",
 )
 AFTER = (
@@ -140,6 +143,7 @@ AFTER = (
     "INSERT INTO defaults (id) VALUES (2)",
     "INSERT INTO no_key VALUES (2, 'two')",
     "INSERT INTO unique_only VALUES (2, 'two')",
+    "INSERT INTO unique_nullable VALUES (NULL, 'none')",
     "UPDATE identity_full SET b = 'changed' WHERE a = 1",
     "UPDATE identity_full SET a = 2 WHERE a = 1",
     "DELETE FROM identity_full WHERE a = 2",
@@ -155,6 +159,8 @@ AFTER = (
     "UPDATE toast SET b = 'short'",
     "DELETE FROM toast",
     "BEGIN; INSERT INTO changing VALUES (2, 'two'); INSERT INTO changing VALUES (3, 'three'); UPDATE changing SET b = 'x'; COMMIT",
+    "ALTER TYPE mood ADD VALUE 'new'",
+    "INSERT INTO every_type (c_mood, a_mood) VALUES ('new', '{new}')",
     "ALTER TABLE changing ADD COLUMN c int DEFAULT 5",
     "INSERT INTO changing VALUES (4, 'four', 4)",
     "ALTER TABLE changing RENAME COLUMN b TO renamed",
@@ -167,7 +173,7 @@ AFTER = (
     "INSERT INTO changing VALUES (8, 'eight')",
     "BEGIN; INSERT INTO changing VALUES (9, 'nine'); ALTER TABLE changing ADD COLUMN d text; INSERT INTO changing VALUES (10, 'ten', 'd'); COMMIT",
     "BEGIN; INSERT INTO changing VALUES (11, 'undone'); ROLLBACK",
-    "UPDATE \"Other Space\".\"Odd Täble-1\" SET \"ünï-çode\" = 'é'",
+    'UPDATE "Other Space"."Odd Täble-1" SET "ünï-çode" = \'é\'',
     REQUIRED.format(2),
     "DELETE FROM required WHERE a = 1",
     "UPDATE parent SET b = 'changed' WHERE a = 1",

@@ -268,8 +268,6 @@ def _array_placeholder(info: TypeInfo, element: Codec, placeholder: str) -> Any:
         return [str(uuid.UUID(bytes=digest, version=3))]
     if element.unchanged is not NO_PLACEHOLDER:
         return [element.unchanged]
-    if element.schema.type in ("int16", "int32", "int64"):
+    if info.name in ("int4", "int8", "date"):
         return list(placeholder.encode())
-    if element.schema.type in ("float32", "float64"):
-        return [float(one) for one in placeholder.encode()]
     return NO_PLACEHOLDER

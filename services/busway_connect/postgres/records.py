@@ -6,6 +6,7 @@ is (`stream`), IO. The clock comes in as nanoseconds.
 
 import base64
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from busway_connect.postgres.settings import Settings
 from busway_connect.postgres.values import NotANumber
 from busway_connect.schema import Field, Schema
 
+log = logging.getLogger("busway.connect.postgres")
 CONNECTOR: Final = "postgresql"
 _INT64: Final = Schema(type="int64")
 _STRING: Final = Schema(type="string")
@@ -124,7 +126,7 @@ class _Cell:
     read: Callable[[str], Any]
     nothing: Any
     unchanged: Any
-    exact_optional: bool
+    optional: bool
 
 
 class Layout:
@@ -143,6 +145,7 @@ class Layout:
         self._settings = settings
         self._version = version
         self._cells: list[_Cell] = []
+        self._warned: set[str] = set()
         self._labels: list[tuple[int, frozenset[str]]] = []
         fields: dict[str, Schema] = {}
         self.left_out: list[str] = []
@@ -205,9 +208,10 @@ class Layout:
             elif isinstance(cell, str):
                 values[one.name] = self._read(one, cell)
             elif one.unchanged is NO_PLACEHOLDER:
-                raise Unreadable(
-                    f"{self.id}.{one.name}: an UPDATE left the value as it was, the log does not hold it, and its type has no"
-                    f" placeholder; ALTER TABLE {self.id} REPLICA IDENTITY FULL puts it into the log"
+                values[one.name] = self._without(
+                    one,
+                    f"an UPDATE left the value as it was, the log does not hold it, and its type has no placeholder; ALTER TABLE"
+                    f" {self.id} REPLICA IDENTITY FULL puts it into the log",
                 )
             else:
                 values[one.name] = one.unchanged
@@ -217,14 +221,20 @@ class Layout:
         try:
             return one.read(cell)
         except NotANumber:
-            if one.exact_optional:
-                return None
-            raise Unreadable(
-                f"{self.id}.{one.name} is {cell}, for which decimal.handling.mode=precise has no value in a required"
-                " column; set it to double or string"
-            ) from None
+            return self._without(
+                one, f"{cell} is no value of decimal.handling.mode=precise; set it to double or string"
+            )
         except (ValueError, OverflowError) as problem:
-            raise Unreadable(f"{self.id}.{one.name}: {problem}") from problem
+            return self._without(one, str(problem))
+
+    def _without(self, one: _Cell, why: str) -> None:
+        """NULL in the place of a value that has no form in the record, with a warning, where that is allowed."""
+        text = f"{self.id}.{one.name}: {why}"
+        if not one.optional or self._settings.converting_failure_mode == "fail":
+            raise Unreadable(text)
+        if one.name not in self._warned:
+            self._warned.add(one.name)
+            log.warning("null instead of a value: %s", text)
 
     def key_of(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """The key of a row; None for a table without one."""

@@ -22,6 +22,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "hstore.handling.mode": ("json", "map"),
     "interval.handling.mode": ("numeric", "string"),
     "binary.handling.mode": ("bytes", "base64", "base64-url-safe", "hex"),
+    "event.converting.failure.handling.mode": ("warn", "fail"),
     "provide.transaction.metadata": ("false",),
     "schema.name.adjustment.mode": ("none",),
     "field.name.adjustment.mode": ("none",),
@@ -85,6 +86,11 @@ SETTINGS: Final = (
     _setting("money.fraction.digits", "digits of money behind the point", "2", type_="INT"),
     _setting("include.unknown.datatypes", "hand over unknown types as bytes of their text", "false", type_="BOOLEAN"),
     _setting("unavailable.value.placeholder", "stands for an unchanged TOASTed value", "__debezium_unavailable_value"),
+    _setting(
+        "event.converting.failure.handling.mode",
+        "what to do with a value that has no form in the record: warn (null, and a line in the log) or fail",
+        "warn",
+    ),
     _setting("tombstones.on.delete", "a tombstone follows a delete", "true", type_="BOOLEAN"),
     _setting("skipped.operations", "of c, u, d, t: operations left out; none for none", "t", type_="LIST"),
     _setting("extended.headers.enabled", "the headers __debezium.context.*", "true", type_="BOOLEAN"),
@@ -131,6 +137,7 @@ class Settings:
     money_fraction_digits: int
     include_unknown_datatypes: bool
     unavailable_value_placeholder: str
+    converting_failure_mode: str
     tombstones_on_delete: bool
     skipped_operations: frozenset[str]
     extended_headers: bool
@@ -280,6 +287,7 @@ def parse(config: Mapping[str, str]) -> Settings:
         money_fraction_digits=int(value["money.fraction.digits"]),
         include_unknown_datatypes=flag("include.unknown.datatypes"),
         unavailable_value_placeholder=value["unavailable.value.placeholder"],
+        converting_failure_mode=value["event.converting.failure.handling.mode"].lower(),
         tombstones_on_delete=flag("tombstones.on.delete"),
         skipped_operations=frozenset(_words(value["skipped.operations"]) - {"none"}),
         extended_headers=flag("extended.headers.enabled"),

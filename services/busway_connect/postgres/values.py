@@ -15,7 +15,7 @@ INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 DATE_INFINITY: Final = 2_146_033_979
 """What Debezium's stream makes of the date `infinity`; `-infinity` is its counterpart."""
-DATE_MINUS_INFINITY: Final = -2_147_472_692
+DATE_MINUS_INFINITY: Final = -2_147_472_691
 TIMESTAMP_INFINITY_MS: Final = 9_223_372_036_825_200_000
 TIMESTAMP_MINUS_INFINITY_MS: Final = -9_223_372_036_832_400_000
 _MONTH_US: Final = 2_629_800_000_000
