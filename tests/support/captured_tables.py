@@ -106,6 +106,8 @@ EXTREMES = (
         VALUES (-1, 1e30, 1e300, '0001-01-01', '0001-01-01 00:00:00', '0001-01-01 00:00:00+00', '00:00:00', '', -92233720368547758.08)""",
     """INSERT INTO every_type (c_numeric, c_unbounded, c_float8, c_date, c_timestamp, c_timestamptz, c_interval)
         VALUES (-99999999.99, -123456789012345678901234567890.5, 5e-324, '4713-01-01 BC', '0044-03-15 12:00:00 BC', '0044-03-15 12:00:00+00 BC', '178000000 years')""",
+    "INSERT INTO every_type (c_unbounded, c_float4, a_unbounded) VALUES ('Infinity', 'Infinity', '{1}')",
+    "INSERT INTO every_type (c_unbounded, c_float4, a_float4) VALUES ('-Infinity', '-Infinity', '{-Infinity}')",
     "INSERT INTO every_type (c_date, a_date, c_timetz) VALUES ('-infinity', '{-infinity}', '24:00:00+00')",
     """INSERT INTO every_type (c_unbounded, c_float8, c_date, c_timestamp, c_timestamptz, c_interval)
         VALUES ('NaN', 'NaN', '5874897-12-31', '294246-12-31 23:59:59.999999', '12024-01-01 00:00:00.5+00', '-178000000 years')""",

@@ -71,11 +71,16 @@ def codec_for(types: Types, type_oid: int, modifier: int, settings: Settings) ->
     """The codec of a column of this type; None if Debezium leaves such a column out."""
     info, modifier = types.resolved(type_oid, modifier)
     direct = info.oid == type_oid
-    codec = _array(types, info, modifier, settings) if info.element else _scalar(info, modifier, settings)
-    if codec is None and settings.include_unknown_datatypes:
-        codec = _unknown(settings)
+    codec = _array(types, info, modifier, settings) if info.element else _or_unknown(info, modifier, settings)
     if codec is not None and not direct:
         codec = replace(codec, default_type=None)  # the default of a domain goes by the domain's own name
+    return codec
+
+
+def _or_unknown(info: TypeInfo, modifier: int, settings: Settings) -> Codec | None:
+    codec = None if info.kind == "d" else _scalar(info, modifier, settings)
+    if codec is None and settings.include_unknown_datatypes:
+        return _binary(settings, str.encode)
     return codec
 
 
@@ -130,25 +135,22 @@ def _binary(settings: Settings, read: Callable[[str], bytes]) -> Codec:
     return Codec(schema=Schema(type="string"), read=lambda text: encode(read(text)), fallback="", unchanged=placeholder)
 
 
-def _unknown(settings: Settings) -> Codec:
-    return _binary(settings, str.encode)
-
-
 def _decimal(name: str, modifier: int, settings: Settings) -> Codec:
     mode = settings.decimal_handling_mode
     if name == "money":
         return _money(settings)
     if mode == "double":
         return Codec(schema=Schema(type="float64"), read=float, fallback=0.0, default_type=name)
-    if mode == "string":
-        return Codec(schema=Schema(type="string"), read=str, fallback="0", default_type=name)
-    if modifier == -1:
-        nothing = values.variable_scale_decimal("0")
-        return Codec(schema=_VARIABLE_SCALE, read=values.variable_scale_decimal, fallback=nothing)
     precision = (modifier - 4) >> 16 & 0xFFFF
     scale = ((modifier - 4 & 0x7FF) ^ 1024) - 1024
     if scale < 0:  # rounded to tens, hundreds …: always a whole number
         precision, scale = precision - scale, 0
+    if mode == "string":
+        read = values.decimal_text_of(None if modifier == -1 else scale)
+        return Codec(schema=Schema(type="string"), read=read, fallback=read("0"), default_type=name)
+    if modifier == -1:
+        nothing = values.variable_scale_decimal("0")
+        return Codec(schema=_VARIABLE_SCALE, read=values.variable_scale_decimal, fallback=nothing)
     schema = _decimal_schema(scale, ("connect.decimal.precision", str(precision)))
     return Codec(schema=schema, read=values.decimal_of(scale), fallback=b"\0", default_type=name)
 
@@ -166,7 +168,9 @@ def _money(settings: Settings) -> Codec:
             fallback=0.0,
         )
     if mode == "string":
-        return Codec(schema=Schema(type="string"), read=lambda text: _shifted(text, digits), fallback="0")
+        return Codec(
+            schema=Schema(type="string"), read=lambda text: _shifted(text, digits), fallback=_shifted("0", digits)
+        )
     return Codec(
         schema=_decimal_schema(digits),
         read=lambda text: values.twos_complement(values.money_digits(text)),
@@ -240,9 +244,9 @@ def _number(kind: Any, name: str, read: Callable[[str], int], default: str) -> C
 
 def _array(types: Types, info: TypeInfo, modifier: int, settings: Settings) -> Codec | None:
     direct = types[info.element]
-    if direct.kind == "d" or direct.name in _NO_ARRAY:
+    if direct.name in _NO_ARRAY:
         return None
-    element = _scalar(direct, modifier, settings)
+    element = _or_unknown(direct, modifier, settings)
     if element is None:
         return None
     read_one = element.read
@@ -250,8 +254,7 @@ def _array(types: Types, info: TypeInfo, modifier: int, settings: Settings) -> C
     def read(text: str) -> list[Any]:
         return [None if one is None else read_one(one) for one in values.array(text)]
 
-    # Debezium declares the labels of an enum's array as required, and NULLs among them all the same.
-    of = element.schema if direct.kind == "e" else replace(element.schema, optional=True)
+    of = replace(element.schema, optional=True)
     return Codec(
         schema=Schema(type="array", value_schema=of),
         read=read,

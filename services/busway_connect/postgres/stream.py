@@ -154,7 +154,7 @@ class Stream:
         return SourceRecord(
             topic=layout.topic,
             key=part.key,
-            key_schema=layout.key_schema,
+            key_schema=layout.key_schema if part.key is not None else None,
             value=part.value,
             value_schema=layout.schema if part.value is not None else None,
             partition=self._partition,

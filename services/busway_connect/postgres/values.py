@@ -21,6 +21,7 @@ TIMESTAMP_MINUS_INFINITY_MS: Final = -9_223_372_036_832_400_000
 _MONTH_US: Final = 2_629_800_000_000
 """A month of an interval: a twelfth of 365.25 days."""
 _DAY_US: Final = 86_400_000_000
+_NOT_FINITE: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _LONG_NUMBER: Final = 4_000
 """Python reads at most 4,300 digits as an int; longer ones go through Decimal."""
 _TIMESTAMP: Final = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?:\+00)?( BC)?")
@@ -70,6 +71,18 @@ def decimal_of(scale: int) -> Callable[[str], bytes]:
         if len(fraction) > scale:
             raise ValueError(f"{text} has more than {scale} digits behind the point")
         return twos_complement(whole(digits + fraction.ljust(scale, "0")))
+
+    return read
+
+
+def decimal_text_of(scale: int | None) -> Callable[[str], str]:
+    """For `numeric` with this scale: its text with all digits behind the point; the infinities and NaN by Debezium's names."""
+
+    def read(text: str) -> str:
+        if text[-1] not in "0123456789":
+            return _NOT_FINITE[text]
+        digits, _, fraction = text.partition(".")
+        return text if scale is None or len(fraction) == scale else f"{digits}.{fraction.ljust(scale, '0')}"
 
     return read
 

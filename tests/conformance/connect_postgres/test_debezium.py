@@ -9,9 +9,11 @@ LSN and transaction, as each has a slot of its own. What differs beyond that, on
 - `date[]` with infinite dates: Debezium's overflow to a third number; ours is as in a column.
 - `time[]`: Debezium loses the microseconds.
 - an enum's new label: Debezium takes it into the schema of a column, and not into that of an array; ours into both.
+- elements of an enum's array, or of an array of a type not known: Debezium declares them as required, so that a NULL among them ends its
+  task; ours are optional.
 - an array with several dimensions: Debezium gives nulls, ours its elements one after the other.
 - `bit(n)[]`: Debezium declares one bit string and gives null; ours is an array of bit strings.
-- the decimal modes string and double write an infinite or undefined `numeric` alike in both phases.
+- an unchanged TOASTed `bytea` with binary.handling.mode=base64: Debezium gives null, ours the placeholder (not compared here).
 """
 
 import asyncio
@@ -50,7 +52,7 @@ CONFIGS: dict[str, dict[str, str]] = {
         "binary.handling.mode": "base64",
         "message.key.columns": "public.toast:d,a;public.no_key:b",
         "tombstones.on.delete": "false",
-        "column.exclude.list": "public.required.r_.*8,public.toast.f",
+        "column.exclude.list": "public.required.r_.*8,public.toast.[cf]",
         "skipped.operations": "none",
     },
 }
@@ -78,6 +80,7 @@ class Watched:
             while not any(enough(one) for one in self.records):
                 self._debezium.check()
                 self.records = await self._all()
+            self.records = await self._all()  # what came before it may have been written to other topics after it
 
     async def _all(self) -> list[Record]:
         async with (
@@ -87,11 +90,11 @@ class Watched:
             partitions = [TopicPartition(name, 0) for name in await admin.list_topics() if name.startswith("p.")]
             await consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions)
-            found: list[Record] = []
-            while len(found) < sum(ends.values()):
-                for records in (await consumer.getmany(timeout_ms=200)).values():
-                    found += records
-            return found
+            found: dict[TopicPartition, list[Record]] = {one: [] for one in partitions}
+            while any(len(found[one]) < end for one, end in ends.items()):
+                for one, records in (await consumer.getmany(timeout_ms=200)).items():
+                    found[one] += records
+            return [record for records in found.values() for record in records]
 
 
 async def _watch(server: Postgres, config: dict[str, str]) -> Both:
@@ -180,7 +183,7 @@ def _aside(one: Json) -> Json:
 
 
 _LOST_BY_DEBEZIUM = ("c_negative_scale", "c_name", "d_name", "a_int4_2d", "a_bit", "a_time")
-_DECLARED_OTHERWISE = ("c_negative_scale", "a_bit", "a_mood")
+_DECLARED_OTHERWISE = ("c_negative_scale", "a_bit", "a_mood", "a_email")
 _USUAL_DAYS = range(-800_000, 800_000)
 
 
