@@ -71,7 +71,7 @@ class SourceTask:
         self._under_way: deque[_Batch] = deque()
         self._in_flight = 0
         self._to_store: dict[str, tuple[Mapping[str, Any], Offset]] = {}
-        self._stored_at = 0.0
+        self._stored_at = time.monotonic()
 
     @property
     def _stores(self) -> Stores:
