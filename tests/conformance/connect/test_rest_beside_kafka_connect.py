@@ -266,7 +266,8 @@ def test_the_life_of_a_source(sides: tuple[Side, Side]) -> None:
     assert both(sides, "DELETE", "/connectors/x/offsets")[0] == 200
     assert both(sides, "GET", "/connectors/x/offsets")[1] == {"offsets": []}
     assert both(sides, "PUT", "/connectors/x/topics/reset") == (202, None)
-    assert both(sides, "GET", "/connectors/x/topics")[1] == {"x": {"topics": []}}
+    for side in sides:
+        side.wait("/connectors/x/topics", {"x": {"topics": []}})
     assert both(sides, "DELETE", "/connectors/x") == (204, None)
     assert both(sides, "GET", "/connectors/x")[0] == 404
 
