@@ -103,7 +103,9 @@ def test_java_reads_what_we_write_and_writes_the_same() -> None:
     for (settings, ours), theirs in zip(cases, java(cases), strict=True):
         if settings.get("schemas.enable") == "false":
             assert theirs is not None
-            assert json.loads(theirs) == json.loads(ours)  # Java reads an object as a map, which has no order
+            assert json.loads(theirs or b"null") == json.loads(
+                ours
+            )  # Java reads an object as a map, which has no order
         else:
             assert theirs == ours, settings
 

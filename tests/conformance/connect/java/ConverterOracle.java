@@ -28,7 +28,7 @@ public final class ConverterOracle {
             try {
                 SchemaAndValue read = converter.toConnectData("topic", Base64.getDecoder().decode(line.substring(blank + 1)));
                 byte[] made = converter.fromConnectData("topic", read.schema(), read.value());
-                out.println(Base64.getEncoder().encodeToString(made));
+                out.println(made == null ? "" : Base64.getEncoder().encodeToString(made));
             } catch (DataException problem) {
                 out.println("!" + problem.getMessage().replace('\n', ' '));
             }
