@@ -75,6 +75,18 @@ class Producer:
             await self._sender.stop()
             await self._cluster.close()
 
+    async def abort(self) -> None:
+        """End at once, as when the process is killed: nothing more is sent, and what was not acknowledged fails.
+
+        All that happens before anything else runs; this then returns when the tasks have ended.
+        """
+        task, self._task = self._task, None
+        self._cluster.abort()
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self._sender.stop()
+
     async def __aenter__(self) -> "Producer":
         await self.start()
         return self
@@ -174,6 +186,13 @@ class Producer:
         """How many partitions a topic has."""
         await self._cluster.ensure_topics([topic])
         return len(self._cluster.metadata.topics[topic].partitions)
+
+    async def partition_for(self, topic: str, key: bytes) -> int:
+        """The partition that a record with this key goes to."""
+        count = await self.partitions_for(topic)
+        if self.options.partitioner is not None:
+            return self._given(topic, self.options.partitioner(topic, key, count))
+        return partition_for_key(key, count)
 
     def _choose(self, topic: str, key: bytes | None, size: int) -> int:
         count = len(self._cluster.metadata.topics[topic].partitions)
