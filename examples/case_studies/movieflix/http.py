@@ -75,7 +75,9 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
 
     async def served(request: Request) -> Response:
         found = recommender.served
-        return json_response({"version": None} if found is None else {"version": found.version, **asdict(found.complete)})
+        return json_response(
+            {"version": None} if found is None else {"version": found.version, **asdict(found.complete)}
+        )
 
     async def watch(request: Request) -> Response:
         told = asdict(await read_json(request, Position))

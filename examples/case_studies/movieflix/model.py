@@ -77,7 +77,9 @@ async def publish(
     there = {key: part for key, part in rows.items() if key is not None and part is not None}
     found, problems = newest(there, above=version - 1)
     if found is None:
-        raise recommend.Damaged(f"model {version} was not found whole after it was sent: {'; '.join(problems) or 'no end'}")
+        raise recommend.Damaged(
+            f"model {version} was not found whole after it was sent: {'; '.join(problems) or 'no end'}"
+        )
     old = [key for key, part in there.items() if part.version < version]
     await _send(topic, ((key, None) for key in old))
     return len(old)
