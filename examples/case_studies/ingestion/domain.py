@@ -4,8 +4,8 @@ What lives here: pure functions. What does not: topics, files, HTTP, time.
 """
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from typing import Final, Literal, TypeVar
 
 from ingestion.events import LowFuel, Position, Truck
@@ -155,3 +155,9 @@ def meet(ends: Mapping[int, int], recent: Mapping[int, Recent], truck_id: str) -
         if one.start > ends.get(partition, 0)
     )
     return Joint(ends=dict(ends), entries=tuple(entries), gaps=gaps)
+
+
+def each_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries without those that are told again later: a dead letter that was replayed is in the topic twice, and in the store."""
+    newest = {astuple(one.position): one for one in entries}
+    return tuple(sorted(newest.values(), key=lambda one: (one.partition, one.offset)))

@@ -68,7 +68,12 @@ class Layers(Extension):
         snapshot = self.snapshot
         joint = domain.meet(snapshot.ends, self.recent, truck_id)
         stored = await asyncio.to_thread(snapshot.of, truck_id)
-        return History(truck_id=truck_id, store_reaches=joint.ends, gaps=joint.gaps, entries=(*stored, *joint.entries))
+        return History(
+            truck_id=truck_id,
+            store_reaches=joint.ends,
+            gaps=joint.gaps,
+            entries=domain.each_once((*stored, *joint.entries)),
+        )
 
     async def look(self) -> None:
         """See how far the store reaches now; what it has leaves memory.

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import datetime as dt
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -165,20 +166,29 @@ async def test_a_crash_at_any_step_leaves_trucks_and_alerts_exact(bus: TestBus, 
     assert [one.position for one in history.entries] == [one for one in given if one.truck_id == "truck-005"]
 
 
-async def test_impossible_positions_are_put_aside_and_count_once_they_are_mended(bus: TestBus) -> None:
-    """The dead letter tells why; sent again with a true value it is handled like any other."""
-    good, bad = list(drive(2, 1))
-    await send([dataclasses.replace(bad, latitude=123.0), good])
+async def test_impossible_positions_are_put_aside_and_replayed_after_a_fix(
+    bus: TestBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dead letter tells why; once the rule is mended, `busway dlq replay` brings the position to truck and history, once."""
+    good, bad = (dataclasses.replace(one, speed_kmh=250.0 * number) for number, one in enumerate(drive(2, 1)))
+    await send([bad, good])
     await bus.settle()
     (letter,) = await bus.dead_letters(service.positions)
-    assert (letter.attempts, "latitude is 123.0" in letter.error) == (1, True)
+    assert (letter.attempts, "speed_kmh is 250.0" in letter.error) == (1, True)
     assert set(service.trucks) == {good.truck_id}
-    await send([bad])
-    await bus.settle()
-    assert service.trucks[bad.truck_id].positions == 1
     # The store keeps what cannot be true as well; a history does not show it.
     write_batch(service.layers.folder, 0, await rows(bus))
     await service.layers.look()
+    assert (await service.layers.history(bad.truck_id)).entries == ()
+    monkeypatch.setattr(domain, "FASTEST_KMH", 300.0)
+    replay = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "busway.cli", "dlq", "replay", "TRUCK_GPS.ingestion.dlt",
+        "--bootstrap-servers", bus.app.bootstrap_servers, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, errors = await replay.communicate()
+    assert replay.returncode == 0, out + errors
+    await bus.settle()
+    assert service.trucks[bad.truck_id].positions == 1
     assert [one.position for one in (await service.layers.history(bad.truck_id)).entries] == [bad]
 
 
