@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ingestion import domain
-from ingestion.events import Position, Truck
+from ingestion.events import LowFuel, Position, Truck
 from ingestion.generate import drive
 
 AT = dt.datetime(2026, 1, 5, tzinfo=dt.UTC)
@@ -52,7 +52,8 @@ def test_positions_that_come_again_change_nothing(steps: list[tuple[float, int]]
     """However often the newest are delivered again, truck and alerts are those of delivering each once."""
     once: Truck | None = None
     twice: Truck | None = None
-    first, second = [], []
+    first: list[LowFuel | None] = []
+    second: list[LowFuel | None] = []
     for offset, (fuel, back) in enumerate(steps):
         once, alert = domain.apply(once, position(fuel_percent=fuel), offset)
         first.append(alert)

@@ -183,7 +183,7 @@ async def test_impossible_positions_are_put_aside_and_replayed_after_a_fix(
     monkeypatch.setattr(domain, "FASTEST_KMH", 300.0)
     replay = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "busway.cli", "dlq", "replay", "TRUCK_GPS.ingestion.dlt",
-        "--bootstrap-servers", bus.app.bootstrap_servers, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        "--bootstrap-servers", str(bus.app.bootstrap_servers), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, errors = await replay.communicate()
     assert replay.returncode == 0, out + errors

@@ -236,18 +236,18 @@ async def test_a_crash_at_any_step_leaves_profiles_and_tastes_exact(bus: TestBus
     watched = devices.topic(service.watched.name, key=int, value=Watched, partitions=service.PARTITIONS)
     crash = bus.crash(at=point)
     async with devices:
-        for event in some(60):
-            await watched.send(event, event.user_id)
+        for one in some(60):
+            await watched.send(one, one.user_id)
     await crash
     await bus.settle()
     await bus.restart()
     profiles: dict[int, Profile] = {}
     tastes: dict[int, Taste] = {}
     for record in await bus.records(service.watched):
+        assert record.value is not None
         event = record.value
-        assert event is not None
         known = profiles.get(event.user_id) or Profile(user_id=event.user_id)
-        profiles[event.user_id] = service.domain.apply(known, event, record.offset)
+        profiles[event.user_id] = domain.apply(known, event, record.offset)
         liked = tastes.get(event.user_id) or Taste(user_id=event.user_id)
         tastes[event.user_id] = taste.apply(liked, event, record.offset)
     assert dict(service.profiles) == profiles
@@ -264,7 +264,7 @@ async def test_dead_letters_are_replayed_after_a_fix(bus: TestBus, monkeypatch: 
         monkeypatch.setattr(module, "check", lambda event: None)
     replay = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "busway.cli", "dlq", "replay", "movieflix.watched.movieflix.dlt",
-        "--bootstrap-servers", bus.app.bootstrap_servers, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        "--bootstrap-servers", str(bus.app.bootstrap_servers), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, errors = await replay.communicate()
     assert replay.returncode == 0, out + errors
