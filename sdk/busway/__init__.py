@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
+    from busway.app.attempts import HandlerFailed, HandlerTimedOut
     from busway.app.bus import App
+    from busway.app.dead_letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
+    from busway.app.dead_letters import DeadLetters, Replay, TooManyGaps
+    from busway.app.depends import Context, Depends
+    from busway.app.extension import Extension, Handling
     from busway.app.failures import Exponential, Retry
-    from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
-    from busway.app.worker import HandlerFailed
+    from busway.app.global_table import GlobalTable
+    from busway.app.hooks import ExtensionFailed
+    from busway.app.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
+    from busway.app.tables import BadRow, NotHere, Table
+    from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.consumer.snapshot import read_to_end
     from busway.errors import (
@@ -42,6 +50,8 @@ __all__ = [
     "AvroCodec",
     "AvroType",
     "BadDeclaration",
+    "BadRow",
+    "Batch",
     "BrokerError",
     "BuswayError",
     "CannotInfer",
@@ -49,14 +59,26 @@ __all__ = [
     "ConnectionFailed",
     "Consumer",
     "ConsumerRecord",
+    "Context",
     "DamagedData",
+    "DeadLetter",
+    "DeadLetterSelection",
+    "DeadLetterSummary",
+    "DeadLetters",
     "DeliveryFailed",
+    "Depends",
     "Exponential",
+    "Extension",
+    "ExtensionFailed",
     "Float32",
+    "GlobalTable",
     "HandlerFailed",
+    "HandlerTimedOut",
+    "Handling",
     "Int32",
     "MessageTooLarge",
     "NewTopic",
+    "NotHere",
     "NotRunning",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -69,13 +91,18 @@ __all__ = [
     "RegistryClient",
     "RegistryRefused",
     "RegistryUnreachable",
+    "Replay",
     "RequestTimedOut",
     "Retry",
+    "Table",
+    "TooManyGaps",
     "Topic",
     "TopicPartition",
+    "TransactionalInbox",
     "Undecodable",
     "Unencodable",
     "UnsupportedByBroker",
+    "read_batches",
     "read_to_end",
 ]
 
@@ -84,21 +111,48 @@ _WHERE: Final = {
         "Admin",
         "NewTopic",
     ),
+    "busway.app.attempts": (
+        "HandlerFailed",
+        "HandlerTimedOut",
+    ),
     "busway.app.bus": ("App",),
+    "busway.app.dead_letter": (
+        "DeadLetter",
+        "DeadLetterSelection",
+        "DeadLetterSummary",
+    ),
+    "busway.app.dead_letters": (
+        "DeadLetters",
+        "Replay",
+        "TooManyGaps",
+    ),
+    "busway.app.depends": (
+        "Context",
+        "Depends",
+    ),
+    "busway.app.extension": (
+        "Extension",
+        "Handling",
+    ),
     "busway.app.failures": (
         "Exponential",
         "Retry",
     ),
+    "busway.app.hooks": ("ExtensionFailed",),
     "busway.app.routes": (
         "BadDeclaration",
+        "Batch",
         "ConsumerRecord",
         "Topic",
+        "TransactionalInbox",
     ),
-    "busway.app.worker": ("HandlerFailed",),
+    "busway.consumer.batches": ("read_batches",),
     "busway.consumer.consumer": (
         "Consumer",
         "RebalanceListener",
     ),
+    "busway.app.global_table": ("GlobalTable",),
+    "busway.app.tables": ("BadRow", "NotHere", "Table"),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "BrokerError",

@@ -3,7 +3,7 @@
 What lives here: reading without a group, once, to an end. What does not: following a topic (`consumer`).
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
@@ -17,7 +17,7 @@ async def read_to_end(
     *,
     starts: Mapping[int, int] | None = None,
     client_id: str = "busway",
-) -> AsyncIterator[Record]:
+) -> AsyncGenerator[Record, None]:
     """The records of a topic, or of some of its partitions, each partition in order, from its first or from where `starts` says.
 
     Raises:

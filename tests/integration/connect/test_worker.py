@@ -155,7 +155,7 @@ async def test_storage_topics_that_cannot_be_used_are_named(bus: str) -> None:
     """Several partitions for the configs, or a topic whose records are deleted in time."""
     async with Admin(bus) as admin:
         await admin.create_topics([NewTopic("three", partitions=3), NewTopic("timed", partitions=1)])
-    with pytest.raises(StorageUnfit, match="three .* has 3 partitions and needs exactly one"):
+    with pytest.raises(StorageUnfit, match=r"three .* has 3 partitions and needs exactly one"):
         await ConnectServer(worker_config(bus, config_storage_topic="three")).start()
     with pytest.raises(StorageUnfit, match=r"timed has cleanup\.policy=delete"):
         await ConnectServer(worker_config(bus, offset_storage_topic="timed")).start()

@@ -161,7 +161,7 @@ async def test_without_evolution_a_missing_table_or_column_is_named(make: Make, 
     """The task fails with the remedy; no record is blamed."""
     sink = await make(**UPSERT, schema_evolution="none")
     with pytest.raises(
-        ConfigInvalid, match="the table shop_orders does not exist; create it, or set schema.evolution=basic"
+        ConfigInvalid, match=r"the table shop_orders does not exist; create it, or set schema.evolution=basic"
     ):
         await sink.write([record({"id": 1})])
     run_sql(url, "CREATE TABLE shop_orders (id INTEGER PRIMARY KEY)")
