@@ -17,7 +17,7 @@ from busway_connect.connector import Offset, SourceRecord
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(10**6)))
-RUNS = 6
+RUNS = 4
 
 
 class Topics:
