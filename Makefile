@@ -22,7 +22,7 @@ up: $(READY)
 
 interop: $(READY)
 	$(BIN)/python -m tools.install_foreign
-	$(BIN)/python tools/jars.py kafka registry
+	$(BIN)/python tools/jars.py kafka registry debezium
 	$(BIN)/pytest -m "(java or foreign or postgres) and not spark and not compose"
 
 spark: $(READY)
