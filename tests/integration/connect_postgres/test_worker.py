@@ -104,7 +104,9 @@ async def test_killed_under_load_every_change_is_there_once(database: Postgres) 
             return any(_value(one)["op"] == "c" for one in found)
 
         await until(finished)
-        assert await worker.kill(signal.SIGTERM) == 0  # what was sent before that row, to other partitions, is written first
+        assert (
+            await worker.kill(signal.SIGTERM) == 0
+        )  # what was sent before that row, to other partitions, is written first
         await rest.http.aclose()
         records = await records_of(cluster.bootstrap_servers, "p.public.t")
     _check(records, load, database)
