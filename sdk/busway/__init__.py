@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
     from busway.app.bus import App
+    from busway.app.extension import Extension, Handling
     from busway.app.failures import Exponential, Retry
+    from busway.app.hooks import ExtensionFailed
     from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
     from busway.app.worker import HandlerFailed
     from busway.consumer.consumer import Consumer, RebalanceListener
@@ -51,8 +53,11 @@ __all__ = [
     "DamagedData",
     "DeliveryFailed",
     "Exponential",
+    "Extension",
+    "ExtensionFailed",
     "Float32",
     "HandlerFailed",
+    "Handling",
     "Int32",
     "MessageTooLarge",
     "NewTopic",
@@ -83,10 +88,15 @@ _WHERE: Final = {
         "NewTopic",
     ),
     "busway.app.bus": ("App",),
+    "busway.app.extension": (
+        "Extension",
+        "Handling",
+    ),
     "busway.app.failures": (
         "Exponential",
         "Retry",
     ),
+    "busway.app.hooks": ("ExtensionFailed",),
     "busway.app.routes": (
         "BadDeclaration",
         "ConsumerRecord",

@@ -355,14 +355,19 @@ class Admin:
             if found.committed_offset >= 0
         }
 
-    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    ) -> None:
         """Set committed offsets of a group that has no members."""
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for partition, offset in offsets.items():
+            found = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic, partitions=[]))
             topic.partitions.append(
                 OffsetCommitRequestPartition(
-                    partition_index=partition.partition, committed_offset=offset, committed_metadata=""
+                    partition_index=partition.partition,
+                    committed_offset=found.offset,
+                    committed_metadata=found.metadata,
                 )
             )
         request = OffsetCommitRequest(

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from busway.admin.admin import Admin, NewTopic
 from busway.app.declare import Declarations
+from busway.app.hooks import Hooks
 from busway.app.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.serdes import Serdes
 from busway.app.worker import Sleep, Worker, WorkerParts, unacknowledged
@@ -106,6 +107,7 @@ class App(Declarations):
             ConnectionFailed: no broker can be reached.
             RegistryUnreachable, RegistryRefused: a schema cannot be registered; the text says where it is incompatible.
             BadDeclaration: a topic in Avro without a registry.
+            ExtensionFailed: an extension could not start.
         """
         if self._stack is not None or self._starting is not None:
             raise NotRunning(f"app {self.name} is running already")
@@ -145,13 +147,15 @@ class App(Declarations):
         try:
             if self._lifespan is not None:
                 await self._stack.enter_async_context(self._lifespan(self))
+            hooks = Hooks(self.extensions)
+            await hooks.start(self, self._stack)
             if self.routes:
-                await self._start_worker()
+                await self._start_worker(hooks)
         except BaseException:
             await self._stop()
             raise
 
-    async def _start_worker(self) -> None:
+    async def _start_worker(self, hooks: Hooks) -> None:
         assert self._stack is not None
         self.worker = Worker(
             WorkerParts(
@@ -161,6 +165,7 @@ class App(Declarations):
                 decode=self._running().decode,
                 send_raw=self._send_raw,
                 on_assigned=self._assigned,
+                hooks=hooks,
                 sleep=self._sleep,
                 commit_interval_s=self._commit_interval_s,
                 drain_timeout_s=self._drain_timeout_s,
@@ -179,8 +184,9 @@ class App(Declarations):
                 **self._consumer_options,
             },
         )
+        self.worker.reads(consumer)
         await self._stack.enter_async_context(consumer)
-        self._working = asyncio.get_running_loop().create_task(self.worker.run(consumer), name=f"{self.name}-worker")
+        self._working = asyncio.get_running_loop().create_task(self.worker.run(), name=f"{self.name}-worker")
 
     async def stop(self) -> None:
         """Let running handlers end, commit, disconnect; an app that is starting is stopped first. Safe to call twice.
@@ -210,6 +216,12 @@ class App(Declarations):
             await stack.aclose()
         finally:
             self._producer = self._serdes = self.worker = None
+
+    @property
+    def problem(self) -> BaseException | None:
+        """Why it stopped by itself; None while it runs, and when it was stopped."""
+        working = self._working
+        return working.exception() if working is not None and working.done() and not working.cancelled() else None
 
     async def wait(self) -> None:
         """Returns when the app has been stopped.

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from busway.app.binding import bind, name_of
+from busway.app.declare_tables import TableDeclarations
+from busway.app.extension import Extension
 from busway.app.failures import Retry, dead_letter_topic
 from busway.app.routes import BadDeclaration, Format, Route, Topic, is_topic_name
 from busway.types import TopicPartition
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
+X = TypeVar("X", bound=Extension)
 Assigned = Callable[[Sequence[TopicPartition]], Awaitable[None]]
 
 
-class Declarations:
+class Declarations(TableDeclarations):
     """The topics and handlers of an app; `App` runs them.
 
     Args:
@@ -33,6 +36,7 @@ class Declarations:
         self.group_id = group_id
         self.topics: dict[str, Topic[Any, Any]] = {}
         self.routes: list[Route] = []
+        self.extensions: list[Extension] = []
         self._on_assigned: list[Assigned] = []
 
     @overload
@@ -147,3 +151,17 @@ class Declarations:
         place to load what a service keeps for them."""
         self._on_assigned.append(function)
         return function
+
+    def extend(self, extension: X) -> X:
+        """Let an extension watch and surround the app; returns it. Once is enough: the same one again changes nothing.
+
+        It starts after the lifespan was entered and before the first record; the first extended is asked first and surrounds the others.
+
+        Raises:
+            BadDeclaration: it is not an `Extension`.
+        """
+        if not isinstance(extension, Extension):
+            raise BadDeclaration(f"app {self.name}: extend takes an Extension, not {extension!r:.80}")
+        if not any(one is extension for one in self.extensions):
+            self.extensions.append(extension)
+        return extension

@@ -8,6 +8,7 @@ At least once: an offset is committed only when every record before it was handl
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -15,7 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from busway.app.ack import CompletedOffsets
+from busway.app.extension import Call, Handling, Outcome
 from busway.app.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
+from busway.app.hooks import Hooks
 from busway.app.routes import ConsumerRecord, Headers, Route, Topic
 from busway.consumer.consumer import Consumer, RebalanceListener
 from busway.errors import BuswayError, CommitFailed
@@ -61,6 +64,7 @@ class WorkerParts:
     decode: Decode
     send_raw: SendRaw
     on_assigned: Callable[[Sequence[TopicPartition]], Awaitable[None]]
+    hooks: Hooks
     sleep: Sleep
     commit_interval_s: float
     drain_timeout_s: float
@@ -89,10 +93,11 @@ class Worker(RebalanceListener):
         self._parts = parts
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._consumer: Consumer | None = None
-        self._routes: dict[str, list[Route]] = {}
+        self._routes: dict[str, list[tuple[Route, Call]]] = {}
         for route in parts.routes:
+            call = parts.hooks.around(route)
             for topic in route.topics:
-                self._routes.setdefault(topic.name, []).append(route)
+                self._routes.setdefault(topic.name, []).append((route, call))
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Lock()
         self._committing = asyncio.Lock()
@@ -104,16 +109,20 @@ class Worker(RebalanceListener):
         self.progress = asyncio.Event()
         """Set whenever a record is finished or partitions come or go; who waits clears it."""
 
-    async def run(self, consumer: Consumer) -> None:
+    def reads(self, consumer: Consumer) -> None:
+        """Whose records it feeds; told before that consumer starts."""
+        self._consumer = consumer
+
+    async def run(self) -> None:
         """Feed handlers until cancelled; then drain, commit, and return.
 
         Raises:
             HandlerFailed: a record failed for good and may not be put aside.
             BuswayError: the brokers cannot be read.
         """
-        self._consumer = consumer
+        assert self._consumer is not None
         committing = asyncio.ensure_future(self._commit_regularly())
-        feeding = asyncio.ensure_future(self._feed(consumer))
+        feeding = asyncio.ensure_future(self._feed(self._consumer))
         waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -154,10 +163,10 @@ class Worker(RebalanceListener):
         """Whether it is this task that calls the handlers of a partition."""
         return any(lane.task is task for lane in self._lanes.values())
 
-    def _open(self, partition: TopicPartition) -> None:
+    def _open(self, partition: TopicPartition, start: int | None) -> None:
         if self._ending:
             return
-        lane = _Lane(partition)
+        lane = _Lane(partition, done=CompletedOffsets(start), committed=None)
         lane.task = asyncio.ensure_future(self._work(lane))
         self._lanes[partition] = lane
 
@@ -167,6 +176,9 @@ class Worker(RebalanceListener):
                 while lane.waiting and not lane.closing:
                     done, record = lane.waiting.popleft()
                     sent = await self._handle(lane, record)
+                    if self._parts.hooks.stepped:
+                        await asyncio.wait([asyncio.gather(*sent, return_exceptions=True)])
+                        await self._parts.hooks.reached("after-send", lane.partition, record.offset)
                     self._finish(lane, done, record, sent)
                     if len(lane.sending) >= HIGH_WATER:
                         await asyncio.wait(lane.sending, return_when=asyncio.FIRST_COMPLETED)
@@ -231,12 +243,12 @@ class Worker(RebalanceListener):
             typed = await self._decode(lane, record)
         except Undecodable as problem:
             where = f"{record.topic}-{record.partition} offset {record.offset}"
-            if not all(route.dead_letter for route in routes):
+            if not all(route.dead_letter for route, _ in routes):
                 raise HandlerFailed(f"{where} cannot be read: {problem}") from problem
             log.error("%s cannot be read; to the dead letters: %s", where, problem)
             await self._bury(lane, record, problem, attempts=1, handler="")
             return sent
-        returned = [await self._call(lane, route, record, typed, sent) for route in routes]
+        returned = [await self._call(lane, route, call, record, typed, sent) for route, call in routes]
         self.handled += all(returned)
         return sent
 
@@ -255,6 +267,7 @@ class Worker(RebalanceListener):
         self,
         lane: _Lane,
         route: Route,
+        call: Call,
         record: Record,
         typed: ConsumerRecord[Any, Any],
         sent: list["asyncio.Future[Any]"],
@@ -265,10 +278,15 @@ class Worker(RebalanceListener):
             # What a failed attempt sent is not waited for: the next attempt, or the dead letter, stands for the record.
             mine: list[asyncio.Future[Any]] = []
             unacknowledged.set(mine)
+            if self._parts.hooks.stepped:
+                await self._parts.hooks.reached("before-handler", lane.partition, record.offset)
+            started = time.perf_counter()
             try:
-                await _uncancelled(route.call(typed))
+                await _uncancelled(call(typed))
             except Exception as problem:
                 wait_s = route.retry.wait_s(problem, attempt)
+                outcome: Outcome = "dead_lettered" if wait_s is None else "retried"
+                self._tell(route, record, outcome, started, attempt, problem)
                 where = f"{route.name} failed on {record.topic}-{record.partition} offset {record.offset}"
                 if wait_s is None:
                     if not route.dead_letter:
@@ -280,8 +298,36 @@ class Worker(RebalanceListener):
                 await self._rest(lane, wait_s)
                 attempt += 1
             else:
+                self._tell(route, record, "handled", started, attempt, None)
+                if self._parts.hooks.stepped:
+                    await self._parts.hooks.reached("after-handler", lane.partition, record.offset)
                 sent += mine
                 return True
+
+    def _tell(
+        self,
+        route: Route,
+        record: Record,
+        outcome: Outcome,
+        started: float,
+        attempt: int,
+        problem: Exception | None,
+    ) -> None:
+        if not self._parts.hooks.watched:
+            return
+        self._parts.hooks.finished(
+            Handling(
+                route=route,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                records=1,
+                outcome=outcome,
+                seconds=time.perf_counter() - started,
+                attempt=attempt,
+                problem=problem,
+            )
+        )
 
     async def _bury(self, lane: _Lane, record: Record, problem: Exception, *, attempts: int, handler: str) -> None:
         """To the dead-letter topic as it came; waits for as long as that is out of reach, because nothing is skipped."""
@@ -331,6 +377,8 @@ class Worker(RebalanceListener):
         }
         if not offsets:
             return
+        first = {lane.partition: lane.done.first if lane.committed is None else lane.committed for lane in lanes}
+        await self._step("before-commit", {partition: first[partition] for partition in offsets})
         try:
             await self._consumer.commit(offsets)
         except CommitFailed as problem:
@@ -342,6 +390,13 @@ class Worker(RebalanceListener):
         for lane in lanes:
             if lane.partition in offsets:
                 lane.committed = offsets[lane.partition]
+        await self._parts.hooks.committed(offsets)
+        await self._step("after-commit", {partition: first[partition] for partition in offsets})
+
+    async def _step(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._parts.hooks.stepped:
+            for partition, offset in offsets.items():
+                await self._parts.hooks.reached(point, partition, offset)
 
     def positions(self) -> dict[TopicPartition, int]:
         """For each partition the offset behind the last record that is finished with all before it; those without are missing."""
@@ -355,13 +410,17 @@ class Worker(RebalanceListener):
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Open a lane for each new partition, after the service has loaded what it keeps for them."""
+        assert self._consumer is not None
         try:
+            offsets = await self._parts.hooks.assigned(sorted(assigned))
             await self._parts.on_assigned(sorted(assigned))
         except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
             self._fail(problem)
             return
         for partition in assigned:
-            self._open(partition)
+            if partition in offsets:
+                self._consumer.seek(partition, offsets[partition])
+            self._open(partition, offsets.get(partition))
         self.progress.set()
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
@@ -375,7 +434,16 @@ class Worker(RebalanceListener):
             for lane in lanes:
                 lane.closing = True
             await self._cancel([lane.task for lane in lanes if lane.task is not None])
+            await self._gone(lanes)
         self.progress.set()
+
+    async def _gone(self, lanes: Sequence[_Lane]) -> None:
+        if not lanes:
+            return
+        try:
+            await self._parts.hooks.revoked(sorted(lane.partition for lane in lanes))
+        except BuswayError as problem:
+            self._fail(problem)
 
     async def _cancel(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
         for task in tasks:
@@ -410,7 +478,11 @@ class Worker(RebalanceListener):
             await self._cancel(list(late))
         if sending := [one for lane in lanes for one in lane.sending]:
             await asyncio.wait(sending, timeout=self._parts.drain_timeout_s)
-        await self._commit(lanes)
+        try:
+            await self._commit(lanes)
+        except BuswayError as problem:
+            self._fail(problem)
+        await self._gone(lanes)
 
 
 async def _uncancelled(call: Awaitable[Any]) -> None:
