@@ -1,11 +1,11 @@
 """Records that handlers put aside: find them, hand them in again, or let them be.
 
-What lives here: `DeadLetters`, for services and consoles alike; `busway dlq` is a thin face of it. What does not: putting records aside
-(`failures`), and skipping what was replayed for another group (the worker).
+What lives here: `DeadLetters`, for services and consoles alike; `busway dlq` is a thin face of it. What does not: what a
+dead letter says (`dead_letter`), putting records aside (`failures`), skipping what was replayed for another group (`worker`).
 
 A dead letter is never changed or deleted. Which ones are done, replayed or discarded, is remembered as committed offsets of the consumer
 group `<dead-letter topic>.replayed`: everything below the offset, and what was done ahead of it as runs in the offset's metadata
-(`offset_set`). The brokers keep 4 KiB of that, so what is done may have some 500 gaps in a partition; a replay that would need more stops
+(`offset_set`). The brokers keep 4 KiB of that, so what is done may have some hundred gaps in a partition; a replay that would need more stops
 before it sends anything that could not be remembered. Two more bounds of that memory: brokers forget offsets of a group without members
 after `offsets.retention.minutes` (7 days), as they do records after `retention.ms` (7 days), so a topic that keeps its dead letters for
 longer needs both set; and a topic that was deleted and made anew begins with nothing done only once its group is deleted too.
@@ -22,108 +22,26 @@ from types import TracebackType
 from typing import Any, Final
 
 from busway.admin.admin import Admin
+from busway.app.dead_letter import DeadLetter, DeadLetterSelection, DeadLetterSummary, dead_letter
 from busway.app.offset_set import MAX_TEXT, OffsetSet
+from busway.app.worker import REPLAY_HEADER
 from busway.cluster.client import Addresses
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError
 from busway.producer.producer import Producer
-from busway.types import OffsetAndMetadata, Record, TopicPartition
+from busway.types import OffsetAndMetadata, TopicPartition
 
 SUFFIX: Final = ".dlt"
-REPLAY_FOR_GROUP: Final = "busway_replay-for-group"
-"""On a replayed record: the group that failed on it; handlers of other groups have had it and skip it."""
 REPLAY_OF: Final = "busway_replay-of"
-"""And the dead letter that it was: topic-partition@offset."""
+"""On a replayed record, beside the worker's `REPLAY_HEADER`: the dead letter that it was, as topic-partition@offset."""
 WINDOW: Final = 500
 """Records that are sent together and then marked."""
-_OURS: Final = ("kafka_dlt-", "busway_dlt-", "busway_replay-")
 _CLIENT: Final = "busway-dlq"
 _LATEST: Final = -1
 
 
 class TooManyGaps(BuswayError):
     """What is done has more gaps than can be remembered; the text says which partition and what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A record that was put aside.
-
-    Attributes:
-        partition, offset, timestamp_ms: where it lies, and since when.
-        key, value: as the handler's record had them.
-        headers: those of the record, without the reasons.
-        original: the topic and partition it came from; None if nobody wrote that down.
-        original_offset: -1 if nobody wrote it down.
-        group: whose handler failed.
-        handler: module and name; empty if the record could not be read.
-        error: class of the exception, with its module.
-        message, stack: of the exception.
-        attempts: calls of the handler.
-        done: replayed or discarded.
-    """
-
-    partition: TopicPartition
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    original: TopicPartition | None
-    original_offset: int
-    group: str
-    handler: str
-    error: str
-    message: str
-    stack: str
-    attempts: int
-    done: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterSummary:
-    """The dead letters of one handler and one exception in one topic; `newest_ms` is when the last one was put aside."""
-
-    topic: str
-    group: str
-    handler: str
-    error: str
-    records: int
-    open: int
-    newest_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which dead letters of a topic; what is None does not matter.
-
-    Attributes:
-        partition, offset: of the dead-letter topic.
-        key: the raw key.
-        error: a part of the exception's class or message.
-        limit: at most so many.
-    """
-
-    partition: int | None = None
-    offset: int | None = None
-    key: bytes | None = None
-    error: str | None = None
-    limit: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.offset is not None and self.partition is None:
-            raise ValueError(f"offset {self.offset} is one of a partition: name the partition too")
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"limit: {self.limit} is not 1 or more")
-
-    def takes(self, letter: DeadLetter) -> bool:
-        """Whether it is one of them, the limit aside."""
-        return (
-            (self.partition is None or letter.partition.partition == self.partition)
-            and (self.offset is None or letter.offset == self.offset)
-            and (self.key is None or letter.key == self.key)
-            and (self.error is None or self.error in letter.error or self.error in letter.message)
-        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,7 +112,7 @@ class DeadLetters:
         ]
 
     async def read(
-        self, topic: str, selection: Selection | None = None, *, open_only: bool = False
+        self, topic: str, selection: DeadLetterSelection | None = None, *, open_only: bool = False
     ) -> AsyncIterator[DeadLetter]:
         """Dead letters of a topic, each partition in order, up to what is the end now.
 
@@ -203,13 +121,13 @@ class DeadLetters:
         """
         done = await self._done(topic)
         async with contextlib.aclosing(
-            self._read(topic, selection or Selection(), done, open_only=open_only)
+            self._read(topic, selection or DeadLetterSelection(), done, open_only=open_only)
         ) as letters:
             async for letter in letters:
                 yield letter
 
     async def _read(
-        self, topic: str, wanted: Selection, done: dict[TopicPartition, OffsetSet], *, open_only: bool
+        self, topic: str, wanted: DeadLetterSelection, done: dict[TopicPartition, OffsetSet], *, open_only: bool
     ) -> AsyncGenerator[DeadLetter, None]:
         """Offsets that hold no record, but a marker, or one that is deleted, are put into `done`."""
         next_offset = {one: found.below if open_only else 0 for one, found in done.items()}
@@ -222,7 +140,7 @@ class DeadLetters:
                 partition = TopicPartition(topic, record.partition)
                 done[partition].add(next_offset[partition], record.offset)
                 next_offset[partition] = record.offset + 1
-                letter = _letter(record, done[partition])
+                letter = dead_letter(record, done=record.offset in done[partition])
                 if (open_only and letter.done) or not wanted.takes(letter):
                     continue
                 yield letter
@@ -246,7 +164,12 @@ class DeadLetters:
     # Doing
 
     async def replay(
-        self, topic: str, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
+        self,
+        topic: str,
+        selection: DeadLetterSelection | None = None,
+        *,
+        rate: float | None = None,
+        dry_run: bool = False,
     ) -> Replay:
         """Write open dead letters back to where they came from, and mark them.
 
@@ -269,7 +192,7 @@ class DeadLetters:
         result = Replay()
         partitions = {name: len(found.partitions) for name, found in (await self._admin.describe_topics()).items()}
         marking = _Marking(self, self._admin, topic, await self._done(topic))
-        letters = self._read(topic, selection or Selection(), marking.done, open_only=True)
+        letters = self._read(topic, selection or DeadLetterSelection(), marking.done, open_only=True)
         async with Producer(self._bootstrap, client_id=_CLIENT) as producer, contextlib.aclosing(letters):
             sender = _Sender(producer, marking, partitions, rate)
             async for letter in letters:
@@ -282,7 +205,7 @@ class DeadLetters:
             result.done += await sender.flush()
         return result
 
-    async def discard(self, topic: str, selection: Selection | None = None) -> list[DeadLetter]:
+    async def discard(self, topic: str, selection: DeadLetterSelection | None = None) -> list[DeadLetter]:
         """Mark open dead letters as done without sending them; they stay in the topic as long as it keeps them.
 
         Raises:
@@ -290,7 +213,9 @@ class DeadLetters:
             TooManyGaps: see the module; nothing was marked.
         """
         marking = _Marking(self, self._admin, topic, await self._done(topic))
-        letters = [one async for one in self._read(topic, selection or Selection(), marking.done, open_only=True)]
+        letters = [
+            one async for one in self._read(topic, selection or DeadLetterSelection(), marking.done, open_only=True)
+        ]
         marking.check(letters)
         await marking.mark(letters)
         return letters
@@ -395,41 +320,6 @@ def replayed_group(topic: str) -> str:
     return f"{topic}.replayed"
 
 
-def _letter(record: Record, done: OffsetSet) -> DeadLetter:
-    found = {name: value or b"" for name, value in record.headers}
-
-    def text(name: str) -> str:
-        return found.get(name, b"").decode(errors="replace")
-
-    partition, offset = _number(found, "kafka_dlt-original-partition"), _number(found, "kafka_dlt-original-offset")
-    topic = text("kafka_dlt-original-topic")
-    return DeadLetter(
-        partition=TopicPartition(record.topic, record.partition),
-        offset=record.offset,
-        timestamp_ms=record.timestamp_ms,
-        key=record.key,
-        value=record.value,
-        headers=tuple(one for one in record.headers if not one[0].startswith(_OURS)),
-        original=TopicPartition(topic, partition) if topic else None,
-        original_offset=offset,
-        group=text("kafka_dlt-original-consumer-group"),
-        handler=text("busway_dlt-handler"),
-        error=text("kafka_dlt-exception-fqcn"),
-        message=text("kafka_dlt-exception-message"),
-        stack=text("kafka_dlt-exception-stacktrace"),
-        attempts=max(_number(found, "busway_dlt-attempts"), 0),
-        done=record.offset in done,
-    )
-
-
-def _number(headers: Mapping[str, bytes], name: str) -> int:
-    """Ours are digits; Spring's are four or eight bytes, the highest first."""
-    value = headers.get(name, b"")
-    if value.isdigit():
-        return int(value)
-    return int.from_bytes(value, "big", signed=True) if len(value) in {4, 8} else -1
-
-
 def _why_not(letter: DeadLetter, partitions: Mapping[str, int]) -> str | None:
     if letter.original is None or not letter.group:
         return "its headers do not say which topic it came from and which group failed on it"
@@ -448,7 +338,7 @@ def _again(letter: DeadLetter, partitions: Mapping[str, int]) -> dict[str, Any]:
         "partition": number if 0 <= number < partitions[letter.original.topic] else None,
         "headers": [
             *letter.headers,
-            (REPLAY_FOR_GROUP, letter.group.encode()),
+            (REPLAY_HEADER, letter.group.encode()),
             (REPLAY_OF, f"{letter.partition.topic}-{letter.partition.partition}@{letter.offset}".encode()),
         ],
     }

@@ -140,6 +140,11 @@ class Health(Extension):
         ends = await self._admin.list_offsets(dict.fromkeys(partitions, _LATEST))
         self.progress.ends(ends, self._clock())
 
+    def parked(self) -> Mapping[TopicPartition, int]:
+        """How many records of each partition wait for their next attempt."""
+        worker = self._app.worker if self._app is not None else None
+        return worker.parked() if worker is not None else {}
+
     async def ready(self) -> Readiness:
         """Whether the app has its partitions and gets on with each of them."""
         app = self._app

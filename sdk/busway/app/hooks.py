@@ -104,13 +104,12 @@ class Hooks:
         if problems:
             raise problems[0]
 
-    def around(self, route: "Route") -> Call:
-        """What is called for a route; who extended the app first is outermost.
+    def around(self, route: "Route", call: Call) -> Call:
+        """What is called for a route instead of `call`; who extended the app first is outermost.
 
         Raises:
             ExtensionFailed: one raised.
         """
-        call = route.call
         for one, wrap in reversed(self._around):
             try:
                 call = wrap(route, call)

@@ -15,6 +15,7 @@ serving them (`busway.web`). An app without it counts nothing.
 | `busway_committed_offset` | topic, partition | the group's |
 | `busway_lag_records` | topic, partition | records behind it |
 | `busway_seconds_since_progress` | topic, partition | since a record was finished, or the partition came |
+| `busway_parked_records` | topic, partition | records that wait for their next attempt |
 | `busway_brokers_reachable` | | 1 if the brokers answered when lag was asked for last |
 | `busway_build_info` | app, group, version | 1 |
 | `process_*` | | of prometheus-client: CPU, memory, open files |
@@ -156,7 +157,10 @@ class _Partitions(Collector):
                 offsets.add_metric(labels, one.committed)
             if one.lag is not None and self._health.unreachable is None:
                 lags.add_metric(labels, one.lag)
-        yield from (offsets, lags, idle)
+        parked = GaugeMetricFamily("busway_parked_records", "Records that wait for their next attempt.", labels=where)
+        for partition, count in self._health.parked().items():
+            parked.add_metric((partition.topic, str(partition.partition)), count)
+        yield from (offsets, lags, idle, parked)
         yield GaugeMetricFamily("busway_assigned_partitions", "Partitions that this process has.", value=len(found))
         reachable = 1 if self._health.unreachable is None else 0
         yield GaugeMetricFamily("busway_brokers_reachable", "Whether the brokers answered.", value=reachable)

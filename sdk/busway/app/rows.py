@@ -149,6 +149,7 @@ class Attempt(Generic[K, V]):
     Attributes:
         topic, partition, offset: of the record, of the last one of a batch.
         key: of the record.
+        in_order: whether the records of the partition are handled strictly one after the other.
         before: rows and homes as they were.
         put: what the call made of them.
         ended: the call has returned or failed.
@@ -158,6 +159,7 @@ class Attempt(Generic[K, V]):
     partition: int
     offset: int
     key: Any
+    in_order: bool = False
     before: dict[K, tuple[V | None, Home | None]] = field(default_factory=dict)
     put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)
     ended: bool = False
@@ -168,6 +170,11 @@ class Attempt(Generic[K, V]):
         now = home.after(self.topic, self.offset)
         self.put[key] = value, now
         rows.set_row(key, value, now)
+
+    def keep(self) -> None:
+        """What was put until now is written, so it is not undone any more."""
+        self.before.clear()
+        self.put.clear()
 
     def undo(self, rows: Rows[K, V]) -> None:
         """Make the rows what they were, but for those that somebody else has changed meanwhile."""

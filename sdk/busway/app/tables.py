@@ -16,8 +16,11 @@ record, which event went in last.
             await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
 
 A rule that is pure may keep the offset in the value instead (`last_offset`), and return what it was given for an event that is in it.
+Both need events of a row in their order. Records of one key always are; a handler that keeps rows by something else than the key of its
+records is subscribed with `ordering="partition"`.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -29,7 +32,8 @@ from busway.app.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.rows import INCLUDED, Attempt, Home, Rows, names
 from busway.cluster.client import ClusterClient
 from busway.errors import BrokerError, BuswayError, NotRunning
-from busway.types import TopicPartition
+from busway.serde.avro import Undecodable
+from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 from busway_protocol.partitioning import partition_for_key
 
@@ -45,6 +49,10 @@ COMPACT: Final = {"cleanup.policy": "compact"}
 
 class NotHere(BuswayError):
     """A row belongs to a partition that this instance does not have, or that the record being handled is not from."""
+
+
+class BadRow(BuswayError):
+    """A record of the table's topic is no row of it; an app that went on without it would lose state."""
 
 
 class Table(Rows[K, V], Extension):
@@ -91,13 +99,27 @@ class Table(Rows[K, V], Extension):
         """Whether a change that was made while `record`, or a later one of its partition, was handled is in the row already.
 
         Rows that were deleted know nothing any more, and neither does a row once the record's topic was deleted and made anew.
+
+        Raises:
+            BadDeclaration: the handler may get the row's events in another order, so that this would be wrong.
         """
+        attempt = self._attempt.get()
+        if attempt is not None and not attempt.in_order and key != attempt.key:
+            raise BadDeclaration(
+                f"table {self.topic.name}: the row {key!r} is changed by records of other keys, such as {attempt.key!r}, which may "
+                'come out of order when one is tried again; give app.subscribe(…, ordering="partition")'
+            )
         home = self.home(key)
         return home is not None and home.included.get(record.topic, -1) >= record.offset
 
-    async def put(self, key: K, value: V) -> None:
+    async def put(self, key: K, value: V, *, partition: int | None = None) -> None:
         """Set a row. In a handler it is written with the handler's other work when that returns, and taken back if it fails;
         elsewhere, returns when it is acknowledged.
+
+        Args:
+            key, value: the row.
+            partition: where a new row is at home, for rows that go with their event's partition whatever their key is; a row that is
+                there already stays where it is. By default the key says it.
 
         Raises:
             NotHere: the row is of another partition than the record that is handled; outside of handlers, of one that this instance
@@ -107,19 +129,35 @@ class Table(Rows[K, V], Extension):
         """
         if value is None:
             raise TypeError(f"table {self.topic.name}: None is no value; use delete({key!r})")
-        await self._change(key, value)
+        await self._change(key, value, partition)
+
+    async def flush(self) -> None:
+        """In a handler: write what it has changed so far and wait until that is acknowledged. It then stays, whatever becomes of the
+        handler, so the next attempt finds it; for a second write that must never be ahead of the first.
+
+        Raises:
+            BuswayError: it was not acknowledged.
+        """
+        attempt = self._attempt.get()
+        if attempt is None or attempt.ended:
+            return
+        futures = [await self._write_soon(key, home) for key, (_, home) in attempt.put.items()]
+        attempt.keep()
+        await asyncio.gather(*futures)
 
     async def delete(self, key: K) -> None:
         """Take a row away, with a tombstone; as `put` in all else."""
         await self._change(key, None)
 
-    async def _change(self, key: K, value: V | None) -> None:
+    async def _change(self, key: K, value: V | None, partition: int | None = None) -> None:
         attempt = self._attempt.get()
         if attempt is not None and not attempt.ended:
-            home = self._home_in(attempt, key)
+            home = self._home_in(attempt, key, partition)
             attempt.change(self, key, value, home)
             return
-        home = self.home(key) or Home(partition=self._partition_of(key), included={})
+        home = self.home(key) or Home(
+            partition=self._partition_of(key) if partition is None else partition, included={}
+        )
         if home.partition not in self._held:
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
@@ -134,7 +172,7 @@ class Table(Rows[K, V], Extension):
                 self.set_row(key, *before)
             raise
 
-    def _home_in(self, attempt: Attempt[K, V], key: K) -> Home:
+    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home:
         if attempt.topic not in self._sources:
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
@@ -143,7 +181,12 @@ class Table(Rows[K, V], Extension):
             raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
         # The record's own key is at home where the record came from, however its sender chose the partition.
         found = self.home(key) or Home(
-            partition=attempt.partition if key == attempt.key else self._partition_of(key), included={}
+            partition=partition
+            if partition is not None
+            else attempt.partition
+            if key == attempt.key
+            else self._partition_of(key),
+            included={},
         )
         if found.partition != attempt.partition:
             raise NotHere(
@@ -161,10 +204,10 @@ class Table(Rows[K, V], Extension):
     async def _write(self, key: K, value: V | None, home: Home) -> None:
         await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
 
-    async def _write_soon(self, key: K, home: Home) -> None:
+    async def _write_soon(self, key: K, home: Home) -> "asyncio.Future[RecordMetadata]":
         """The row as it is now: somebody else may have changed it since, and what is written last is what is read back."""
         header = (self.home(key) or home).header()
-        await self.topic.send_soon(self.get(key), key, headers=[header], partition=home.partition)
+        return await self.topic.send_soon(self.get(key), key, headers=[header], partition=home.partition)
 
     # What the app does
 
@@ -216,14 +259,20 @@ class Table(Rows[K, V], Extension):
         """Read the rows of these partitions back.
 
         Raises:
-            Undecodable: a record is not what the table holds; names partition and offset.
+            BadRow: a record is not what the table holds; names partition and offset.
         """
         new = {one.partition for one in partitions if one.topic in self._sources} - self._held
         if not new:
             return {}
-        async for record in self.topic.app.read(self.topic, partitions=new):
-            assert record.key is not None, "brokers refuse records without a key in a compacted topic"
-            self.set_row(record.key, record.value, Home.read(record.partition, record.header(INCLUDED)))
+        try:
+            async for record in self.topic.app.read(self.topic, partitions=new):
+                assert record.key is not None, "brokers refuse records without a key in a compacted topic"
+                self.set_row(record.key, record.value, Home.read(record.partition, record.header(INCLUDED)))
+        except (Undecodable, ValueError) as problem:
+            raise BadRow(
+                f"table {self.topic.name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
+                "delete that record, or read it with the type that wrote it"
+            ) from None
         self._held |= new
         log.info("table %s: %d rows, partitions %s", self.topic.name, len(self), sorted(self._held))
         return {}
@@ -240,7 +289,11 @@ class Table(Rows[K, V], Extension):
         async def attempted(given: Any) -> Any:
             record: ConsumerRecord[Any, Any] = given[-1] if isinstance(given, list) else given
             attempt: Attempt[K, V] = Attempt(
-                topic=record.topic, partition=record.partition, offset=record.offset, key=record.key
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                key=record.key,
+                in_order=route.ordering == "partition" or route.batch is not None,
             )
             token = self._attempt.set(attempt)
             written: list[K] = []

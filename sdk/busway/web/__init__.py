@@ -15,10 +15,11 @@ from busway.app.metrics import Metrics
 from busway.web.bodies import MAX_BODY_BYTES, Refused, application, json_response, read_json, refusal
 from busway.web.events import Feed, event_stream
 from busway.web.extension import Web
-from busway.web.server import CannotListen, serving
+from busway.web.server import BadAddress, CannotListen, serving
 
 __all__ = [
     "MAX_BODY_BYTES",
+    "BadAddress",
     "CannotListen",
     "Feed",
     "Health",

@@ -69,10 +69,8 @@ async def read_json(request: Request, kind: type[T], *, max_bytes: int = MAX_BOD
 
 def _field_first(text: str) -> str:
     """msgspec says what is wrong and then where: ``Expected `int`, got `str` - at `$.stops[0].at` ``."""
-    what, found, where = text.rpartition(" - at `$")
-    if not found:
-        return text
-    return f"{where.rstrip('`').lstrip('.') or 'the body'}: {what}"
+    what, found, where = text.partition(" - at `$")
+    return f"{where.rstrip('`').lstrip('.') if found else 'the body'}: {what}"
 
 
 def application(

@@ -22,16 +22,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from busway.app.extension import Call, Extension, Handling
 from busway.app.metrics import CONTENT_TYPE, Metrics
-from busway.app.routes import BadDeclaration
 from busway.types import TopicPartition
 from busway.web.bodies import application, json_response, refusal
-from busway.web.server import serving
+from busway.web.server import parse_address, serving
 
 if TYPE_CHECKING:
     from busway.app.bus import App
     from busway.app.routes import Route
 
-PORT_VARIABLE: Final = "BUSWAY_HTTP_PORT"
+ADDRESS_VARIABLE: Final = "BUSWAY_HTTP_PORT"
+"""`[HOST:]PORT`, where the service does not say it."""
 WORKER_VARIABLE: Final = "BUSWAY_WORKER"
 """The number of this process among those of `busway run --workers`; from 0."""
 
@@ -96,21 +96,17 @@ class Web(Extension):
     async def starting(self, app: "App") -> None:
         """Begin to serve, and say where."""
         await self.metrics.starting(app)
-        if (port := self._chosen()) is None:
+        host, port = self.host, self.port
+        if port is None and (given := os.environ.get(ADDRESS_VARIABLE)):
+            wanted, port = parse_address(given)
+            host = wanted or host
+        if port is None:
             return
-        self.url = await self._stack.enter_async_context(
-            serving(self, host=self.host, port=port, insecure=self.insecure)
-        )
+        if port:
+            port += int(os.environ.get(WORKER_VARIABLE, "0"))
+        self.url = await self._stack.enter_async_context(serving(self, host=host, port=port, insecure=self.insecure))
         sys.stdout.write(f"{app.name} {self.url}\n")
         sys.stdout.flush()
-
-    def _chosen(self) -> int | None:
-        port = self.port
-        if port is None and (given := os.environ.get(PORT_VARIABLE)):
-            if not given.isdecimal():
-                raise BadDeclaration(f"{PORT_VARIABLE}={given}: give a port, such as 8000")
-            port = int(given)
-        return port + int(os.environ.get(WORKER_VARIABLE, "0")) if port else port
 
     async def stopped(self, app: "App") -> None:
         """Let requests end, and close."""

@@ -14,17 +14,23 @@ import uvicorn
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from busway.app.routes import BadDeclaration
 from busway.errors import BuswayError
 
 GRACE_S: Final = 5
 """Requests under way may take so long to end when the server stops; streams end at once."""
 IDLE_S: Final = 30
 """Connections that nobody uses are closed; clients with a pool send their next request on one."""
+MAX_PORT: Final = 65535
 _CLOSING: Final = "busway.closing"
 
 
 class CannotListen(BuswayError):
     """The address cannot be had; the text says what to do."""
+
+
+class BadAddress(CannotListen, BadDeclaration):
+    """No machine could have it, or it may not be had without consent: trying again does not help."""
 
 
 class _Server(uvicorn.Server):
@@ -56,8 +62,8 @@ async def serving(
         insecure: the network is trusted; there is no authentication but the application's own.
 
     Raises:
-        CannotListen: the address is taken, is not this machine's, or may be reached by others and `insecure` was not said; or the
-            application could not start.
+        BadAddress: the port is no port, or the address may be reached by others and `insecure` was not said.
+        CannotListen: the address is taken or is not this machine's, or the application could not start.
     """
     bound = _bind(host, port, insecure=insecure)
     closing = asyncio.Event()
@@ -100,6 +106,18 @@ async def _run(server: _Server, bound: socket.socket) -> None:
         raise CannotListen("the web application could not start: its lifespan failed; see the log") from None
 
 
+def parse_address(given: str) -> tuple[str | None, int]:
+    """`[HOST:]PORT` → host, None if there is none, and port; an IPv6 host is in brackets.
+
+    Raises:
+        BadAddress: it is something else.
+    """
+    host, colon, port = given.rpartition(":")
+    if not port.isdecimal() or int(port) > MAX_PORT or (colon and not host):
+        raise BadAddress(f"{given!r} is no address to serve HTTP on: give [HOST:]PORT, such as 8000")
+    return host.removeprefix("[").removesuffix("]") or None, int(port)
+
+
 def closing_of(request: HTTPConnection) -> asyncio.Event:
     """Set when the server that brought this request stops; never, under another server than `serving`."""
     found: Any = request.scope.get(_CLOSING)
@@ -107,10 +125,10 @@ def closing_of(request: HTTPConnection) -> asyncio.Event:
 
 
 def _bind(host: str, port: int, *, insecure: bool) -> socket.socket:
-    if not 0 <= port < 65536:
-        raise CannotListen(f"port {port} is not a number from 0 to 65535")
+    if not 0 <= port <= MAX_PORT:
+        raise BadAddress(f"port {port} is not a number from 0 to {MAX_PORT}")
     if not insecure and not _is_this_machine(host):
-        raise CannotListen(
+        raise BadAddress(
             f"host {host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
             "(busway run --insecure) if the network is trusted"
         )
