@@ -84,7 +84,7 @@ class Command:
 class Status(enum.Enum):
     """Where a ride stands.
 
-    WAITING → MATCHED, CANCELLED, EXPIRED · MATCHED → ON_RIDE, WAITING (declined), CANCELLED · ON_RIDE → ENDED
+    WAITING → MATCHED, CANCELLED, EXPIRED · MATCHED → ON_RIDE, WAITING (declined, or the driver fell silent), CANCELLED · ON_RIDE → ENDED
     """
 
     WAITING = "WAITING"
@@ -131,7 +131,8 @@ class Ride:
         matched_at: event time of the match.
         meter: what the positions add up to.
         fare_cents: what it costs, once it has ended.
-        last_position_offset, last_command_offset: the newest event of each topic that went in; what is at or below is known already.
+        first_position_offset, last_position_offset: which stored positions the meter has seen; what is at or below the last is known.
+        last_command_offset: the newest command that went in.
     """
 
     __avro_namespace__ = "gettaxi"
@@ -149,6 +150,7 @@ class Ride:
     matched_at: dt.datetime | None = None
     meter: Meter = field(default_factory=Meter)
     fare_cents: int | None = None
+    first_position_offset: int = -1
     last_position_offset: int = -1
     last_command_offset: int = -1
 
@@ -161,8 +163,8 @@ class Surge:
         cell: H3 index.
         city: in whose map.
         window_end: end of the event-time window.
-        demand: rides requested in it.
-        supply: drivers that were free in it.
+        demand: rides requested in it, there.
+        supply: drivers that reported to be free in it, there.
         percent: what prices are multiplied by.
     """
 

@@ -51,24 +51,32 @@ def price_cents(meter: Meter, surge_percent: int) -> int:
 
 
 def drive(ride: Ride, position: Position, offset: int) -> Ride:
-    """The ride after a position of its driver; as it was if that is known already or says nothing of this ride."""
+    """The ride after a position of its driver; as it was if that is known already or says nothing of this ride.
+
+    The meter takes the ride's positions in the order in which they are stored, from the first with the rider in the car up to the
+    drop-off. What is stored behind the drop-off is not of the ride any more, so nothing can come too late for its fare.
+    """
     if offset <= ride.last_position_offset or position.ride_id != ride.ride_id or position.driver_id != ride.driver_id:
         return ride
     if ride.status not in {Status.MATCHED, Status.ON_RIDE} or position.phase not in METERED:
         return ride
     meter = add(ride.meter, position)
-    if meter is ride.meter:
-        return ride
-    after = replace(ride, status=Status.ON_RIDE, meter=meter, last_position_offset=offset)
+    after = replace(
+        ride,
+        status=Status.ON_RIDE,
+        meter=meter,
+        first_position_offset=offset if ride.first_position_offset < 0 else ride.first_position_offset,
+        last_position_offset=offset,
+    )
     if position.phase is Phase.DROPPED_OFF:
         return replace(after, status=Status.ENDED, fare_cents=price_cents(meter, ride.surge_percent))
     return after
 
 
-def recomputed_cents(positions: Iterable[Position], surge_percent: int) -> int:
-    """What a ride costs by its stored positions alone, in the order they are stored; what the batch job computes."""
+def metered(positions: Iterable[Position]) -> Meter:
+    """The meter by stored positions alone, in the order they are stored."""
     meter = Meter()
     for position in positions:
         if position.phase in METERED:
             meter = add(meter, position)
-    return price_cents(meter, surge_percent)
+    return meter

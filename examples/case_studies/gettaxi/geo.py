@@ -77,3 +77,18 @@ def search_cell(lat: float, lng: float) -> str:
 def surge_cell(lat: float, lng: float) -> str:
     """The cell that has a price."""
     return str(h3.latlng_to_cell(lat, lng, SURGE_RESOLUTION))
+
+
+def ring(cell: str, steps: int) -> list[str]:
+    """The cells that are so many steps from this one."""
+    return list(h3.grid_ring(cell, steps))
+
+
+def steps_between(cell: str, other: str) -> int:
+    """How many cells apart two of the same city are."""
+    return int(h3.grid_distance(cell, other))
+
+
+def outline(cell: str) -> list[tuple[float, float]]:
+    """The corners of a cell, (lat, lng), to a metre."""
+    return [(round(lat, 5), round(lng, 5)) for lat, lng in h3.cell_to_boundary(cell)]

@@ -7,7 +7,6 @@ A window is `[start, start + WINDOW)`, one starts every `SLIDE`. It is complete 
 """
 
 import datetime as dt
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,18 +27,15 @@ def percent(demand: int, supply: int) -> int:
     return min(PLAIN_PERCENT + over // 10 * 10, MOST_PERCENT)
 
 
-def windows(at: dt.datetime) -> Iterator[dt.datetime]:
+def windows(at: dt.datetime) -> list[dt.datetime]:
     """The starts of the windows that an event belongs to, oldest first."""
     last = at - (at - _EPOCH) % SLIDE
-    start = last - WINDOW + SLIDE
-    while start <= last:
-        yield start
-        start += SLIDE
+    return [last - number * SLIDE for number in reversed(range(WINDOW // SLIDE))]
 
 
 @dataclass(slots=True)
 class _Cell:
-    demand: int = 0
+    rides: set[str] = field(default_factory=set)
     drivers: set[str] = field(default_factory=set)
 
 
@@ -63,33 +59,41 @@ class Closed:
         return percent(self.demand, self.supply)
 
 
-@dataclass(slots=True)
 class Windows:
-    """The windows of a city that are open."""
+    """The windows of a city that are open.
 
-    _open: dict[dt.datetime, dict[str, _Cell]] = field(default_factory=dict)
-    watermark: dt.datetime | None = None
-    late: int = 0
-    """Events that came after each of their windows was complete."""
+    Events are kept once for each slide, as a window is a row of them; rides and drivers are kept by name, so one that comes twice counts once.
 
-    def demand(self, cell: str, at: dt.datetime) -> None:
+    Args:
+        since: windows that begin before it are not told: part of what happened in them was not seen.
+    """
+
+    def __init__(self, since: dt.datetime) -> None:
+        self.since = since
+        self.watermark: dt.datetime | None = None
+        self.late = 0
+        """Events that came after each of their windows was complete."""
+        self._slides: dict[dt.datetime, dict[str, _Cell]] = {}
+        first = windows(since)[-1]
+        self._next = first if first == since else first + SLIDE
+
+    def demand(self, cell: str, at: dt.datetime, ride_id: str) -> None:
         """A ride was requested."""
-        for found in self._cells(cell, at):
-            found.demand += 1
+        if (found := self._cell(cell, at)) is not None:
+            found.rides.add(ride_id)
 
     def supply(self, cell: str, at: dt.datetime, driver_id: str) -> None:
-        """A driver was free; counts once for each cell and window."""
-        for found in self._cells(cell, at):
+        """A driver was free."""
+        if (found := self._cell(cell, at)) is not None:
             found.drivers.add(driver_id)
 
-    def _cells(self, cell: str, at: dt.datetime) -> Iterator[_Cell]:
-        counted = False
-        for start in windows(at):
-            if self.watermark is not None and start + WINDOW <= self.watermark:
-                continue
-            counted = True
-            yield self._open.setdefault(start, {}).setdefault(cell, _Cell())
-        self.late += not counted
+    def _cell(self, cell: str, at: dt.datetime) -> _Cell | None:
+        slide = at - (at - _EPOCH) % SLIDE
+        if slide < self._next:
+            # Windows that hold it begin with its slide or before.
+            self.late += self.watermark is not None and slide + WINDOW <= self.watermark
+            return None
+        return self._slides.setdefault(slide, {}).setdefault(cell, _Cell())
 
     def pass_time(self, now: dt.datetime) -> list[Closed]:
         """Event time has come to `now`; the windows that are complete by that, oldest first, cells in order of their names."""
@@ -97,9 +101,25 @@ class Windows:
         if self.watermark is not None and watermark <= self.watermark:
             return []
         self.watermark = watermark
-        done = sorted(start for start in self._open if start + WINDOW <= watermark)
+        closed: list[Closed] = []
+        while self._next + WINDOW <= watermark:
+            if not self._slides:
+                self._next = max(self._next, windows(watermark)[0])
+                break
+            closed += self._close(self._next)
+            self._next += SLIDE
+            for gone in [slide for slide in self._slides if slide < self._next]:
+                del self._slides[gone]
+        return closed
+
+    def _close(self, start: dt.datetime) -> list[Closed]:
+        cells: dict[str, _Cell] = {}
+        for number in range(WINDOW // SLIDE):
+            for cell, found in self._slides.get(start + number * SLIDE, {}).items():
+                whole = cells.setdefault(cell, _Cell())
+                whole.rides |= found.rides
+                whole.drivers |= found.drivers
         return [
-            Closed(cell=cell, start=start, demand=found.demand, supply=len(found.drivers))
-            for start in done
-            for cell, found in sorted(self._open.pop(start).items())
+            Closed(cell=cell, start=start, demand=len(found.rides), supply=len(found.drivers))
+            for cell, found in sorted(cells.items())
         ]

@@ -3,8 +3,9 @@
 import datetime as dt
 
 from gettaxi import geo
+from gettaxi.drivers import UNSEEN_AFTER, Drivers
 from gettaxi.events import Position, Ride, Status
-from gettaxi.matching import UNSEEN_AFTER, Drivers, match
+from gettaxi.matching import match
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,15 +47,14 @@ def test_a_driver_is_matched_once() -> None:
     rides = []
     for number in range(3):
         found = match(ride(number), city)
-        city.follow(found)
+        city.follow(found.ride_id, found.driver_id)
         rides.append(found)
     assert [(one.status, one.driver_id) for one in rides] == [
         (Status.MATCHED, "near"),
         (Status.MATCHED, "far"),
         (Status.WAITING, None),
     ]
-    rides[0].status = Status.ENDED
-    city.follow(rides[0])
+    city.follow(rides[0].ride_id, None)
     assert match(rides[2], city).driver_id == "near"
 
 
