@@ -30,7 +30,7 @@ from rich.table import Table
 
 from busway import BuswayError
 from gettaxi import fares, matching
-from gettaxi.events import Position, Ride, Status
+from gettaxi.events import Ride, Status
 from gettaxi.generate import Devices
 from gettaxi.traffic import Plan, Traffic
 
@@ -90,22 +90,16 @@ async def stored(devices: Devices) -> Stored:
         if ride.status in matching.BUSY:
             assert ride.driver_id is not None
             found.twice += driving.setdefault(ride.driver_id, ride.ride_id) != ride.ride_id
-    kept: dict[str, list[Position]] = defaultdict(list)
+    kept: dict[str, list[fares.Stored]] = defaultdict(list)
     async for record in devices.app.read(devices.position_topic):
         found.positions += 1
-        position = record.value
-        assert position is not None
-        of = found.rides.get(position.ride_id or "")
-        if (
-            of is not None
-            and position.driver_id == of.driver_id
-            and of.first_position_offset <= record.offset <= of.last_position_offset
-        ):
-            kept[of.ride_id].append(position)
+        if record.value is not None and record.value.ride_id in found.rides:
+            at = dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC)
+            one = fares.Stored(offset=record.offset, key=record.key, recorded_at=at, position=record.value)
+            kept[record.value.ride_id].append(one)
     for ride in found.rides.values():
         if ride.status is Status.ENDED:
-            meter = fares.metered(kept[ride.ride_id])
-            found.differ += (meter, fares.price_cents(meter, ride.surge_percent)) != (ride.meter, ride.fare_cents)
+            found.differ += fares.recompute(ride, kept[ride.ride_id]) != (ride.meter, ride.fare_cents)
     return found
 
 

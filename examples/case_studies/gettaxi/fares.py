@@ -6,10 +6,10 @@ not: where positions come from.
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from gettaxi import geo
+from gettaxi import geo, matching
 from gettaxi.events import Meter, Phase, Position, Ride, Status
 
 BASE_CENTS: Final = 300
@@ -73,10 +73,30 @@ def drive(ride: Ride, position: Position, offset: int) -> Ride:
     return after
 
 
-def metered(positions: Iterable[Position]) -> Meter:
-    """The meter by stored positions alone, in the order they are stored."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A position as the topic has it: the record's offset, key and timestamp, and the value."""
+
+    offset: int
+    key: str | None
+    recorded_at: dt.datetime
+    position: Position | None
+
+
+def recompute(ride: Ride, stored: Iterable[Stored]) -> tuple[Meter, int]:
+    """The meter and the fare in cents by what is stored in the ride's partition, offsets ascending, and nothing else.
+
+    The same as the service came to while the ride went on; what the service put aside as impossible is left out here, too.
+    """
     meter = Meter()
-    for position in positions:
-        if position.phase in METERED:
+    for one in stored:
+        if not ride.first_position_offset <= one.offset <= ride.last_position_offset:
+            continue
+        try:
+            position = matching.check_position(one.position, key=one.key, recorded_at=one.recorded_at)
+        except (matching.Impossible, geo.OffTheMap):
+            continue
+        mine = (position.ride_id, position.driver_id) == (ride.ride_id, ride.driver_id)
+        if mine and position.phase in METERED:
             meter = add(meter, position)
-    return meter
+    return meter, price_cents(meter, ride.surge_percent)

@@ -23,6 +23,7 @@ import asyncio
 import datetime as dt
 import uuid
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parent / "page.html"
 POSITIONS_MOST = 1000
+LAST_ENDED = 14
+"""Rides that a new page is shown although they are over."""
 LIVE_PAUSE_S = 0.25
 
 
@@ -316,4 +319,5 @@ class _View:
                 busy = "busy" if city.drivers.rides_of(driver_id) else "silent"
                 state = "free" if city.drivers.is_free(driver_id) else busy
                 found.append(Place(driver_id=driver_id, lat=seen.lat, lng=seen.lng, state=state))
+            found += reversed([*islice(reversed(city.over.values()), LAST_ENDED)])
         return found + [one for one in self._rides.values() if one.city == name and one.status in matching.OPEN]

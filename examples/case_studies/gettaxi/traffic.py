@@ -18,7 +18,7 @@ SPEED_M_S: Final = 14.0
 SHORTEST_M: Final = 500.0
 _DECLINES: Final = 0.05
 _CANCELS: Final = 0.06
-_FROM_HOT_SPOT: Final = 0.6
+_FROM_HOT_SPOT: Final = 0.45
 _FINAL: Final = frozenset({Status.ENDED, Status.CANCELLED, Status.EXPIRED})
 Point = tuple[float, float]
 """Metres east and north of the centre."""
@@ -78,7 +78,7 @@ class Traffic:
         self._cancels_at: dict[str, dt.datetime] = {}
         self._declining: list[tuple[str, str]] = []
         self._place = geo.CITIES[plan.city]
-        self._hot = self._corner()
+        self._hot = self._corner((0.0, 0.0), plan.half_m / 2)
         self._next_request = self._gap()
         self._cars = {
             car.driver_id: car
@@ -136,7 +136,7 @@ class Traffic:
         """What the devices send in the next second."""
         self.now += self.STEP
         if self._random.random() < self.STEP / dt.timedelta(minutes=2):
-            self._hot = self._corner()
+            self._hot = self._corner((0.0, 0.0), self.plan.half_m / 2)
         commands = [self._declines(*one) for one in self._declining]
         self._declining.clear()
         commands += [*self._cancellations(), *self._requests()]
@@ -244,7 +244,7 @@ class Traffic:
         ]
         return self._random.choice(found)
 
-    def _corner(self, near: Point | None = None, spread_m: float = 600.0) -> Point:
+    def _corner(self, near: Point | None = None, spread_m: float = 800.0) -> Point:
         """A corner anywhere, or one near a place."""
         half = self.plan.half_m
         if near is None:
