@@ -133,14 +133,17 @@ class City:
             if now - last > UNSEEN_AFTER:
                 yield matching.give_back(ride)
 
-    def pass_time(self) -> list[Closed]:
-        """The windows that are complete by now."""
+    def pass_time(self) -> tuple[dt.datetime, list[Closed]] | None:
+        """The end of the newest window that is complete, and what the windows came to that are complete only now; None when there is none
+        of those."""
         if self.windows is None or self.drivers.now is None:
-            return []
+            return None
+        before = self.windows.complete_until
         closed = self.windows.pass_time(self.drivers.now)
-        if closed:
-            self.drivers.forget()
-        return closed
+        if self.windows.complete_until == before:
+            return None
+        self.drivers.forget()
+        return self.windows.complete_until, closed
 
     def to_forget(self) -> list[str]:
         """Rides that are over for so long that their row goes."""

@@ -183,10 +183,10 @@ async def follow(records: list[ConsumerRecord[str, Position]]) -> None:
 
 async def _pass_time(city: City, partition: int) -> None:
     """Publish the windows that are complete, and let go of what nobody asks for any more."""
-    closed = city.pass_time()
-    if not closed:
+    passed = city.pass_time()
+    if passed is None:
         return
-    newest = closed[-1].end
+    newest, closed = passed
     told = {one.cell: one for one in closed if one.end == newest}
     for cell, row in [(cell, row) for cell, row in surges.items() if row.city == city.name]:
         if row.window_end < newest and cell not in told:

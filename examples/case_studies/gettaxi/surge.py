@@ -77,6 +77,11 @@ class Windows:
         first = windows(since)[-1]
         self._next = first if first == since else first + SLIDE
 
+    @property
+    def complete_until(self) -> dt.datetime:
+        """The end of the newest window that is complete."""
+        return self._next - SLIDE + WINDOW
+
     def demand(self, cell: str, at: dt.datetime, ride_id: str) -> None:
         """A ride was requested."""
         if (found := self._cell(cell, at)) is not None:

@@ -34,7 +34,7 @@ class Plan:
         rides_per_minute: requests, as a Poisson process.
         seed: of everything.
         start: event time of the first step.
-        half_m: streets go so far from the centre, to each side.
+        half_m: streets go so far from the centre, to each side; two blocks at least.
         longest_m: of a ride.
     """
 
@@ -77,8 +77,9 @@ class Traffic:
         self._to: dict[str, Point] = {}
         self._cancels_at: dict[str, dt.datetime] = {}
         self._declining: list[tuple[str, str]] = []
+        self._half = max(plan.half_m // BLOCK_M, 2) * BLOCK_M
         self._place = geo.CITIES[plan.city]
-        self._hot = self._corner((0.0, 0.0), plan.half_m / 2)
+        self._hot = self._corner((0.0, 0.0), self._half / 2)
         self._next_request = self._gap()
         self._cars = {
             car.driver_id: car
@@ -136,7 +137,7 @@ class Traffic:
         """What the devices send in the next second."""
         self.now += self.STEP
         if self._random.random() < self.STEP / dt.timedelta(minutes=2):
-            self._hot = self._corner((0.0, 0.0), self.plan.half_m / 2)
+            self._hot = self._corner((0.0, 0.0), self._half / 2)
         commands = [self._declines(*one) for one in self._declining]
         self._declining.clear()
         commands += [*self._cancellations(), *self._requests()]
@@ -240,13 +241,13 @@ class Traffic:
         found = [
             (x + east, y + north)
             for east, north in ((BLOCK_M, 0.0), (-BLOCK_M, 0.0), (0.0, BLOCK_M), (0.0, -BLOCK_M))
-            if max(abs(x + east), abs(y + north)) <= self.plan.half_m
+            if max(abs(x + east), abs(y + north)) <= self._half
         ]
         return self._random.choice(found)
 
     def _corner(self, near: Point | None = None, spread_m: float = 800.0) -> Point:
         """A corner anywhere, or one near a place."""
-        half = self.plan.half_m
+        half = self._half
         if near is None:
             return _snap(self._random.uniform(-half, half)), _snap(self._random.uniform(-half, half))
         x, y = (min(max(self._random.gauss(centre, spread_m), -half), half) for centre in near)

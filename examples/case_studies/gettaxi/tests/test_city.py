@@ -67,7 +67,7 @@ def test_crashes_change_no_fare_and_match_nobody_twice(seed: int) -> None:
     """Memory is lost and events come again, from any earlier offset, many times over: rides end, each driver with one at a time, and each
     fare is what the stored positions say."""
     print(f"seed {seed}")
-    chance = random.Random(seed)  # noqa: S311 - a history, the same for a seed
+    chance = random.Random(seed)
     traffic = Traffic(
         Plan(city="tallinn", drivers=12, rides_per_minute=12, seed=seed, start=NOON, half_m=1000, longest_m=800)
     )
