@@ -34,7 +34,12 @@ class Devices:
     """
 
     def __init__(
-        self, traffic: Sequence[Traffic], *, bootstrap_servers: str, schema_registry: str, name: str = "gettaxi-devices"
+        self,
+        traffic: Sequence[Traffic],
+        *,
+        bootstrap_servers: str | Sequence[str],
+        schema_registry: str | None,
+        name: str = "gettaxi-devices",
     ) -> None:
         self.traffic = {one.plan.city: one for one in traffic}
         self.positions = self.commands = 0

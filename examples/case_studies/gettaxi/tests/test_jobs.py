@@ -125,15 +125,22 @@ def spark() -> Iterator[Any]:
         running.stop()
 
 
-def test_every_fare_is_equal_to_the_cent(day: Day, spark: Any) -> None:
+@pytest.fixture(scope="module")
+def topics(day: Day, spark: Any) -> tuple[Any, Any]:
+    """Positions and rides, read once."""
+    from busway_spark import read_topic
+
+    return (
+        read_topic(spark, "gettaxi.positions", **day.servers).cache(),
+        read_topic(spark, "gettaxi.rides", **day.servers).cache(),
+    )
+
+
+def test_every_fare_is_equal_to_the_cent(day: Day, topics: tuple[Any, Any]) -> None:
     """Recomputed from the topic by the job, each ride's way and fare are what the service took while it went on."""
     from gettaxi.jobs.fares import transform
 
-    from busway_spark import read_topic
-
-    rows = transform(
-        read_topic(spark, "gettaxi.positions", **day.servers), read_topic(spark, "gettaxi.rides", **day.servers)
-    ).collect()
+    rows = transform(*topics).collect()
     found = {row.ride_id: (row.driver_id, row.positions, row.distance_mm, row.fare_cents) for row in rows}
     expected = {
         ride.ride_id: (ride.driver_id, ride.meter.positions, ride.meter.distance_mm, ride.fare_cents)
@@ -190,15 +197,11 @@ def windows_of(day: Day) -> dict[tuple[str, dt.datetime], tuple[int, int, int]]:
     return found
 
 
-def test_the_windows_are_those_of_the_service(day: Day, spark: Any) -> None:
+def test_the_windows_are_those_of_the_service(day: Day, topics: tuple[Any, Any]) -> None:
     """Each window that Spark makes is the one that the service's core makes, and all that the service published are among them."""
     from gettaxi.jobs.surge import transform
 
-    from busway_spark import read_topic
-
-    rows = transform(
-        read_topic(spark, "gettaxi.positions", **day.servers), read_topic(spark, "gettaxi.rides", **day.servers)
-    ).collect()
+    rows = transform(*topics).collect()
     found = {(row.cell, row.window_end.replace(tzinfo=dt.UTC)): (row.demand, row.supply, row.percent) for row in rows}
     assert found == windows_of(day)
     assert max(percent for _, _, percent in found.values()) > 100
