@@ -1,0 +1,1 @@
+"""What the case studies hold on Busway and on Apache Kafka, in turns."""
