@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from busway.app.hooks import ExtensionFailed
     from busway.app.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.app.tables import BadRow, NotHere, Table
+    from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer, RebalanceListener
+    from busway.consumer.snapshot import read_to_end
     from busway.errors import (
         BrokerError,
         BuswayError,
@@ -100,6 +102,8 @@ __all__ = [
     "Undecodable",
     "Unencodable",
     "UnsupportedByBroker",
+    "read_batches",
+    "read_to_end",
 ]
 
 _WHERE: Final = {
@@ -142,12 +146,14 @@ _WHERE: Final = {
         "Topic",
         "TransactionalInbox",
     ),
+    "busway.consumer.batches": ("read_batches",),
     "busway.consumer.consumer": (
         "Consumer",
         "RebalanceListener",
     ),
     "busway.app.global_table": ("GlobalTable",),
     "busway.app.tables": ("BadRow", "NotHere", "Table"),
+    "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "BrokerError",
         "BuswayError",
