@@ -5,7 +5,7 @@ What lives here: the types whose Avro schemas are in the registry. What does not
 
 import datetime as dt
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class Kind(enum.Enum):
@@ -25,10 +25,10 @@ class Activity:
 
     Attributes:
         kind: what.
-        post_id: to which post; the topic is partitioned by it.
+        post_id: to which post; also the key of the record, so all of a post is in one partition, in its order.
         user_id: who.
         at: when, in UTC.
-        comment_id: which comment, chosen by the user's device, for COMMENTED and COMMENT_DELETED.
+        comment_id: which of the user's comments on the post, for COMMENTED and COMMENT_DELETED.
         text: of the post or the comment.
     """
 
@@ -47,12 +47,13 @@ class Post:
     """A post with its totals; the newest one for each id stays in the compacted topic.
 
     Attributes:
-        post_id, user_id, text, at: which, whose, what, since when.
+        post_id, user_id, text, at: which, whose, what, since when; of a deleted post the text is gone.
         likes: users who like it now.
         comments: comments that are there now.
         heat: rank among trending posts, see `trending`.
         deleted: by its author; its totals are final.
-        last_offset: the newest activity that went in, by its offset in the post's partition; what is at or below is known already.
+        first_offset: of the activity that posted it, in the post's partition.
+        last_offset: of the newest activity that changed it; what is at or below is in the totals already.
     """
 
     __avro_namespace__ = "mysocialmedia"
@@ -65,41 +66,45 @@ class Post:
     comments: int = 0
     heat: float = 0.0
     deleted: bool = False
-    last_offset: int = -1
+    first_offset: int
+    last_offset: int
 
 
 @dataclass(slots=True, kw_only=True)
 class Mark:
-    """That a user likes a post, or that a comment is there; deleted (a tombstone) when it no longer is.
+    """That a user likes a post, or that a comment is there; its key says which (`domain.mark_key`), a tombstone that it no longer is.
 
     Attributes:
-        post_id: of which post.
-        user_id: who likes it, or who wrote the comment.
-        comment_id: which comment; None for a like.
+        offset: of the activity that set it, in the post's partition.
     """
+
+    __avro_namespace__ = "mysocialmedia"
+
+    offset: int
+
+
+@dataclass(slots=True, kw_only=True)
+class HotPost:
+    """A trending post, as it stood."""
 
     __avro_namespace__ = "mysocialmedia"
 
     post_id: str
     user_id: str
-    comment_id: str | None = None
-
-    @property
-    def key(self) -> str:
-        """Its key in the topic of marks."""
-        return f"{self.post_id}/{self.user_id}" if self.comment_id is None else f"{self.post_id}#{self.comment_id}"
+    text: str
+    likes: int
+    comments: int
+    heat: float
 
 
 @dataclass(slots=True, kw_only=True)
 class Trending:
-    """The posts that are hottest right now.
+    """The hottest posts of one partition; its number is the key. Heats of all partitions compare, so the hottest of all is a merge.
 
     Attributes:
-        at: as of when, in event time.
-        post_ids: hottest first.
+        posts: hottest first.
     """
 
     __avro_namespace__ = "mysocialmedia"
 
-    at: dt.datetime
-    post_ids: list[str]
+    posts: list[HotPost] = field(default_factory=list)

@@ -18,6 +18,11 @@ from mysocialmedia.events import Kind, Post
 WEIGHTS: Final = {Kind.POSTED: 1.0, Kind.LIKED: 1.0, Kind.COMMENTED: 3.0}
 """What warms a post, and how much; what is taken back stays warm, for interest it was."""
 HALF_LIFE: Final = dt.timedelta(minutes=30)
+"""Heats of different half-lives do not compare: keep it for as long as the posts are kept."""
+TOP: Final = 20
+"""Trending posts that are told of."""
+RESERVE: Final = 200
+"""Posts that are kept in the ranking: when some of the top are deleted, the next ones are known."""
 COLD: Final = -math.inf
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -41,8 +46,42 @@ def score(heat: float, at: dt.datetime, half_life: dt.timedelta = HALF_LIFE) -> 
     return 0.0 if heat == COLD else 2.0 ** (heat - ages(at, half_life))
 
 
-def hottest(posts: Iterable[Post], count: int) -> list[Post]:
-    """The hottest posts that are not deleted, hottest first; of two equally hot ones the one whose id sorts first."""
-    return heapq.nsmallest(
-        count, (post for post in posts if not post.deleted), key=lambda post: (-post.heat, post.post_id)
-    )
+class Hottest:
+    """The hottest of many posts, kept up to date a post at a time; the others are not looked at.
+
+    A post's heat only grows, so whoever was left behind in the ranking is at most as hot as the last who stayed (the floor) until
+    something happens to it, and then it is `put` again.
+
+    Args:
+        posts: to begin with.
+        reserve: how many are kept, and before they are thinned out twice as many; at least as many as are ever asked for.
+    """
+
+    def __init__(self, posts: Iterable[Post] = (), *, reserve: int = RESERVE) -> None:
+        self._reserve = reserve
+        self._ranks: dict[str, tuple[float, str]] = {}
+        self._floor: tuple[float, str] | None = None
+        """The best rank of those that were left behind; None when nobody was."""
+        for post in posts:
+            self.put(post)
+
+    def put(self, post: Post) -> None:
+        """Something happened to a post."""
+        if post.deleted:
+            self._ranks.pop(post.post_id, None)
+            return
+        rank = (-post.heat, post.post_id)
+        if self._floor is not None and rank >= self._floor:
+            return
+        self._ranks[post.post_id] = rank
+        if len(self._ranks) > 2 * self._reserve:
+            kept = heapq.nsmallest(self._reserve + 1, self._ranks.values())
+            self._floor = kept.pop()
+            self._ranks = {rank[1]: rank for rank in kept}
+
+    def top(self, count: int) -> list[str] | None:
+        """The ids of the hottest, hottest first, of two equally hot ones the one that sorts first; None when so many were deleted that
+        the ranking has to be made anew from all posts."""
+        if self._floor is not None and len(self._ranks) < count:
+            return None
+        return [post_id for _, post_id in heapq.nsmallest(count, self._ranks.values())]
