@@ -117,9 +117,7 @@ class Wall:
             if mark is None:
                 self._keys.get(key.partition(_SEPARATOR)[0], set()).discard(key)
 
-    def apply(
-        self, activity: Activity, offset: int, changes: Changes, *, received: dt.datetime | None = None
-    ) -> None:
+    def apply(self, activity: Activity, offset: int, changes: Changes, *, received: dt.datetime | None = None) -> None:
         """Take in the next activity of a partition, on top of what is stored and of `changes`, and add what follows to `changes`.
 
         Args:

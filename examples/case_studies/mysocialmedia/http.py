@@ -186,9 +186,7 @@ def create(
         return json_response(trends.now(whole=False).trending)
 
     async def live(request: Request) -> Response:
-        return event_stream(
-            request, trends.feed.listening(), key=lambda now: 0, first=lambda: [trends.now(whole=True)]
-        )
+        return event_stream(request, trends.feed.listening(), key=lambda now: 0, first=lambda: [trends.now(whole=True)])
 
     return application(
         [

@@ -17,9 +17,7 @@ from mysocialmedia.events import Trending as TrendingPosts
 from mysocialmedia.trends import Trends
 
 PARTITIONS = 4
-HALF_LIFE = dt.timedelta(
-    seconds=float(os.environ.get("MYSOCIALMEDIA_HALF_LIFE_S", trending.HALF_LIFE.total_seconds()))
-)
+HALF_LIFE = dt.timedelta(seconds=float(os.environ.get("MYSOCIALMEDIA_HALF_LIFE_S", trending.HALF_LIFE.total_seconds())))
 
 app = App(
     "mysocialmedia",
@@ -37,9 +35,7 @@ trends = app.extend(Trends(posts, hot, wall, half_life=HALF_LIFE))
 web = app.extend(Web(http.create(posts, activities, trends)))
 
 
-@app.subscribe(
-    activities, batch=Batch(max_records=1000, max_wait_s=0.02), retry=Retry(give_up_on=(domain.Impossible,))
-)
+@app.subscribe(activities, batch=Batch(max_records=1000, max_wait_s=0.02), retry=Retry(give_up_on=(domain.Impossible,)))
 async def count(records: list[ConsumerRecord[str, Activity]]) -> None:
     """Bring the totals up to date."""
     changes = domain.Changes()
