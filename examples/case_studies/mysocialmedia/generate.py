@@ -40,7 +40,8 @@ class Day:
         posts: how many are there from the beginning.
         users: how many take part.
         per_s: the baseline; 0 for as fast as they are acknowledged.
-        burst: how many times the baseline in the middle third of the activities.
+        burst: how many times the baseline in a burst.
+        calm_s, burst_s: how long the baseline and a burst last, in turns.
         seed: the same day under the same seed.
     """
 
@@ -49,15 +50,17 @@ class Day:
     users: int = 20_000
     per_s: float = 0.0
     burst: float = 20.0
+    calm_s: float = 20.0
+    burst_s: float = 10.0
     seed: int = 1
 
     def due_s(self) -> Iterator[float]:
         """When each activity is due, in seconds since the beginning."""
         due_s = 0.0
-        for number in range(self.events):
+        for _ in range(self.events):
             yield due_s
             if self.per_s:
-                bursts = self.events // 3 <= number % max(self.events, 1) < 2 * self.events // 3
+                bursts = due_s % (self.calm_s + self.burst_s) >= self.calm_s
                 due_s += 1 / (self.per_s * (self.burst if bursts else 1.0))
 
     def activities(self, clock: Callable[[], dt.datetime]) -> Iterator[Activity]:
@@ -202,7 +205,9 @@ def main() -> int:
     parser.add_argument("--posts", type=int, default=200)
     parser.add_argument("--users", type=int, default=20_000)
     parser.add_argument("--per-s", type=float, default=1000.0, help="the baseline; 0 for as fast as possible")
-    parser.add_argument("--burst", type=float, default=20.0, help="times the baseline in the middle third")
+    parser.add_argument("--burst", type=float, default=20.0, help="times the baseline in a burst")
+    parser.add_argument("--calm-s", type=float, default=20.0, help="how long the baseline lasts between bursts")
+    parser.add_argument("--burst-s", type=float, default=10.0, help="how long a burst lasts")
     parser.add_argument("--seed", type=int, default=1)
     given = vars(parser.parse_args())
     bootstrap_servers = os.environ.get("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092")
