@@ -69,6 +69,7 @@ class Day:
         weights = list(itertools.accumulate(1 / (rank + 1) ** ZIPF for rank in range(self.posts)))
         kinds, shares = zip(*_KINDS, strict=True)
         shares = tuple(itertools.accumulate(shares))
+        order = chance.sample(range(self.posts), self.posts)  # which post is how popular
         posts = 0
         comments: dict[tuple[str, str], int] = {}
         for number in range(self.events):
@@ -78,10 +79,10 @@ class Day:
                 posts += 1
                 continue
             rank = bisect.bisect(weights, chance.random() * weights[-1])
-            post_id, user_id = _name(rank), f"user-{chance.randrange(self.users)}"
+            post_id, user_id = _name(order[rank]), f"user-{chance.randrange(self.users)}"
             if number % _DELETED_EVERY == 0:
-                rank = self.posts // 2 + chance.randrange(self.posts // 2)
-                yield Activity(kind=Kind.DELETED, post_id=_name(rank), user_id=_author(rank), at=clock())
+                gone = order[self.posts // 2 + chance.randrange(self.posts // 2)]
+                yield Activity(kind=Kind.DELETED, post_id=_name(gone), user_id=_author(gone), at=clock())
                 continue
             comment_id = text = None
             if kind is Kind.COMMENTED:
@@ -90,6 +91,11 @@ class Day:
             elif kind is Kind.COMMENT_DELETED:
                 comment_id = f"c{comments.get((post_id, user_id), 1)}"
             yield Activity(kind=kind, post_id=post_id, user_id=user_id, at=clock(), comment_id=comment_id, text=text)
+
+
+def now() -> dt.datetime:
+    """The time, in UTC."""
+    return dt.datetime.now(dt.UTC)
 
 
 def _name(number: int) -> str:
@@ -182,7 +188,7 @@ async def run(day: Day, app: App, acknowledged: Callable[[Activity], object]) ->
         return await topic.send_soon(activity, key=activity.post_id)
 
     sending: Callable[[Activity], Awaitable[asyncio.Future[Any]]] = send
-    return await send_all(day.activities(lambda: dt.datetime.now(dt.UTC)), sending, acknowledged, in_flight=_IN_FLIGHT)
+    return await send_all(day.activities(now), sending, acknowledged, in_flight=_IN_FLIGHT)
 
 
 async def _main(day: Day, bootstrap_servers: str, schema_registry: str) -> None:
