@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from tools.jars import ROOT
 
 from benchmarks.case_studies.frame import Figures, Site, main
 from benchmarks.report import Metric
-from tools.jars import ROOT
 
 CASES = ROOT / "examples" / "case_studies"
 sys.path.insert(0, str(CASES))
@@ -38,7 +38,9 @@ PACE_PER_S = 500.0
 WARM_UP = 0.1
 """Of the paced activities, the part that is not timed."""
 SETTLE_S = 30.0
-THROUGH = Metric(name="activities/s through the service", unit="1/s", higher_is_better=True, target=20_000, absolute=True)
+THROUGH = Metric(
+    name="activities/s through the service", unit="1/s", higher_is_better=True, target=20_000, absolute=True
+)
 CPU = Metric(name="activities/CPU-s of the service", unit="1/s", higher_is_better=True)
 P50 = Metric(name="sent to counted, p50", unit="ms", higher_is_better=False)
 P99 = Metric(name="sent to counted, p99", unit="ms", higher_is_better=False)

@@ -21,7 +21,6 @@ from busway.cli.output import CommandFailed
 from busway.cli.processes import end_with_parent
 from busway.errors import BuswayError
 
-
 _COLLECT_AFTER: Final = 50_000
 """Objects that are made before the garbage collector looks for cycles."""
 

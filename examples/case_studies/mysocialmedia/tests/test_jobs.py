@@ -107,7 +107,7 @@ async def test_the_service_and_spark_count_the_same(spark: Any, tmp_path: Path, 
         servers = ["--bootstrap-servers", bus.app.bootstrap_servers, "--registry", str(bus.app.schema_registry)]
         arguments = [*servers, "--out", str(tmp_path)]
         assert await asyncio.to_thread(totals.main, arguments) == 0
-        assert await asyncio.to_thread(job.main, [*arguments, "--until-end", "--window", "1 second"]) == 0
+        assert await asyncio.to_thread(job.main, [*arguments, "--until-end"]) == 0
         rows = await asyncio.to_thread(lambda: spark.read.parquet(str(tmp_path / "totals")).collect())
         live = {
             (post.post_id, post.user_id, post.likes, post.comments, post.deleted) for post in service.posts.values()
