@@ -1,0 +1,130 @@
+"""The events, as they are in the topics.
+
+What lives here: the types whose Avro schemas are in the registry, and the rows that change data capture hands over. What does not: what
+follows from them (`domain`).
+"""
+
+import datetime as dt
+import enum
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Annotated
+
+from busway import Precision
+
+Money = Annotated[Decimal, Precision(14, 2)]
+
+
+class Kind(enum.Enum):
+    """What moves money."""
+
+    TRANSFER = "TRANSFER"
+    CARD = "CARD"
+    WITHDRAWAL = "WITHDRAWAL"
+    DEPOSIT = "DEPOSIT"
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """A row of the bank's table, as it was booked.
+
+    Attributes:
+        id: the table's primary key.
+        account_id: whose.
+        kind: what it was.
+        amount: over nothing, whichever way the money went.
+        currency: ISO 4217, the account's own.
+        booked_at: when, in UTC.
+    """
+
+    id: int
+    account_id: str
+    kind: Kind
+    amount: Decimal
+    currency: str
+    booked_at: dt.datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Thresholds:
+    """From which amounts an account's owner wants to be told; the newest for each account stays in the compacted topic.
+
+    Attributes:
+        account_id: whose.
+        single: for one transaction of a kind; kinds that are missing have the default.
+        hourly: for all that left the account within an hour; None for never.
+        changed_at: when, in UTC.
+    """
+
+    __avro_namespace__ = "mybank"
+
+    account_id: str
+    single: dict[str, Money] = field(default_factory=dict)
+    hourly: Money | None = None
+    changed_at: dt.datetime
+
+
+class Reason(enum.Enum):
+    """What an alert is for."""
+
+    SINGLE = "SINGLE"
+    """One transaction reached the threshold of its kind."""
+    HOURLY = "HOURLY"
+    """With this transaction, what left within an hour reached the threshold."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Alert:
+    """The owner of an account is told.
+
+    Attributes:
+        alert_id: `TRANSACTION:REASON`; the same however often the transaction is looked at.
+        account_id, transaction_id, kind, currency, booked_at: of the transaction that set it off.
+        reason: which threshold was reached.
+        amount: of the transaction, or of the hour.
+        threshold: that was reached.
+        raised_at: when the service raised it, in UTC.
+    """
+
+    __avro_namespace__ = "mybank"
+
+    alert_id: str
+    account_id: str
+    transaction_id: int
+    kind: Kind
+    reason: Reason
+    amount: Money
+    threshold: Money
+    currency: str
+    booked_at: dt.datetime
+    raised_at: dt.datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Outflow:
+    """A transaction that counts for the hour."""
+
+    __avro_namespace__ = "mybank"
+
+    transaction_id: int
+    amount: Money
+    booked_at: dt.datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Hour:
+    """What left an account within the last hour; the newest for each account stays in the compacted topic.
+
+    Attributes:
+        account_id: whose.
+        outflows: in the order of `booked_at`.
+        over: whether their sum has reached the threshold; one alert for each time it does.
+        last_offset: the newest change that went in, by its offset in the account's partition; what is at or below is known already.
+    """
+
+    __avro_namespace__ = "mybank"
+
+    account_id: str
+    outflows: list[Outflow] = field(default_factory=list)
+    over: bool = False
+    last_offset: int = -1
