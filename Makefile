@@ -3,13 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check up interop spark bench clean
+.PHONY: demo test check up interop spark compose bench clean
 
 demo: $(READY)
 	$(BIN)/busway demo movieflix
 
 test: $(READY)
-	$(BIN)/pytest -m "not java and not foreign and not spark"
+	$(BIN)/pytest -m "not java and not foreign and not spark and not postgres and not compose"
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -23,12 +23,15 @@ up: $(READY)
 interop: $(READY)
 	$(BIN)/python -m tools.install_foreign
 	$(BIN)/python tools/jars.py kafka registry
-	$(BIN)/pytest -m "java or foreign"
+	$(BIN)/pytest -m "(java or foreign or postgres) and not spark and not compose"
 
 spark: $(READY)
 	$(BIN)/pip install --quiet -e ".[dev,spark]"
 	$(BIN)/python tools/jars.py spark
 	$(BIN)/pytest -m spark
+
+compose: $(READY)
+	$(BIN)/pytest -m compose
 
 bench: $(READY)
 	$(BIN)/python tools/jars.py kafka

@@ -140,8 +140,11 @@ class Node:
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]
 
-    async def stop(self) -> None:
-        """Close the doors, finish what is under way, leave the data so that the next start trusts it."""
+    async def stop(self, *, clean: bool = True) -> None:
+        """Close the doors, finish what is under way, leave the data so that the next start trusts it.
+
+        Not clean: the data stays as a killed process leaves it, so that the next start has to look at it.
+        """
         for chore in self._chores:
             chore.cancel()
         for chore in self._chores:
@@ -153,7 +156,7 @@ class Node:
             self._services.groups.close()
         await self._flusher.drain()
         if self._store is not None and not self.failed.is_set():
-            self._store.close()
+            self._store.close(clean=clean)
         self._release()
 
     def _release(self) -> None:

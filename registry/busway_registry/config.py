@@ -5,9 +5,18 @@ What lives here: names, defaults and checks. What does not: where they come from
 
 from dataclasses import dataclass
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from typing import Final
 
 from busway_registry.domain.compatibility.levels import Level
+
+_DRIVERS: Final = {
+    "sqlite": "sqlite+aiosqlite",
+    "sqlite+aiosqlite": "sqlite+aiosqlite",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+"""The scheme that a URL may have → SQLAlchemy's."""
 
 
 class BadSetting(ValueError):
@@ -19,7 +28,7 @@ class RegistryConfig:
     """All settings.
 
     Attributes:
-        database: SQLAlchemy's URL with an asyncio driver, or `memory:` for one that ends with the process.
+        database: `sqlite:///FILE`, `postgresql://user:password@host:5432/name`, or `memory:` for one that ends with the process.
         host: where to listen; beyond this machine only with `insecure`, as there is no authentication.
         port: 0 takes a free one.
         compatibility_level: where no level is set (Confluent: `schema.compatibility.level`).
@@ -37,16 +46,24 @@ class RegistryConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise BadSetting(f"port is a number from 0 to 65535, not {self.port}")
-        if self.database != "memory:" and "+" not in urlsplit(self.database).scheme:
-            raise BadSetting(
-                f"database begins with {urlsplit(self.database).scheme!r}; it names an asyncio driver too, such as sqlite+aiosqlite:///registry.db or "
-                "postgresql+psycopg://user@host/name"
-            )
+        if self.database != "memory:":
+            object.__setattr__(self, "database", _with_driver(self.database))
         if not self.insecure and not _is_this_machine(self.host):
             raise BadSetting(
                 f"host {self.host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
                 "(--insecure) if the network is trusted"
             )
+
+
+def _with_driver(database: str) -> str:
+    """The URL as SQLAlchemy wants it: with the one asyncio driver that the registry uses for that database."""
+    scheme, colon, rest = database.partition(":")
+    driver = _DRIVERS.get(scheme)
+    if not colon or driver is None:
+        raise BadSetting(
+            f"database begins with {scheme[:40]!r}; give sqlite:///FILE, postgresql://user:password@host:5432/name, or memory:"
+        )
+    return f"{driver}:{rest}"
 
 
 def _is_this_machine(host: str) -> bool:

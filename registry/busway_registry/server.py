@@ -45,11 +45,17 @@ class RegistryServer:
 
     Args:
         config: its settings.
+
+    Raises:
+        NoStore: the database cannot be used.
     """
 
     def __init__(self, config: RegistryConfig) -> None:
         self.config = config
-        self._store = open_store(config.database)
+        try:
+            self._store = open_store(config.database)
+        except StoreFailed as problem:
+            raise _no_store(config.database, problem) from None
         settings = Settings(self._store, config.compatibility_level, mutable_mode=config.mutable_mode)
         registry = Registry(self._store, settings, now_ms=lambda: int(time.time() * 1000))
         self._server = _Server(
@@ -73,6 +79,11 @@ class RegistryServer:
         host, port = self._socket.getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
+    @property
+    def database(self) -> str:
+        """Where it keeps things, without any secret."""
+        return _shown(self.config.database)
+
     async def start(self) -> None:
         """Open the store, then the door.
 
@@ -86,8 +97,7 @@ class RegistryServer:
         except StoreFailed as problem:
             self._socket.close()
             await self._store.close()
-            why = str(problem).splitlines()[0]
-            raise NoStore(f"the registry cannot use its database {_shown(self.config.database)}: {why}") from None
+            raise _no_store(self.config.database, problem) from None
         except BaseException:
             self._socket.close()
             raise
@@ -133,10 +143,20 @@ class RegistryServer:
         await self.stop()
 
 
-def _shown(database: str) -> str:
-    from sqlalchemy.engine import make_url
+def _no_store(database: str, problem: StoreFailed) -> NoStore:
+    return NoStore(f"the registry cannot use its database {_shown(database)}: {problem}")
 
-    return make_url(database).render_as_string(hide_password=True)
+
+def _shown(database: str) -> str:
+    if database == "memory:":
+        return database
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(database).set(query={}).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
+        return database.partition(":")[0]
 
 
 def open_store(database: str) -> Store:

@@ -14,7 +14,7 @@ from busway_registry.domain.schemas import Artifact, SchemaRequest, build
 from busway_registry.domain.subjects import LATEST, MAX_ID
 from busway_registry.resolve import reference_texts, with_numbers
 from busway_registry.settings import Settings, read_only
-from busway_registry.store.interface import IdTaken, Store, StoredSchema, Transaction, Version
+from busway_registry.store.interface import IdTaken, NoMoreIds, Store, StoredSchema, Transaction, Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,12 +287,13 @@ class Registry:
         if known is not None:
             return known
         try:
-            stored = await tx.add_schema(artifact, wanted)
+            return await tx.add_schema(artifact, wanted)
         except IdTaken:
             raise errors.not_permitted(f"Overwrite new schema with id {wanted} is not permitted.") from None
-        if stored.id > MAX_ID:
-            raise errors.not_permitted(f"The id {MAX_ID} has been given out; there are no more ids on the wire")
-        return stored
+        except NoMoreIds:
+            raise errors.not_permitted(
+                f"The id {MAX_ID} has been given out; there are no more ids on the wire"
+            ) from None
 
     async def _purge_replaced(self, tx: Transaction, stored: StoredSchema, versions: Sequence[Version]) -> None:
         """A soft-deleted version that held the schema goes for good when the schema comes back, unless it is referred to."""

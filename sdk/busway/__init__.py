@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
+    from busway.app.attempts import HandlerFailed, HandlerTimedOut
     from busway.app.bus import App
+    from busway.app.dead_letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
+    from busway.app.dead_letters import DeadLetters, Replay, TooManyGaps
+    from busway.app.depends import Context, Depends
+    from busway.app.extension import Extension, Handling
     from busway.app.failures import Exponential, Retry
-    from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
-    from busway.app.worker import HandlerFailed
+    from busway.app.hooks import ExtensionFailed
+    from busway.app.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.errors import (
         BrokerError,
@@ -41,6 +46,7 @@ __all__ = [
     "AvroCodec",
     "AvroType",
     "BadDeclaration",
+    "Batch",
     "BrokerError",
     "BuswayError",
     "CannotInfer",
@@ -48,11 +54,21 @@ __all__ = [
     "ConnectionFailed",
     "Consumer",
     "ConsumerRecord",
+    "Context",
     "DamagedData",
+    "DeadLetter",
+    "DeadLetterSelection",
+    "DeadLetterSummary",
+    "DeadLetters",
     "DeliveryFailed",
+    "Depends",
     "Exponential",
+    "Extension",
+    "ExtensionFailed",
     "Float32",
     "HandlerFailed",
+    "HandlerTimedOut",
+    "Handling",
     "Int32",
     "MessageTooLarge",
     "NewTopic",
@@ -68,10 +84,13 @@ __all__ = [
     "RegistryClient",
     "RegistryRefused",
     "RegistryUnreachable",
+    "Replay",
     "RequestTimedOut",
     "Retry",
+    "TooManyGaps",
     "Topic",
     "TopicPartition",
+    "TransactionalInbox",
     "Undecodable",
     "Unencodable",
     "UnsupportedByBroker",
@@ -82,17 +101,41 @@ _WHERE: Final = {
         "Admin",
         "NewTopic",
     ),
+    "busway.app.attempts": (
+        "HandlerFailed",
+        "HandlerTimedOut",
+    ),
     "busway.app.bus": ("App",),
+    "busway.app.dead_letter": (
+        "DeadLetter",
+        "DeadLetterSelection",
+        "DeadLetterSummary",
+    ),
+    "busway.app.dead_letters": (
+        "DeadLetters",
+        "Replay",
+        "TooManyGaps",
+    ),
+    "busway.app.depends": (
+        "Context",
+        "Depends",
+    ),
+    "busway.app.extension": (
+        "Extension",
+        "Handling",
+    ),
     "busway.app.failures": (
         "Exponential",
         "Retry",
     ),
+    "busway.app.hooks": ("ExtensionFailed",),
     "busway.app.routes": (
         "BadDeclaration",
+        "Batch",
         "ConsumerRecord",
         "Topic",
+        "TransactionalInbox",
     ),
-    "busway.app.worker": ("HandlerFailed",),
     "busway.consumer.consumer": (
         "Consumer",
         "RebalanceListener",

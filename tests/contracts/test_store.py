@@ -1,22 +1,36 @@
-"""The contract of `Store`: the one that forgets and the one on a database behave alike."""
+"""The contract of `Store`: the one that forgets, the one on SQLite and the one on PostgreSQL behave alike."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 
 import pytest
 
 from busway_registry.domain.schemas import Artifact, Reference
-from busway_registry.store.interface import GLOBAL, IdTaken, Store, Version
+from busway_registry.store.interface import GLOBAL, IdTaken, NoMoreIds, Store, Version
 from busway_registry.store.memory import MemoryStore
 from busway_registry.store.sql import SqlStore
 
+POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
 
-@pytest.fixture(params=["memory", "sqlite"])
+
+def database_of(request, folder) -> str:
+    if request.param == "sqlite":
+        return f"sqlite+aiosqlite:///{folder / 'registry.db'}"
+    url: str = request.getfixturevalue("postgres").url
+    return url
+
+
+@pytest.fixture(params=["sqlite", POSTGRES])
+def database(request, tmp_path) -> str:
+    """The URL of an empty database of each kind."""
+    return database_of(request, tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
 async def store(request, tmp_path) -> AsyncIterator[Store]:
     """Each implementation in turn, open and empty."""
-    opened: Store = (
-        MemoryStore() if request.param == "memory" else SqlStore(f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}")
-    )
+    opened: Store = MemoryStore() if request.param == "memory" else SqlStore(database_of(request, tmp_path))
     await opened.open()
     yield opened
     await opened.close()
@@ -73,6 +87,45 @@ async def test_ids_are_never_given_again(store):
         assert (await tx.add_schema(artifact("f"))).id == 101
         assert (await tx.add_schema(artifact("g"), 50)).id == 50
         assert (await tx.add_schema(artifact("h"))).id == 102
+
+
+async def test_the_last_id(store):
+    """After the highest id that fits on the wire there is no next one; a transaction that is taken back leaves the ids as they were."""
+
+    async def highest(*texts: str) -> None:
+        async with store.write() as tx:
+            await tx.add_schema(artifact("last"), 2**31 - 1)
+            for text in texts:
+                await tx.add_schema(artifact(text))
+
+    with pytest.raises(NoMoreIds):
+        await highest("one more")
+    async with store.write() as tx:
+        assert (await tx.add_schema(artifact("a"))).id == 1
+    await highest()
+    with pytest.raises(NoMoreIds):
+        async with store.write() as tx:
+            await tx.add_schema(artifact("b"))
+
+
+async def test_long_names(store):
+    """Subjects of 1024 bytes, and a reference's name of any length, are kept as they are."""
+    randomness = random.Random(1)
+    subject = "".join(chr(randomness.randrange(0x4E00, 0x9FFF)) for _ in range(341))
+    name = "".join(chr(randomness.randrange(0x21, 0x7E)) for _ in range(100_000))
+    reference = Reference(name=name, subject=subject, version=1)
+    async with store.write() as tx:
+        await tx.add_schema(artifact("a"))
+        await tx.add_version(use(subject, 1, 1))
+        await tx.put_setting("config", subject, {"compatibilityLevel": "FULL"})
+        await tx.add_schema(artifact("b", reference))
+    async with store.read() as tx:
+        assert await tx.versions(subject) == [use(subject, 1, 1)]
+        assert await tx.setting("config", subject) == {"compatibilityLevel": "FULL"}
+        assert await tx.referenced_by(subject, 1) == [2]
+        found = await tx.schema(2)
+        assert found is not None
+        assert found.artifact.references == (reference,)
 
 
 async def test_an_id_belongs_to_one_schema(store):
@@ -199,11 +252,10 @@ async def test_a_reader_sees_one_state(store):
         assert len(await after.versions()) == 1
 
 
-async def test_two_processes_on_one_file(tmp_path):
-    """Two stores on one database give every id once."""
-    stores = [SqlStore(f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}") for _ in range(2)]
-    for one in stores:
-        await one.open()
+async def test_two_stores_on_one_database(database):
+    """Two stores that start at once on an empty database give every id once."""
+    stores = [SqlStore(database) for _ in range(2)]
+    await asyncio.gather(*(one.open() for one in stores))
 
     async def add(store: Store, number: int) -> int:
         async with store.write() as tx:
@@ -215,11 +267,10 @@ async def test_two_processes_on_one_file(tmp_path):
         await one.close()
 
 
-async def test_a_database_stays(tmp_path):
+async def test_a_database_stays(database):
     """What was written is there after the store is closed and opened again, and ids go on."""
-    url = f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"
     for number in (1, 2):
-        store = SqlStore(url)
+        store = SqlStore(database)
         await store.open()
         async with store.write() as tx:
             assert (await tx.add_schema(artifact(str(number)))).id == number

@@ -232,11 +232,16 @@ class LogStore:
                 problems.append(f"{log.directory}: {problem}")
         return problems
 
-    def close(self) -> None:
+    def close(self, *, clean: bool = True) -> None:
         """Close every log in order, then leave the mark that makes the next start trust the files.
 
-        There is no mark where a log is offline: its files are to be looked at again.
+        There is no mark where a log is offline: its files are to be looked at again. Not clean: files are closed as they are, which
+        is what the end of a killed process leaves.
         """
+        if not clean:
+            for log in self.logs.values():
+                log.close(clean=False)
+            return
         high_watermarks = {key: log.end_offset for key, log in self.logs.items()}
         for log in self.logs.values():
             log.close(clean=True)

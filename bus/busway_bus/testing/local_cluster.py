@@ -52,6 +52,12 @@ class LocalCluster:
             await self.node.stop()
             self.node = None
 
+    async def crash(self) -> None:
+        """Stop the node as if its process had been killed: connections drop, and the next start has to recover the data."""
+        if self.node is not None:
+            await self.node.stop(clean=False)
+            self.node = None
+
     async def __aenter__(self) -> "LocalCluster":
         await self.start()
         return self

@@ -12,7 +12,8 @@ MAX_VERSION: Final = 2**31 - 1
 MAX_ID: Final = 2**31 - 1
 """Records carry ids in four bytes."""
 _RESERVED: Final = frozenset({"__GLOBAL", "__EMPTY"})
-_LONGEST: Final = 1024
+_MOST_BYTES: Final = 1024
+"""In UTF-8; longer ones do not fit into an index of PostgreSQL."""
 
 
 def check_subject(subject: str) -> str:
@@ -24,8 +25,8 @@ def check_subject(subject: str) -> str:
     subject = subject.removeprefix(":.:")
     if not subject.strip():
         raise invalid_subject(subject, "it is empty")
-    if len(subject) > _LONGEST:
-        raise invalid_subject(subject[:40] + "…", f"it is longer than {_LONGEST} characters")
+    if len(subject.encode(errors="replace")) > _MOST_BYTES:
+        raise invalid_subject(subject[:40] + "…", f"it is longer than {_MOST_BYTES} bytes")
     if subject in _RESERVED:
         raise invalid_subject(subject, "the name is reserved")
     if any(character < " " or character == "\x7f" for character in subject):

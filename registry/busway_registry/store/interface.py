@@ -22,6 +22,10 @@ class IdTaken(Exception):
     """A schema was to be kept under an id that another one has."""
 
 
+class NoMoreIds(Exception):
+    """The highest id that fits on the wire has been given."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchema:
     """A schema and its id, which never changes and is never given to another."""
@@ -61,6 +65,7 @@ class Transaction(Protocol):
 
         Raises:
             IdTaken: the given id is another schema's.
+            NoMoreIds: there is no next id.
         """
 
     async def remove_schema(self, schema_id: int) -> None:
@@ -98,7 +103,7 @@ class Store(Protocol):
     """Where schemas are kept; whatever goes wrong there, in a transaction too, is a `StoreFailed`."""
 
     async def open(self) -> None:
-        """Get ready; creates what is missing."""
+        """Get ready; creates what is missing, and brings what an earlier release left to today's shape."""
 
     async def close(self) -> None:
         """Let go."""

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from busway_registry.domain.schemas import Artifact, Json
-from busway_registry.store.interface import IdTaken, Setting, StoredSchema, Transaction, Version
+from busway_registry.domain.subjects import MAX_ID
+from busway_registry.store.interface import IdTaken, NoMoreIds, Setting, StoredSchema, Transaction, Version
 
 
 @dataclass(slots=True)
@@ -40,6 +41,8 @@ class _Tables:
     async def add_schema(self, artifact: Artifact, schema_id: int | None = None) -> StoredSchema:
         if schema_id in self.schemas:
             raise IdTaken(str(schema_id))
+        if schema_id is None and self.last_id >= MAX_ID:
+            raise NoMoreIds
         stored = StoredSchema(id=schema_id or self.last_id + 1, artifact=artifact)
         assert artifact.fingerprint not in self.ids
         self.schemas[stored.id] = stored

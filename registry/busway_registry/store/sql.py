@@ -1,26 +1,28 @@
 """The store on a database: SQLite in WAL mode beside the broker, PostgreSQL in production.
 
-What lives here: connections, transactions, rows. What does not: any rule of the registry (`service`).
-Writing transactions take turns (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
+What lives here: transactions and rows. What does not: connections (`engines`), the tables' shape (`tables`, `revisions`), any rule of
+the registry (`service`). Writing transactions take turns (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
-from sqlalchemy import delete, event, func, insert, select, text, update
-from sqlalchemy.engine import Connection, Row
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy.engine import Row
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from busway_registry.domain.schemas import Artifact, Json, Reference
-from busway_registry.store.interface import IdTaken, Setting, StoredSchema, StoreFailed, Transaction, Version
-from busway_registry.store.tables import METADATA, REFERENCES, SCHEMAS, SETTINGS, VERSIONS
+from busway_registry.domain.subjects import MAX_ID
+from busway_registry.store.engines import WRITES, create_engine, try_sqlite
+from busway_registry.store.interface import IdTaken, NoMoreIds, Setting, StoredSchema, StoreFailed, Transaction, Version
+from busway_registry.store.revisions import migrate, prepare
+from busway_registry.store.tables import CONTEXT, IDS, REFERENCES, SCHEMAS, SETTINGS, VERSIONS
 
 _WRITER_LOCK: Final = 0x62757377  # any constant of ours, for pg_advisory_xact_lock
-_CONTEXT: Final = "."
+_one_migration = asyncio.Lock()
 
 
 class SqlStore:
@@ -28,26 +30,28 @@ class SqlStore:
 
     Args:
         url: SQLAlchemy's URL with an asyncio driver, such as `sqlite+aiosqlite:///registry.db` or `postgresql+psycopg://…`.
+
+    Raises:
+        StoreFailed: the URL cannot be read, or its driver is not installed.
     """
 
     def __init__(self, url: str) -> None:
-        self._engine: AsyncEngine = create_async_engine(url)
+        self._engine = create_engine(url)
         self._sqlite = self._engine.dialect.name == "sqlite"
         self._turn = asyncio.Lock()
-        if self._sqlite:
-            event.listen(self._engine.sync_engine, "connect", _set_up_sqlite)
-            event.listen(self._engine.sync_engine, "begin", _begin_sqlite)
 
     async def open(self) -> None:
-        """Connect and create the tables that are missing.
+        """Connect; make the tables that an empty database lacks, or bring those of an earlier release to today's.
 
         Raises:
             StoreFailed: the database cannot be used.
         """
         if self._sqlite:
-            _try_file(self._engine.url.database)
+            try_sqlite(self._engine.url)
         async with self._writing() as connection:
-            await connection.run_sync(METADATA.create_all)
+            if await connection.run_sync(prepare):
+                async with _one_migration:
+                    await connection.run_sync(migrate)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -71,10 +75,11 @@ class SqlStore:
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        # SQLite's own queue for writers is neither fair nor patient, so those of this process form one before it.
+        # SQLite's own queue for writers is neither fair nor patient, and one for PostgreSQL would hold a connection each: those of
+        # this process form their queue before the database.
         with _failures():
-            async with self._turn if self._sqlite else nullcontext(), self._engine.connect() as connection:
-                await connection.execution_options(busway_writes=True)
+            async with self._turn, self._engine.connect() as connection:
+                await connection.execution_options(**{WRITES: True})
                 async with connection.begin():
                     if not self._sqlite:
                         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
@@ -87,30 +92,10 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as problem:
-        raise StoreFailed(str(getattr(problem, "orig", None) or problem)) from problem
-
-
-def _try_file(file: str | None) -> None:
-    """Open the file once by hand: the asyncio driver leaves a thread behind when it cannot."""
-    try:
-        sqlite3.connect(file or ":memory:").close()
-    except sqlite3.Error as problem:
-        raise StoreFailed(str(problem)) from None
-
-
-def _set_up_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver opens no transactions of its own
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA busy_timeout = 10000")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")  # an id that was given out is never given again
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("busway_writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        why = " ".join(str(getattr(problem, "orig", None) or problem).split())
+        if isinstance(problem, OperationalError) and problem.statement is None:
+            why += "; start it, or give another database, host, user or password in the URL"
+        raise StoreFailed(why) from problem
 
 
 class _SqlTransaction:
@@ -124,7 +109,7 @@ class _SqlTransaction:
 
     async def find_schema(self, fingerprint: str) -> StoredSchema | None:
         found = await self._connection.execute(
-            select(SCHEMAS).where(SCHEMAS.c.context == _CONTEXT, SCHEMAS.c.fingerprint == fingerprint)
+            select(SCHEMAS).where(SCHEMAS.c.context == CONTEXT, SCHEMAS.c.fingerprint == fingerprint)
         )
         row = found.one_or_none()
         return _schema(row) if row is not None else None
@@ -138,8 +123,10 @@ class _SqlTransaction:
         return found.scalar_one() or 0
 
     async def add_schema(self, artifact: Artifact, schema_id: int | None = None) -> StoredSchema:
-        values: dict[str, Any] = {
-            "context": _CONTEXT,
+        new_id = await self._take_id(schema_id)
+        values = {
+            "id": new_id,
+            "context": CONTEXT,
             "fingerprint": artifact.fingerprint,
             "guid": str(artifact.guid),
             "schema_type": artifact.schema_type,
@@ -150,30 +137,27 @@ class _SqlTransaction:
             "metadata": artifact.metadata,
             "rule_set": artifact.rule_set,
         }
-        if schema_id is not None:
-            values["id"] = schema_id
         try:
-            done = await self._connection.execute(insert(SCHEMAS).values(values))
+            await self._connection.execute(insert(SCHEMAS).values(values))
         except IntegrityError:
             if schema_id is None:
                 raise
             raise IdTaken(str(schema_id)) from None
-        assert done.inserted_primary_key is not None
-        new_id = int(done.inserted_primary_key[0])
-        if schema_id is not None and self._connection.dialect.name == "postgresql":
-            await self._connection.execute(
-                text(
-                    "SELECT setval(name, GREATEST((SELECT max(id) FROM schemas), pg_sequence_last_value(name::regclass))) "
-                    "FROM pg_get_serial_sequence('schemas', 'id') AS name"
-                )
-            )
-        if artifact.references:
-            rows = [
-                {"schema_id": new_id, "name": one.name, "subject": one.subject, "version": one.version}
-                for one in dict.fromkeys(artifact.references)
-            ]
+        targets = dict.fromkeys((one.subject, one.version) for one in artifact.references)
+        if targets:
+            rows = [{"schema_id": new_id, "subject": subject, "version": version} for subject, version in targets]
             await self._connection.execute(insert(REFERENCES), rows)
         return StoredSchema(id=new_id, artifact=artifact)
+
+    async def _take_id(self, wanted: int | None) -> int:
+        row = update(IDS).where(IDS.c.context == CONTEXT)
+        if wanted is not None:
+            await self._connection.execute(row.where(IDS.c.last_id < wanted).values(last_id=wanted))
+            return wanted
+        next_id: int = await self._connection.scalar(row.values(last_id=IDS.c.last_id + 1).returning(IDS.c.last_id))
+        if next_id > MAX_ID:
+            raise NoMoreIds
+        return next_id
 
     async def remove_schema(self, schema_id: int) -> None:
         await self._connection.execute(delete(SCHEMAS).where(SCHEMAS.c.id == schema_id))

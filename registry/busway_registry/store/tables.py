@@ -1,17 +1,33 @@
 """The tables, for SQLite and PostgreSQL alike.
 
-What lives here: columns and constraints; ids and identities are unique here, not by the care of the code above.
+What lives here: columns and constraints; ids and identities are unique here, not by the care of the code above. A change here is a step in
+`migrations` too.
 """
+
+from typing import Final
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
 METADATA = MetaData()
+CONTEXT: Final = "."
+"""Confluent's name of the default context, the one that is served."""
+
+REVISIONS = Table("busway_registry_revision", METADATA, Column("version_num", String(32), primary_key=True))
+"""Alembic's own table, under a name that no other program's Alembic takes."""
+
+IDS = Table(
+    "ids",
+    METADATA,
+    Column("context", String(255), primary_key=True),
+    Column("last_id", BigInteger, nullable=False),
+)
+"""The highest id that was ever given: an id is never given twice, not even after its schema is gone."""
 
 SCHEMAS = Table(
     "schemas",
     METADATA,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("context", String(255), nullable=False, default="."),
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("context", String(255), nullable=False, default=CONTEXT),
     Column("fingerprint", String(64), nullable=False),
     Column("guid", String(36), nullable=False, index=True),
     Column("schema_type", String(32), nullable=False),
@@ -20,7 +36,6 @@ SCHEMAS = Table(
     Column("metadata", JSON(none_as_null=True)),
     Column("rule_set", JSON(none_as_null=True)),
     Index("schemas_identity", "context", "fingerprint", unique=True),
-    sqlite_autoincrement=True,  # an id is never given twice, not even after its schema is gone
 )
 
 VERSIONS = Table(
@@ -34,14 +49,14 @@ VERSIONS = Table(
 )
 
 REFERENCES = Table(
-    "schema_references",
+    "reference_targets",
     METADATA,
     Column("schema_id", Integer, ForeignKey("schemas.id", ondelete="CASCADE"), primary_key=True),
-    Column("name", String(1024), primary_key=True),
     Column("subject", String(1024), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Index("schema_references_target", "subject", "version"),
+    Index("reference_targets_target", "subject", "version"),
 )
+"""Which versions a schema refers to; the names they have there are in `schemas.references`."""
 
 SETTINGS = Table(
     "settings",

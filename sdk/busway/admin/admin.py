@@ -26,7 +26,9 @@ from busway_protocol.messages.configs import IncrementalAlterConfigsRequestAlter
 from busway_protocol.messages.groups_classic import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    LeaveGroupRequest,
     ListGroupsRequest,
+    MemberIdentity,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -355,14 +357,19 @@ class Admin:
             if found.committed_offset >= 0
         }
 
-    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    ) -> None:
         """Set committed offsets of a group that has no members."""
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for partition, offset in offsets.items():
+            found = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic, partitions=[]))
             topic.partitions.append(
                 OffsetCommitRequestPartition(
-                    partition_index=partition.partition, committed_offset=offset, committed_metadata=""
+                    partition_index=partition.partition,
+                    committed_offset=found.offset,
+                    committed_metadata=found.metadata,
                 )
             )
         request = OffsetCommitRequest(
@@ -397,6 +404,22 @@ class Admin:
             answer = await self._ask_coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]))
             for found in answer.results:
                 _check(found.error_code, f"group {found.group_id}")
+
+    async def remove_members(self, group_id: str, member_ids: Iterable[str]) -> None:
+        """Take members out of a group (KIP-345), such as those of processes that were killed: their partitions go to others at once
+        and not when their sessions end. Who is out already is passed over.
+
+        Raises:
+            BrokerError: the group is refused.
+        """
+        members = [
+            MemberIdentity(member_id=member_id, reason="removed by an administrator") for member_id in member_ids
+        ]
+        answer = await self._ask_coordinator(group_id, LeaveGroupRequest(group_id=group_id, members=members))
+        _check(answer.error_code, f"group {group_id}")
+        for found in answer.members:
+            if error_for(found.error_code) is not ErrorCode.UNKNOWN_MEMBER_ID:
+                _check(found.error_code, f"member {found.member_id} of group {group_id}")
 
     async def _ask_coordinator(self, group_id: str, message: Any, *, at_most: int | None = None) -> Any:
         node_id = await self._cluster.find_coordinator(group_id)

@@ -8,13 +8,18 @@ from collections import deque
 
 
 class CompletedOffsets:
-    """The records of one partition that were handed out."""
+    """The records of one partition that were handed out.
 
-    def __init__(self) -> None:
+    Args:
+        start: where it goes on by somebody's word, which is then the first offset to commit; None for where the group was.
+    """
+
+    def __init__(self, start: int | None = None) -> None:
         self._begun: deque[int] = deque()
         self._finished: set[int] = set()
-        self._committable: int | None = None
+        self._committable = start
         self._last = -1
+        self._first = -1 if start is None else start
 
     def follows(self, offset: int) -> bool:
         """Whether a record of that offset may come next."""
@@ -27,6 +32,8 @@ class CompletedOffsets:
             AssertionError: it is not above the last one.
         """
         assert offset > self._last, (offset, self._last)
+        if self._first < 0:
+            self._first = offset
         self._last = offset
         self._begun.append(offset)
 
@@ -43,6 +50,11 @@ class CompletedOffsets:
     def committable(self) -> int | None:
         """The offset to commit; None while nothing is finished."""
         return self._committable
+
+    @property
+    def first(self) -> int:
+        """The first record of all; -1 before it has come."""
+        return self._first
 
     @property
     def open(self) -> int:

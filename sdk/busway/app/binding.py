@@ -1,67 +1,272 @@
 """A handler's signature → how it is called.
 
-What lives here: which parameter gets what, and the refusal, at start, of one that nothing fits. What does not: calling.
+What lives here: which parameter gets what, and the refusal, when it is declared, of one that nothing fits. What does not: making
+dependencies (`depends`), what surrounds a call (`calls`).
 
 | parameter | gets |
 |---|---|
+| `= Depends(fn)`, or annotated `Annotated[T, Depends(fn)]` | what `fn` returns or yields |
+| annotated `Context` | the attempt: app, record, number, lifespan's state, group |
+| named `tx`, with `sql=` | the transaction |
 | annotated with the topic's value type, or the first one left | the value |
 | annotated `ConsumerRecord` | the whole record |
 | named `key`, `headers`, `topic`, `partition`, `offset`, `timestamp_ms` | that part of the record |
+
+With `batch=`: `list` or `Sequence` of the value type, or of `ConsumerRecord`; and `topic` and `partition`. The parameters of a dependency
+are bound in the same way.
 """
 
 import asyncio
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Annotated, Any, Final
 
+from busway.app.depends import Call, Context, Dependency, Depends, Get, Scope, Shared, closing, current, filled
 from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
 from busway.serde.records import is_record, members
 
 _PARTS: Final = ("key", "headers", "topic", "partition", "offset", "timestamp_ms")
-_Part = Callable[[ConsumerRecord[Any, Any]], Any]
+_BATCH_PARTS: Final = ("topic", "partition")
+Parts = Mapping[str, "Get | Dependency"]
+Overrides = Mapping[Callable[..., Any], Any]
 
 
-def bind(
-    function: Callable[..., Any], topics: Sequence[Topic[Any, Any]]
-) -> Callable[[ConsumerRecord[Any, Any]], Awaitable[Any]]:
-    """What passes a record to the handler; a plain function runs in a thread, so that it may block.
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A handler whose parameters are bound.
 
-    Raises:
-        BadDeclaration: a parameter cannot be bound; names file, line and parameter.
+    Attributes:
+        call: takes a record, or the list of a batch, and returns what the handler returned.
+        dependencies: those of its parameters.
     """
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise _refusal(function, "has a yield, so a call would handle nothing; return instead")
-    signature = inspect.signature(function)
-    try:
-        hints = typing.get_type_hints(_annotated(function))
-    except NameError as problem:
-        raise _refusal(function, f"{problem}; annotations must be importable at run time") from None
-    parts: dict[str, _Part] = {}
-    value_taken = False
-    for name, parameter in signature.parameters.items():
-        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
-            raise _refusal(function, f"{parameter} cannot be bound; give each parameter a name and a type")
-        hint = hints.get(name, parameter.annotation)
-        if (typing.get_origin(hint) or hint) is ConsumerRecord:
-            parts[name] = lambda record: record
-        elif name in _PARTS and not (is_record(hint) and _fits(hint, topics)):
-            parts[name] = _attribute(name)
-        elif not value_taken and _fits(hint, topics):
-            value_taken = True
-            parts[name] = _attribute("value")
-        elif parameter.default is parameter.empty:
-            raise _refusal(function, _why(name, hint, topics, value_taken=value_taken))
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004 - of an object
-        return lambda record: function(**{name: part(record) for name, part in parts.items()})
-    return lambda record: _in_thread(function, {name: part(record) for name, part in parts.items()})
+
+    call: Callable[[Any], Awaitable[Any]]
+    dependencies: tuple[Dependency, ...]
 
 
-async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binder:
+    """How the parameters of one handler and its dependencies are bound.
+
+    Attributes:
+        topics: what the handler reads.
+        batch: whether it takes many records at once.
+        transaction: whether there is a `tx`.
+        shared: of the running app; None while handlers are only declared.
+        overrides: what stands in for dependencies: another function, or a value that is not callable.
+    """
+
+    topics: Sequence[Topic[Any, Any]]
+    batch: bool = False
+    transaction: bool = False
+    shared: Shared | None = None
+    overrides: Overrides | None = None
+    scope: Scope = "record"
+    inside: tuple[Callable[..., Any], ...] = ()
+
+    def bind(self, function: Callable[..., Any]) -> Bound:
+        """What passes a record to the handler; a plain function runs in a thread, so that it may block.
+
+        Raises:
+            BadDeclaration: a parameter cannot be bound; names file, line and parameter.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise refusal(function, "has a yield, so a call would handle nothing; return instead")
+        parts = self.parts(function)
+        found = tuple(part for part in parts.values() if isinstance(part, Dependency))
+        if found:
+            return Bound(_with_dependencies(function, parts, self.shared), found)
+        return Bound(_call(function, typing.cast("Mapping[str, Get]", parts)), ())
+
+    def parts(self, function: Callable[..., Any]) -> Parts:
+        """Each parameter and what it gets.
+
+        Raises:
+            BadDeclaration: nothing fits one of them.
+        """
+        try:
+            signature = inspect.signature(function)
+            hints = typing.get_type_hints(_annotated(function), include_extras=True)
+        except NameError as problem:
+            raise self._refusal(function, f"{problem}; annotations must be importable at run time") from None
+        except ValueError:
+            raise self._refusal(function, "shows no parameters; wrap it in a function that does") from None
+        parts: dict[str, Get | Dependency] = {}
+        value_taken = False
+        for name, parameter in signature.parameters.items():
+            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
+                raise self._refusal(function, f"{parameter} cannot be bound; give each parameter a name and a type")
+            hint, depends = _marked(hints.get(name, parameter.annotation), parameter.default)
+            if depends is not None:
+                parts[name] = self._dependency(depends, function)
+            elif (found := self._part(name, hint)) is not None:
+                parts[name] = found
+            elif not value_taken and (found := self._value(name, hint)) is not None:
+                value_taken = True
+                parts[name] = found
+            elif parameter.default is parameter.empty:
+                raise self._refusal(function, self._why(name, hint, value_taken=value_taken))
+        return parts
+
+    def _part(self, name: str, hint: Any) -> Get | None:
+        """What the name or the type alone says."""
+        if self.scope == "app":
+            return None
+        if (typing.get_origin(hint) or hint) is Context:
+            return self._context
+        if name == "tx" and self.transaction:
+            return _tx
+        if not self.batch and (typing.get_origin(hint) or hint) is ConsumerRecord:
+            return _record
+        named = _BATCH_PARTS if self.batch else _PARTS
+        if name not in named or (is_record(hint) and self._fits(hint)):
+            return None
+        get = attrgetter(name)
+        return (lambda records: get(records[0])) if self.batch else get
+
+    def _value(self, name: str, hint: Any) -> Get | None:
+        """The value, or the values, if they fit."""
+        plain = hint is inspect.Parameter.empty or hint is Any
+        if self.scope == "app" or (name == "tx" and (plain or not self._fits(hint))):
+            return None
+        if not self.batch:
+            return attrgetter("value") if self._fits(hint) else None
+        if plain:
+            return _values
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin not in {list, Sequence} or len(arguments) != 1:
+            return _values if hint in {list, Sequence} else None
+        if (typing.get_origin(arguments[0]) or arguments[0]) is ConsumerRecord:
+            return _record
+        return _values if self._fits(arguments[0]) else None
+
+    def _fits(self, hint: Any) -> bool:
+        return fits(hint, self.topics)
+
+    def _context(self, record: Any) -> Context[Any]:
+        assert self.shared is not None
+        app = self.shared.app
+        first = record[0] if self.batch else record
+        return Context(
+            app=app, record=first, attempt=current.get().attempt, state=self.shared.state, group=app.group_id
+        )
+
+    def _dependency(self, depends: Depends, of: Callable[..., Any]) -> Dependency:
+        fn = depends.fn
+        if not callable(fn):
+            raise self._refusal(of, f"Depends takes a function, not {fn!r:.80}")
+        if self.scope == "app" and depends.scope != "app":
+            raise self._refusal(
+                of, f"lives as long as the app and depends on {name_of(fn)}, which does not; give that scope='app' too"
+            )
+        if fn in self.inside:
+            ring = " → ".join(name_of(one) for one in (*self.inside[self.inside.index(fn) :], fn))
+            raise self._refusal(of, f"depends on itself: {ring}")
+        run = (self.overrides or {}).get(fn, fn)
+        if not callable(run):
+            return Dependency(fn, lambda: run, depends.scope, {})
+        inner = replace(self, scope=depends.scope, inside=(*self.inside, fn))
+        return Dependency(fn, run, depends.scope, inner.parts(run))
+
+    def _refusal(self, function: Callable[..., Any], why: str) -> BadDeclaration:
+        return refusal(function, why, "dependency" if self.inside else "handler")
+
+    def _why(self, name: str, hint: Any, *, value_taken: bool) -> str:
+        shown = _shown(hint)
+        if self.scope == "app":
+            return (
+                f"parameter {name} cannot be filled: there is no record when the app starts; ask for it in the handler"
+            )
+        if name == "tx":
+            return "parameter tx needs a transaction; give subscribe sql=, the database to have it from"
+        if value_taken:
+            others = ", ".join(_BATCH_PARTS if self.batch else _PARTS)
+            return f"parameter {name}: {shown} cannot be filled; the value is taken already, others are {others}"
+        wanted = " | ".join(sorted({_shown(topic.value) for topic in self.topics}))
+        names = ", ".join(one.name for one in self.topics)
+        if self.batch:
+            return (
+                f"parameter {name} is annotated {shown}, a batch of {names} is list[{wanted}] or list[ConsumerRecord]"
+            )
+        return f"parameter {name} is annotated {shown}, the value of {names} is {wanted}"
+
+
+def fits(hint: Any, topics: Sequence[Topic[Any, Any]]) -> bool:
+    """Whether the values of all these topics are of a type."""
+    if hint is inspect.Parameter.empty or hint is Any:
+        return True
+    allowed = [hint, *(members(hint) or ())]
+    return all(any(one == topic.value or _is_base(one, topic.value) for one in allowed) for topic in topics)
+
+
+def _is_base(hint: Any, kind: Any) -> bool:
+    return isinstance(hint, type) and isinstance(kind, type) and is_record(kind) and hint in kind.__mro__
+
+
+def _marked(hint: Any, default: Any) -> tuple[Any, Depends | None]:
+    """A parameter's type without `Annotated`, and what it depends on."""
+    depends = default if isinstance(default, Depends) else None
+    if typing.get_origin(hint) is Annotated:
+        hint, *extras = typing.get_args(hint)
+        depends = depends or next((one for one in extras if isinstance(one, Depends)), None)
+    return hint, depends
+
+
+def _record(record: Any) -> Any:
+    return record
+
+
+def _values(records: Sequence[ConsumerRecord[Any, Any]]) -> list[Any]:
+    return [record.value for record in records]
+
+
+def _tx(_: Any) -> Any:
+    return current.get().tx
+
+
+# Calling
+
+
+def _call(function: Callable[..., Any], gets: Mapping[str, Get]) -> Callable[[Any], Awaitable[Any]]:
+    if not _is_coroutine_function(function):
+        return lambda record: _in_thread(function, {name: get(record) for name, get in gets.items()})
+    if len(gets) == 1 and not isinstance(function, functools.partial):
+        ((name, get),) = gets.items()
+        if inspect.signature(function).parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY:
+            return lambda record: function(get(record))
+    return lambda record: function(**{name: get(record) for name, get in gets.items()})
+
+
+def _with_dependencies(
+    function: Callable[..., Any], parts: Parts, shared: Shared | None
+) -> Callable[[Any], Awaitable[Any]]:
+    is_coroutine_function = _is_coroutine_function(function)
+
+    async def work(call: Call) -> Any:
+        arguments = await filled(parts, call, shared)
+        return await (function(**arguments) if is_coroutine_function else _in_thread(function, arguments))
+
+    def begin(record: Any) -> Awaitable[Any]:
+        call = Call(record, AsyncExitStack())
+        return closing(call.stack, work(call))
+
+    return begin
+
+
+def _is_coroutine_function(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - of an object
+
+
+async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     result = await asyncio.to_thread(_no_stop_iteration, function, arguments)
     if inspect.isawaitable(result):
-        await result  # a plain function around a coroutine function
+        return await result  # a plain function around a coroutine function
+    return result
 
 
 def _no_stop_iteration(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -72,43 +277,30 @@ def _no_stop_iteration(function: Callable[..., Any], arguments: dict[str, Any]) 
         raise RuntimeError("the handler raised StopIteration") from problem
 
 
+# Words
+
+
 def _annotated(function: Any) -> Any:
-    """Where the annotations of a handler are: on the function, or on what an object or a partial calls."""
+    """Where the annotations of a handler are: on the function, or on what a class, an object or a partial calls."""
     while isinstance(function, functools.partial):
         function = function.func
+    if inspect.isclass(function):
+        return function.__init__
     return function if inspect.isroutine(function) else type(function).__call__
 
 
-def _attribute(name: str) -> _Part:
-    return lambda record: getattr(record, name)
+def _shown(hint: Any) -> str:
+    return str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))
 
 
-def _fits(hint: Any, topics: Sequence[Topic[Any, Any]]) -> bool:
-    if hint is inspect.Parameter.empty or hint is Any:
-        return True
-    allowed = [hint, *(members(hint) or ())]
-    return all(any(one == topic.value or _is_base(one, topic.value) for one in allowed) for topic in topics)
-
-
-def _is_base(hint: Any, kind: Any) -> bool:
-    return isinstance(hint, type) and isinstance(kind, type) and is_record(kind) and issubclass(kind, hint)
-
-
-def _why(name: str, hint: Any, topics: Sequence[Topic[Any, Any]], *, value_taken: bool) -> str:
-    shown = getattr(hint, "__name__", str(hint))
-    if value_taken:
-        return f"parameter {name}: {shown} cannot be filled; the value is taken already, others are {', '.join(_PARTS)}"
-    wanted = " | ".join(sorted({getattr(topic.value, "__name__", str(topic.value)) for topic in topics}))
-    return f"parameter {name} is annotated {shown}, the value of {', '.join(one.name for one in topics)} is {wanted}"
-
-
-def _refusal(function: Callable[..., Any], why: str) -> BadDeclaration:
+def refusal(function: Callable[..., Any], why: str, what: str = "handler") -> BadDeclaration:
+    """A declaration that cannot work, with its file and line."""
     code = getattr(inspect.unwrap(_annotated(function)), "__code__", None)
     where = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
-    return BadDeclaration(f"{where}handler {name_of(function)}: {why}")
+    return BadDeclaration(f"{where}{what} {name_of(function)}: {why}")
 
 
 def name_of(function: Any) -> str:
     """A handler in messages; objects and partials have no name of their own."""
-    found = getattr(_annotated(function), "__qualname__", None)
+    found = getattr(function if inspect.isclass(function) else _annotated(function), "__qualname__", None)
     return str(found or type(function).__qualname__)

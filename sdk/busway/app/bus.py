@@ -8,16 +8,19 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Literal, TypeVar, cast
 
 from busway.admin.admin import Admin, NewTopic
+from busway.app.calls import Handler, prepare, unacknowledged
 from busway.app.declare import Declarations
+from busway.app.hooks import Hooks
+from busway.app.lane import Sleep
 from busway.app.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.serdes import Serdes
-from busway.app.worker import Sleep, Worker, WorkerParts, unacknowledged
+from busway.app.worker import Worker, WorkerParts
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
@@ -33,7 +36,15 @@ log = logging.getLogger("busway.app")
 _OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 K = TypeVar("K")
 V = TypeVar("V")
-Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
+Lifespan = Callable[["App"], AbstractAsyncContextManager[Any] | AsyncGenerator[Any, None]]
+
+
+def entered(lifespan: Lifespan, app: "App") -> AbstractAsyncContextManager[Any]:
+    """A lifespan as something to enter."""
+    found = lifespan(app)
+    if isinstance(found, AbstractAsyncContextManager):
+        return found
+    return asynccontextmanager(lambda: found)()
 
 
 class App(Declarations):
@@ -47,7 +58,8 @@ class App(Declarations):
         auto_offset_reset: where a new group begins; earliest, so that nothing is missed.
         register_schemas: register schemas at start; else they must be in the registry.
         subject_naming: under which subject.
-        lifespan: takes the app, returns an async context manager that is entered before the first record and left after the last.
+        lifespan: takes the app; an async generator function that yields once, or one that returns an async context manager. It is
+            entered before the first record and left after the last; what it yields is `Context.state` for handlers.
         commit_interval_s: how often finished offsets are committed; also at a rebalance and at the end.
         drain_timeout_s: how long running handlers may take to end when the app stops or loses a partition.
         producer, consumer: further options of `ProducerOptions` and `ConsumerOptions`. A handler that waits for each of its sends
@@ -106,6 +118,7 @@ class App(Declarations):
             ConnectionFailed: no broker can be reached.
             RegistryUnreachable, RegistryRefused: a schema cannot be registered; the text says where it is incompatible.
             BadDeclaration: a topic in Avro without a registry.
+            ExtensionFailed: an extension could not start.
         """
         if self._stack is not None or self._starting is not None:
             raise NotRunning(f"app {self.name} is running already")
@@ -143,24 +156,27 @@ class App(Declarations):
             await self._serdes.prepare(self.topics.values())
             self._stack = stack.pop_all()
         try:
+            state = None
             if self._lifespan is not None:
-                await self._stack.enter_async_context(self._lifespan(self))
+                state = await self._stack.enter_async_context(entered(self._lifespan, self))
+            hooks = Hooks(self.extensions)
+            await hooks.start(self, self._stack)
             if self.routes:
-                await self._start_worker()
+                await self._start_worker(hooks, await prepare(self, state, hooks, self._stack))
         except BaseException:
             await self._stop()
             raise
 
-    async def _start_worker(self) -> None:
+    async def _start_worker(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
         assert self._stack is not None
         self.worker = Worker(
             WorkerParts(
                 group=self.group_id,
-                routes=self.routes,
-                topics=self.topics,
-                decode=self._running().decode,
+                handlers=handlers,
+                read=self._running().read,
                 send_raw=self._send_raw,
                 on_assigned=self._assigned,
+                hooks=hooks,
                 sleep=self._sleep,
                 commit_interval_s=self._commit_interval_s,
                 drain_timeout_s=self._drain_timeout_s,
@@ -179,8 +195,9 @@ class App(Declarations):
                 **self._consumer_options,
             },
         )
+        self.worker.reads(consumer)
         await self._stack.enter_async_context(consumer)
-        self._working = asyncio.get_running_loop().create_task(self.worker.run(consumer), name=f"{self.name}-worker")
+        self._working = asyncio.get_running_loop().create_task(self.worker.run(), name=f"{self.name}-worker")
 
     async def stop(self) -> None:
         """Let running handlers end, commit, disconnect; an app that is starting is stopped first. Safe to call twice.
@@ -210,6 +227,12 @@ class App(Declarations):
             await stack.aclose()
         finally:
             self._producer = self._serdes = self.worker = None
+
+    @property
+    def problem(self) -> BaseException | None:
+        """Why it stopped by itself; None while it runs, and when it was stopped."""
+        working = self._working
+        return working.exception() if working is not None and working.done() and not working.cancelled() else None
 
     async def wait(self) -> None:
         """Returns when the app has been stopped.
@@ -267,12 +290,24 @@ class App(Declarations):
                 loop.remove_signal_handler(number)
 
     @contextlib.asynccontextmanager
-    async def test(self) -> AsyncIterator[Any]:
-        """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`."""
+    async def test(
+        self, *, overrides: Mapping[Callable[..., Any], Any] | None = None, **options: Any
+    ) -> AsyncIterator[Any]:
+        """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`.
+
+        Args:
+            overrides: what stands in for dependencies meanwhile, beside `App.overrides`.
+            options: of `busway.testing.bus.running_test_bus`.
+        """
         from busway.testing.bus import running_test_bus
 
-        async with running_test_bus(self) as bus:
-            yield bus
+        before = self.overrides
+        self.overrides = {**before, **(overrides or {})}
+        try:
+            async with running_test_bus(self, **options) as bus:
+                yield bus
+        finally:
+            self.overrides = before
 
     # Sending
 

@@ -4,11 +4,26 @@ What lives here: `Declarations`, the decorators, and what is refused at once. Wh
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
-from busway.app.binding import bind, name_of
+from busway.app.binding import name_of, refusal
+from busway.app.calls import binder
+from busway.app.declare_tables import TableDeclarations
+from busway.app.extension import Extension
 from busway.app.failures import Retry, dead_letter_topic
-from busway.app.routes import BadDeclaration, Format, Route, Topic, is_topic_name
+from busway.app.routes import (
+    BadDeclaration,
+    Batch,
+    ConsumerRecord,
+    Format,
+    Publication,
+    Route,
+    Topic,
+    TransactionalInbox,
+    is_topic_name,
+)
+from busway.app.schedule import ORDERINGS, Ordering
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -17,10 +32,13 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
+X = TypeVar("X", bound=Extension)
 Assigned = Callable[[Sequence[TopicPartition]], Awaitable[None]]
+CONCURRENCY_MAX: Final = 1000
+"""So many records of a partition are kept ready; more at once would find nothing to do."""
 
 
-class Declarations:
+class Declarations(TableDeclarations):
     """The topics and handlers of an app; `App` runs them.
 
     Args:
@@ -33,6 +51,9 @@ class Declarations:
         self.group_id = group_id
         self.topics: dict[str, Topic[Any, Any]] = {}
         self.routes: list[Route] = []
+        self.extensions: list[Extension] = []
+        self.overrides: dict[Callable[..., Any], Any] = {}
+        """What stands in for a dependency from the next start on, by the function that `Depends` names: a function, or a plain value."""
         self._on_assigned: list[Assigned] = []
 
     @overload
@@ -102,42 +123,105 @@ class Declarations:
         return known
 
     def subscribe(
-        self, *topics: Topic[Any, Any], retry: Retry | None = None, dead_letter: bool = True
+        self,
+        *topics: Topic[Any, Any],
+        retry: Retry | None = None,
+        dead_letter: bool = True,
+        ordering: Ordering = "key",
+        concurrency: int = 1,
+        where: Callable[[ConsumerRecord[Any, Any]], bool] | None = None,
+        timeout_s: float | None = None,
+        batch: Batch | None = None,
+        sql: TransactionalInbox | None = None,
     ) -> Callable[[F], F]:
-        """Decorates a function that handles the records of these topics, one at a time for each partition, in order.
+        """Decorates a function that handles the records of these topics.
 
         A coroutine function runs in the event loop, a plain one in a thread. When it returns, the record counts as handled; when it
-        raises, it is called again as `retry` says, and then the record goes to the topic `<topic>.<group>.dlt`.
+        raises, it is called again as `retry` says, and then the record goes to the topic `<topic>.<group>.dlt`. An offset is committed
+        once every record before it is done. Several handlers of a topic get every record, each at its own pace.
 
         Args:
             topics: what to read.
             retry: by default five attempts with growing waits.
             dead_letter: False stops the app instead of putting a record aside.
+            ordering: "key": records of a key are handled one after the other, and while one waits for its next attempt the later ones of
+                its key wait behind it and other keys flow on. "partition": it holds the whole partition. "none": no order.
+            concurrency: how many records of a partition are handled at once, never two of one key; records without a key then have no
+                order among themselves. With 1, records that have not failed are handled in the partition's order.
+            where: takes the record; false means that this handler does not want it. What it raises is a failure of the record.
+            timeout_s: how long one call may take; then it has failed with `HandlerTimedOut`. A plain function cannot be cancelled: it goes
+                on in its thread, beside the next attempt, and its result is dropped.
+            batch: calls the function with a list of records of one partition, in their order, or of their values. A batch that has failed
+                for good is halved until the poison record is alone; that one goes to the dead letters, the others are handled.
+            sql: a database that remembers which records were handled: the function runs inside its transaction, which its parameter `tx`
+                gets, and a record that was handled before is skipped. The app is extended with it if it is an `Extension`.
 
         Raises:
-            BadDeclaration: no topic, or a parameter that cannot be bound; names the line.
+            BadDeclaration: no topic, options that do not go together, or a parameter that cannot be bound; names the line.
         """
 
         def decorate(function: F) -> F:
-            if not topics or not all(isinstance(topic, Topic) and topic.app is self for topic in topics):
-                raise BadDeclaration(
-                    f"subscribe: handler {name_of(function)} names no topic made by app.topic(…) of app {self.name}"
-                )
-            for topic in topics:
-                if dead_letter and not is_topic_name(dead_letter_topic(topic.name, self.group_id)):
-                    raise BadDeclaration(
-                        f"dead letters of topic {topic.name} would go to {dead_letter_topic(topic.name, self.group_id)!r}, "
-                        "which is no name for a topic; choose another group_id, or dead_letter=False"
-                    )
-            self.routes.append(
-                Route(
-                    function=function,
-                    topics=topics,
-                    call=bind(function, topics),
-                    retry=retry or Retry(),
-                    dead_letter=dead_letter,
-                )
+            self._check_topics(function, topics, dead_letter=dead_letter)
+            route = Route(
+                function=function,
+                topics=topics,
+                retry=retry or Retry(),
+                dead_letter=dead_letter,
+                ordering=ordering,
+                concurrency=concurrency,
+                where=where,
+                timeout_s=timeout_s,
+                batch=batch,
+                sql=sql,
             )
+            if (why := _contradiction(route)) is not None:
+                raise refusal(function, why)
+            binder(route).bind(function)
+            extension: Any = sql
+            if isinstance(extension, Extension):
+                self.extend(extension)
+            self.routes.append(route)
+            return function
+
+        return decorate
+
+    def _check_topics(
+        self, function: Callable[..., Any], topics: Sequence[Topic[Any, Any]], *, dead_letter: bool
+    ) -> None:
+        if not topics or not all(isinstance(topic, Topic) and topic.app is self for topic in topics):
+            raise BadDeclaration(
+                f"subscribe: handler {name_of(function)} names no topic made by app.topic(…) of app {self.name}"
+            )
+        for topic in topics:
+            if dead_letter and not is_topic_name(dead_letter_topic(topic.name, self.group_id)):
+                raise BadDeclaration(
+                    f"dead letters of topic {topic.name} would go to {dead_letter_topic(topic.name, self.group_id)!r}, "
+                    "which is no name for a topic; choose another group_id, or dead_letter=False"
+                )
+
+    def publish(self, topic: Topic[Any, Any] | str, key: Callable[[Any], Any] | None = None) -> Callable[[F], F]:
+        """Stands above `subscribe`: what the handler returns is sent, and acknowledged before its record counts as handled.
+
+        None sends nothing, a list sends each of its members.
+
+        Args:
+            topic: where to, or the name of a topic of this app.
+            key: takes the result, returns the key; without it, the key of the record that was handled (of a batch: none).
+
+        Raises:
+            BadDeclaration: it does not stand above subscribe; at start, that the topic does not take such values or keys.
+        """
+
+        def decorate(function: F) -> F:
+            if not isinstance(topic, str) and not (isinstance(topic, Topic) and topic.app is self):
+                raise refusal(function, f"publishes to {topic!r:.80}, which is no topic of app {self.name} and no name")
+            mine = [number for number, route in enumerate(self.routes) if route.function is function]
+            if not mine:
+                raise refusal(function, f"is not subscribed yet; put publish above the subscribe of app {self.name}")
+            new = Publication(topic=topic, key=key)
+            for number in mine:
+                route = self.routes[number]
+                self.routes[number] = replace(route, publications=(*route.publications, new))
             return function
 
         return decorate
@@ -147,3 +231,34 @@ class Declarations:
         place to load what a service keeps for them."""
         self._on_assigned.append(function)
         return function
+
+    def extend(self, extension: X) -> X:
+        """Let an extension watch and surround the app; returns it. Once is enough: the same one again changes nothing.
+
+        It starts after the lifespan was entered and before the first record; the first extended is asked first and surrounds the others.
+
+        Raises:
+            BadDeclaration: it is not an `Extension`.
+        """
+        if not isinstance(extension, Extension):
+            raise BadDeclaration(f"app {self.name}: extend takes an Extension, not {extension!r:.80}")
+        if not any(one is extension for one in self.extensions):
+            self.extensions.append(extension)
+        return extension
+
+
+def _contradiction(route: Route) -> str | None:
+    """Options that do not go together, and which one to change."""
+    if route.ordering not in ORDERINGS:
+        return f"ordering is {', '.join(ORDERINGS)}, not {route.ordering!r}"
+    if not 1 <= route.concurrency <= CONCURRENCY_MAX:
+        return f"concurrency is 1 to {CONCURRENCY_MAX}, not {route.concurrency}"
+    if route.concurrency > 1 and route.ordering == "partition":
+        return "concurrency above 1 and ordering='partition' contradict each other; choose ordering='key'"
+    if route.concurrency > 1 and route.batch is not None:
+        return "a batch holds its partition, so concurrency stays 1; leave one of the two out"
+    if route.batch is not None and route.sql is not None:
+        return "sql marks one record at a time; leave batch out"
+    if route.timeout_s is not None and route.timeout_s <= 0:
+        return f"timeout_s is above 0, not {route.timeout_s}"
+    return None

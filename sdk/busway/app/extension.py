@@ -24,7 +24,7 @@ CRASH_POINTS: Final = ("before-handler", "after-handler", "after-send", "before-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handling:
-    """One call of a handler that has ended.
+    """One call of a handler that has ended, or a record that could not be read and was dead-lettered without one.
 
     Attributes:
         route: whose handler.

@@ -1,15 +1,17 @@
 """What was decorated: topics with their types, handlers with their options.
 
-What lives here: `Topic`, `ConsumerRecord` and `Route`, and what is refused when they are declared. What does not: running them
-(`worker`), binding arguments (`binding`).
+What lives here: `Topic`, `ConsumerRecord`, `Route` and its options, and what is refused when they are declared. What does not: running
+them (`worker`), binding arguments (`binding`).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from busway.app.failures import Retry
+from busway.app.schedule import Ordering
 from busway.errors import BuswayError
 from busway.types import RecordMetadata
 
@@ -23,6 +25,8 @@ FORMATS: Final[tuple[Format, ...]] = ("avro", "json", "raw")
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST: Final = 249
+BATCH_MAX: Final = 1000
+"""So many records of a partition are kept ready for their handler; a batch cannot be larger."""
 
 
 def is_topic_name(name: str) -> bool:
@@ -119,22 +123,72 @@ class Topic(Generic[K, V]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A handler that takes many records of one partition at once, in their order.
+
+    Attributes:
+        max_records: at most so many, up to 1000.
+        max_wait_s: how long to wait for more once one is there.
+    """
+
+    max_records: int = 500
+    max_wait_s: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_records <= BATCH_MAX or self.max_wait_s < 0:
+            raise BadDeclaration(f"{self!r}: max_records is 1 to {BATCH_MAX}, max_wait_s 0 or more")
+
+
+@runtime_checkable
+class TransactionalInbox(Protocol):
+    """What `subscribe(sql=…)` takes: a database that remembers which records were handled."""
+
+    def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AbstractAsyncContextManager[Any | None]:
+        """Around one attempt at a record: enters as what the handler's `tx` gets, or as None if the record was handled before; leaves by
+        committing what the handler wrote together with the record's mark, or by undoing it when the handler raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """Where a handler's result goes.
+
+    Attributes:
+        topic: to which topic, or its name.
+        key: of the record, from the result; None for the key of the record that was handled.
+    """
+
+    topic: "Topic[Any, Any] | str"
+    key: Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A handler, what it reads and how it fails.
+    """A handler, what it reads, how it is called and how it fails; see `App.subscribe`.
 
     Attributes:
         function: what was decorated.
         topics: what it reads.
-        call: takes a record, passes the function its arguments, and returns when it has returned.
         retry: how often and when an exception is tried again.
         dead_letter: whether records that failed for good go to the dead-letter topic; else the app stops.
+        ordering, concurrency: what may run at once.
+        where: which records it wants.
+        timeout_s: how long a call may take.
+        batch: how many records it takes at once; None for one.
+        sql: where it is remembered what was handled.
+        publications: where its results go.
     """
 
     function: Callable[..., Any]
     topics: tuple[Topic[Any, Any], ...]
-    call: Callable[[ConsumerRecord[Any, Any]], Awaitable[Any]]
     retry: Retry
     dead_letter: bool
+    ordering: Ordering = "key"
+    concurrency: int = 1
+    where: Callable[[ConsumerRecord[Any, Any]], bool] | None = None
+    timeout_s: float | None = None
+    batch: Batch | None = None
+    sql: TransactionalInbox | None = None
+    publications: tuple[Publication, ...] = ()
 
     @property
     def name(self) -> str:

@@ -4,14 +4,13 @@ What lives here: one serde for each part of each topic, and what a record looks 
 (`busway.serde`), sending (`bus`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
-from busway.errors import BuswayError
 from busway.serde.avro import Undecodable
 from busway.serde.naming import Part, SubjectNaming
-from busway.serde.plain import Integer, Json, Raw, Serde, Text
+from busway.serde.plain import Integer, Json, Raw, SchemaMissing, Serde, Text
 from busway.serde.registered import RegisteredAvro
 from busway.serde.registry import RegistryClient
 from busway.types import Record
@@ -87,32 +86,54 @@ class Serdes:
         return None if value is None else self._serdes[topic.name, part].encode(value)
 
     async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """The record as a handler sees it.
+        """The record as a handler sees it, with a schema that has to be fetched first.
 
         Raises:
             Undecodable: its bytes are something else.
             BuswayError: the registry cannot be asked right now.
+        """
+        while True:
+            try:
+                return self.read(record)
+            except SchemaMissing as missing:
+                await missing.load()
+
+    def read(self, record: Record) -> ConsumerRecord[Any, Any]:
+        """The record as a handler sees it.
+
+        Raises:
+            Undecodable: its bytes are something else.
+            SchemaMissing: the registry must be asked first.
         """
         return ConsumerRecord(
             topic=record.topic,
             partition=record.partition,
             offset=record.offset,
             timestamp_ms=record.timestamp_ms,
-            key=await self._part(record.topic, "key", record.key),
-            value=await self._part(record.topic, "value", record.value),
+            key=None if record.key is None else self._part(record.topic, "key", record.key),
+            value=None if record.value is None else self._part(record.topic, "value", record.value),
             headers=record.headers,
         )
 
-    async def _part(self, topic: str, part: Part, data: bytes | None) -> Any:
-        if data is None:
-            return None
+    def _part(self, topic: str, part: Part, data: bytes) -> Any:
         try:
-            return await self._serdes[topic, part].decode(data)
-        except BuswayError:
-            raise  # the registry cannot be asked, which says nothing of the record
+            return self._serdes[topic, part].decode(data)
+        except SchemaMissing as missing:
+            load = missing.load
+            raise SchemaMissing(lambda: self._load(topic, part, load)) from None
         except Exception as problem:  # noqa: BLE001 - a class's own code runs too; its record is for the dead letters
-            what = problem if isinstance(problem, Undecodable) else f"{type(problem).__name__}: {problem}"
-            raise Undecodable(f"the {part} is not what topic {topic} holds: {what}") from None
+            raise self._not_held(topic, part, problem) from None
+
+    @staticmethod
+    def _not_held(topic: str, part: Part, problem: Exception) -> Undecodable:
+        what = problem if isinstance(problem, Undecodable) else f"{type(problem).__name__}: {problem}"
+        return Undecodable(f"the {part} is not what topic {topic} holds: {what}")
+
+    async def _load(self, topic: str, part: Part, load: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await load()
+        except Undecodable as problem:
+            raise self._not_held(topic, part, problem) from None
 
 
 def _key_format(kind: Any) -> str:

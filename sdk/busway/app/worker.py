@@ -1,54 +1,42 @@
-"""The loop that feeds handlers and commits what they finished.
+"""What feeds the handlers of an app and commits what they finished.
 
-What lives here: one lane for each partition, in order; back-pressure; retries and dead letters; commits; giving partitions up. What
-does not: which handlers there are (`routes`), when to retry (`failures`), what may be committed (`ack`).
+What lives here: the partitions that the app has, with a lane for each handler; back-pressure; commits; giving partitions up. What does
+not: a partition's way through a handler (`lane`), which handlers there are (`routes`), what may be committed (`ack`).
 
-At least once: an offset is committed only when every record before it was handled or lies acknowledged among the dead letters.
+At least once: an offset is committed only when every record before it was handled, was not wanted, or lies acknowledged among the dead
+letters.
 """
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from busway.app.ack import CompletedOffsets
-from busway.app.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
-from busway.app.routes import ConsumerRecord, Headers, Route, Topic
+from busway.app.attempts import AttemptParts, Counts, HandlerFailed, Item, SendRaw
+from busway.app.batches import BatchLane
+from busway.app.calls import Handler
+from busway.app.hooks import Hooks
+from busway.app.lane import Lane, LaneParts, Sleep
+from busway.app.routes import BATCH_MAX, ConsumerRecord
 from busway.consumer.consumer import Consumer, RebalanceListener
 from busway.errors import BuswayError, CommitFailed
-from busway.serde.avro import Undecodable
 from busway.types import Record, TopicPartition
+
+__all__ = ["HandlerFailed", "Worker", "WorkerParts"]
 
 log = logging.getLogger("busway.app")
 
-HIGH_WATER: Final = 1000
-"""Records of a partition that wait for their handler; above, the partition is paused."""
+OPEN_MAX: Final = BATCH_MAX
+"""Records of a partition that a handler has not finished: those that wait, are parked or run; above, the partition is paused."""
 LOW_WATER: Final = 250
-"""At so few it goes on."""
+"""It goes on when no more than these wait for a handler that could take them."""
+AHEAD_MAX: Final = 20_000
+"""Records between the lowest unfinished one and the last that came; above, the partition is paused. After a crash they come again."""
+REPLAY_HEADER: Final = "busway_replay-for-group"
+"""On a record that was replayed for one group alone; others have handled it before."""
 _POLL_MS: Final = 500
-
-Decode = Callable[[Record], Awaitable[ConsumerRecord[Any, Any]]]
-SendRaw = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[Any]]
-Sleep = Callable[[float], Awaitable[None]]
-
-
-unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("unacknowledged", default=None)
-"""Inside a handler: what it sent without waiting. Its record is finished when all of that is acknowledged."""
-
-
-class _GivenUp(Exception):
-    """The partition goes before its record could be tried again."""
-
-
-class Cancelled(Exception):
-    """What a handler waited for was cancelled by somebody else than the app."""
-
-
-class HandlerFailed(BuswayError):
-    """A handler failed for good, and its record may not go to the dead letters; the app stops so that nothing is skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,30 +44,53 @@ class WorkerParts:
     """What the worker is made of; the App knows how to make it."""
 
     group: str
-    routes: Sequence[Route]
-    topics: Mapping[str, Topic[Any, Any]]
-    decode: Decode
+    handlers: Sequence[Handler]
+    read: Callable[[Record], ConsumerRecord[Any, Any]]
     send_raw: SendRaw
     on_assigned: Callable[[Sequence[TopicPartition]], Awaitable[None]]
+    hooks: Hooks
     sleep: Sleep
     commit_interval_s: float
     drain_timeout_s: float
 
 
-@dataclass(slots=True)
-class _Lane:
-    """One partition: what waits, what is done, and the task that works through it."""
+class Assigned:
+    """A partition that the app has: its lanes, and how far all of them are."""
 
-    partition: TopicPartition
-    waiting: deque[tuple[CompletedOffsets, Record]] = field(default_factory=deque)
-    done: CompletedOffsets = field(default_factory=CompletedOffsets)
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    closing: bool = False
-    paused: bool = False
-    resting: bool = False
-    committed: int | None = None
-    task: asyncio.Task[None] | None = None
-    sending: set["asyncio.Future[Any]"] = field(default_factory=set)
+    __slots__ = ("closing", "committed", "done", "lanes", "partition", "paused")
+
+    def __init__(self, partition: TopicPartition, lanes: Sequence[Lane], start: int | None) -> None:
+        self.partition = partition
+        self.lanes = lanes
+        self.done = CompletedOffsets(start)
+        self.committed: int | None = None
+        self.paused = False
+        self.closing = False
+
+    def add(self, records: Iterable[Record], group: bytes) -> None:
+        """Records arrived, in their order."""
+        lanes, pending = self.lanes, len(self.lanes)
+        for record in records:
+            if not self.done.follows(record.offset):
+                log.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
+                self.done = CompletedOffsets()  # the topic was made anew; what is under way counts for the old one
+            self.done.begin(record.offset)
+            if record.headers and _is_for_others(record, group):
+                self.done.finish(record.offset)
+                continue
+            item = Item(self.done, record, pending)
+            for lane in lanes:
+                lane.add(item)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more should be fetched for now."""
+        return self.done.open >= AHEAD_MAX or any(lane.schedule.open >= OPEN_MAX for lane in self.lanes)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a paused partition should go on."""
+        return not self.is_full and all(lane.schedule.queued <= LOW_WATER for lane in self.lanes)
 
 
 class Worker(RebalanceListener):
@@ -87,33 +98,60 @@ class Worker(RebalanceListener):
 
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._group = parts.group.encode()
+        self._assigned: dict[TopicPartition, Assigned] = {}
         self._consumer: Consumer | None = None
-        self._routes: dict[str, list[Route]] = {}
-        for route in parts.routes:
-            for topic in route.topics:
-                self._routes.setdefault(topic.name, []).append(route)
+        self._handlers: dict[str, list[Handler]] = {}
+        for handler in parts.handlers:
+            for topic in dict.fromkeys(topic.name for topic in handler.route.topics):
+                self._handlers.setdefault(topic, []).append(handler)
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Lock()
         self._committing = asyncio.Lock()
         self._ending = False
-        self.handled = 0
-        """Records whose handlers all returned."""
-        self.dead_lettered = 0
-        """Records that went to a dead-letter topic."""
+        self.hooks = parts.hooks
+        self._counts = Counts()
+        self.unfinished = 0
+        """Records that a handler began and did not finish before their partition went; their next owner begins with them."""
+        self._lane_parts = LaneParts(
+            attempts=AttemptParts(
+                group=parts.group,
+                hooks=parts.hooks,
+                read=parts.read,
+                send_raw=parts.send_raw,
+                counts=self._counts,
+            ),
+            sleep=parts.sleep,
+            finished=self._finished,
+            fail=self._fail,
+        )
         self.progress = asyncio.Event()
         """Set whenever a record is finished or partitions come or go; who waits clears it."""
 
-    async def run(self, consumer: Consumer) -> None:
+    @property
+    def handled(self) -> int:
+        """Records whose handlers all returned, or did not want them."""
+        return self._counts.handled
+
+    @property
+    def dead_lettered(self) -> int:
+        """Records that went to a dead-letter topic."""
+        return self._counts.dead_lettered
+
+    def reads(self, consumer: Consumer) -> None:
+        """Whose records it feeds; told before that consumer starts."""
+        self._consumer = consumer
+
+    async def run(self) -> None:
         """Feed handlers until cancelled; then drain, commit, and return.
 
         Raises:
             HandlerFailed: a record failed for good and may not be put aside.
             BuswayError: the brokers cannot be read.
         """
-        self._consumer = consumer
+        assert self._consumer is not None
         committing = asyncio.ensure_future(self._commit_regularly())
-        feeding = asyncio.ensure_future(self._feed(consumer))
+        feeding = asyncio.ensure_future(self._feed(self._consumer))
         waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -125,212 +163,67 @@ class Worker(RebalanceListener):
             for task in (committing, feeding):
                 task.cancel()
             await asyncio.wait([committing, feeding])
-            await self._close(list(self._lanes))
+            await self._close(list(self._assigned))
             if not self._failed.done():
                 self._failed.cancel()
 
     async def _feed(self, consumer: Consumer) -> None:
         while True:
             for partition, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
-                lane = self._lanes.get(partition)
-                if lane is None or lane.closing:
+                assigned = self._assigned.get(partition)
+                if assigned is None or assigned.closing:
                     continue
-                for record in records:
-                    if not lane.done.follows(record.offset):
-                        log.warning("%s-%d goes on at offset %d, behind what came before", *partition, record.offset)
-                        lane.done = (
-                            CompletedOffsets()
-                        )  # the topic was made anew; what is under way counts for the old one
-                    lane.done.begin(record.offset)
-                    lane.waiting.append((lane.done, record))
-                lane.arrived.set()
-                if len(lane.waiting) >= HIGH_WATER and not lane.paused:
+                assigned.add(records, self._group)
+                for lane in assigned.lanes:
+                    lane.pump()
+                if not assigned.paused and assigned.is_full:
                     consumer.pause(partition)
-                    lane.paused = True
-
-    # Lanes
+                    assigned.paused = True
 
     def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
         """Whether it is this task that calls the handlers of a partition."""
-        return any(lane.task is task for lane in self._lanes.values())
+        return any(lane.is_handling(task) for assigned in self._assigned.values() for lane in assigned.lanes)
 
-    def _open(self, partition: TopicPartition) -> None:
-        if self._ending:
+    def _finished(self, item: Item) -> None:
+        """A handler is done with a record."""
+        item.pending -= 1
+        if item.pending:
             return
-        lane = _Lane(partition)
-        lane.task = asyncio.ensure_future(self._work(lane))
-        self._lanes[partition] = lane
-
-    async def _work(self, lane: _Lane) -> None:
-        try:
-            while True:
-                while lane.waiting and not lane.closing:
-                    done, record = lane.waiting.popleft()
-                    sent = await self._handle(lane, record)
-                    self._finish(lane, done, record, sent)
-                    if len(lane.sending) >= HIGH_WATER:
-                        await asyncio.wait(lane.sending, return_when=asyncio.FIRST_COMPLETED)
-                    if lane.paused and len(lane.waiting) <= LOW_WATER:
-                        self._resume(lane)
-                if lane.closing:
-                    return
-                lane.arrived.clear()
-                await lane.arrived.wait()
-        except _GivenUp:
-            return
-        except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
-            self._fail(problem)
-
-    def _finish(self, lane: _Lane, done: CompletedOffsets, record: Record, sent: list["asyncio.Future[Any]"]) -> None:
-        """The record is done once all it sent is acknowledged; the next one does not wait for that."""
-        if not sent:
-            done.finish(record.offset)
-            self.progress.set()
-            return
-        acknowledged = asyncio.gather(*sent)
-        lane.sending.add(acknowledged)
-
-        def settle(outcome: "asyncio.Future[Any]") -> None:
-            lane.sending.discard(outcome)
-            if outcome.cancelled():
-                return
-            if (problem := outcome.exception()) is None:
-                done.finish(record.offset)
-                self.progress.set()
-                return
-            where = f"{record.topic}-{record.partition} offset {record.offset}"
-            failed = HandlerFailed(f"what was sent for {where} was not acknowledged, so it is handled again: {problem}")
-            failed.__cause__ = problem
-            self._fail(failed)
-
-        acknowledged.add_done_callback(settle)
-
-    def _resume(self, lane: _Lane) -> None:
-        lane.paused = False
-        if self._consumer is not None and lane.partition in self._consumer.assignment():
-            self._consumer.resume(lane.partition)
+        item.done.finish(item.record.offset)
+        if not item.buried:
+            self._counts.handled += 1
+        self.progress.set()
+        assigned = self._assigned.get(TopicPartition(item.record.topic, item.record.partition))
+        if assigned is not None and assigned.paused and assigned.has_room:
+            assigned.paused = False
+            if self._consumer is not None and assigned.partition in self._consumer.assignment():
+                self._consumer.resume(assigned.partition)
 
     def _fail(self, problem: Exception) -> None:
         if not self._failed.done():
             self._failed.set_exception(problem)
             self._failed.exception()  # a worker that is ending already raises nothing more
 
-    async def _rest(self, lane: _Lane, wait_s: float) -> None:
-        """Wait before the next attempt, unless the partition goes meanwhile: its next owner begins with this record."""
-        if lane.closing:
-            raise _GivenUp
-        lane.resting = True
-        await self._parts.sleep(wait_s)
-        lane.resting = False
-
-    async def _handle(self, lane: _Lane, record: Record) -> list["asyncio.Future[Any]"]:
-        """Every handler of the topic gets the record, whatever became of it with another; what they sent without waiting."""
-        routes = self._routes[record.topic]
-        sent: list[asyncio.Future[Any]] = []
-        try:
-            typed = await self._decode(lane, record)
-        except Undecodable as problem:
-            where = f"{record.topic}-{record.partition} offset {record.offset}"
-            if not all(route.dead_letter for route in routes):
-                raise HandlerFailed(f"{where} cannot be read: {problem}") from problem
-            log.error("%s cannot be read; to the dead letters: %s", where, problem)
-            await self._bury(lane, record, problem, attempts=1, handler="")
-            return sent
-        returned = [await self._call(lane, route, record, typed, sent) for route in routes]
-        self.handled += all(returned)
-        return sent
-
-    async def _decode(self, lane: _Lane, record: Record) -> ConsumerRecord[Any, Any]:
-        """Bytes that cannot be read are a poison record; a registry that cannot be asked is waited for."""
-        wait_s = 0.2
-        while True:
-            try:
-                return await self._parts.decode(record)
-            except BuswayError as problem:
-                log.warning("%s-%d waits at offset %d: %s", record.topic, record.partition, record.offset, problem)
-            await self._rest(lane, wait_s)
-            wait_s = min(wait_s * 2, 10.0)
-
-    async def _call(
-        self,
-        lane: _Lane,
-        route: Route,
-        record: Record,
-        typed: ConsumerRecord[Any, Any],
-        sent: list["asyncio.Future[Any]"],
-    ) -> bool:
-        """Whether the handler returned in the end; else the record is among the dead letters."""
-        attempt = 1
-        while True:
-            # What a failed attempt sent is not waited for: the next attempt, or the dead letter, stands for the record.
-            mine: list[asyncio.Future[Any]] = []
-            unacknowledged.set(mine)
-            try:
-                await _uncancelled(route.call(typed))
-            except Exception as problem:
-                wait_s = route.retry.wait_s(problem, attempt)
-                where = f"{route.name} failed on {record.topic}-{record.partition} offset {record.offset}"
-                if wait_s is None:
-                    if not route.dead_letter:
-                        raise HandlerFailed(f"{where} after {attempt} attempts: {problem!r}") from problem
-                    log.error("%s after %d attempts; to the dead letters: %r", where, attempt, problem)
-                    await self._bury(lane, record, problem, attempts=attempt, handler=route.name)
-                    return False
-                log.warning("%s, attempt %d; again in %.1f s: %r", where, attempt, wait_s, problem)
-                await self._rest(lane, wait_s)
-                attempt += 1
-            else:
-                sent += mine
-                return True
-
-    async def _bury(self, lane: _Lane, record: Record, problem: Exception, *, attempts: int, handler: str) -> None:
-        """To the dead-letter topic as it came; waits for as long as that is out of reach, because nothing is skipped."""
-        topic = dead_letter_topic(record.topic, self._parts.group)
-        unacknowledged.set(None)
-        reasons = dead_letter_headers(problem, record, group=self._parts.group, attempts=attempts, handler=handler)
-        wait_s = 0.2
-        while True:
-            try:
-                await self._parts.send_raw(topic, record.value, record.key, [*record.headers, *reasons])
-            except BuswayError as unreachable:
-                if is_too_large(unreachable) and (fewer := without_long_ones(reasons)) != reasons:
-                    reasons = fewer
-                    continue
-                log.error(
-                    "%s-%d stops at offset %d: %s: %s",
-                    record.topic,
-                    record.partition,
-                    record.offset,
-                    topic,
-                    unreachable,
-                )
-            else:
-                self.dead_lettered += 1
-                return
-            await self._rest(lane, wait_s)
-            wait_s = min(wait_s * 2, 10.0)
-
     # Commits
 
     async def _commit_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._parts.commit_interval_s)
-            await self._commit(list(self._lanes.values()))
+            await self._commit(list(self._assigned.values()))
 
-    async def _commit(self, lanes: Sequence[_Lane]) -> None:
+    async def _commit(self, those: Sequence[Assigned]) -> None:
         """One at a time, so that a slow commit never comes after a later one."""
         async with self._committing:
-            await self._commit_now(lanes)
+            await self._commit_now(those)
 
-    async def _commit_now(self, lanes: Sequence[_Lane]) -> None:
+    async def _commit_now(self, those: Sequence[Assigned]) -> None:
         assert self._consumer is not None
-        offsets = {
-            lane.partition: lane.done.committable
-            for lane in lanes
-            if lane.done.committable is not None and lane.done.committable != lane.committed
-        }
-        if not offsets:
+        new = [one for one in those if one.done.committable not in {None, one.committed}]
+        if not new:
             return
+        offsets = {one.partition: one.done.committable for one in new if one.done.committable is not None}
+        first = {one.partition: one.done.first if one.committed is None else one.committed for one in new}
+        await self._reached("before-commit", first)
         try:
             await self._consumer.commit(offsets)
         except CommitFailed as problem:
@@ -339,30 +232,60 @@ class Worker(RebalanceListener):
         except BuswayError as problem:
             log.warning("offsets were not committed, the next commit brings them: %s", problem)
             return
-        for lane in lanes:
-            if lane.partition in offsets:
-                lane.committed = offsets[lane.partition]
+        for one in new:
+            one.committed = offsets[one.partition]
+        await self._parts.hooks.committed(offsets)
+        await self._reached("after-commit", first)
+
+    async def _reached(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._parts.hooks.stepped:
+            for partition, offset in offsets.items():
+                await self._parts.hooks.reached(point, partition, offset)
+
+    def parked(self) -> dict[TopicPartition, int]:
+        """For each partition how many records wait for their next attempt."""
+        return {
+            partition: sum(lane.schedule.parked for lane in assigned.lanes)
+            for partition, assigned in self._assigned.items()
+        }
 
     def positions(self) -> dict[TopicPartition, int]:
         """For each partition the offset behind the last record that is finished with all before it; those without are missing."""
         return {
-            partition: lane.done.committable
-            for partition, lane in self._lanes.items()
-            if lane.done.committable is not None
+            partition: assigned.done.committable
+            for partition, assigned in self._assigned.items()
+            if assigned.done.committable is not None
         }
 
     # Rebalances
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Open a lane for each new partition, after the service has loaded what it keeps for them."""
+        """Open lanes for each new partition, after the service has loaded what it keeps for them."""
+        assert self._consumer is not None
         try:
+            offsets = await self._parts.hooks.assigned(sorted(assigned))
             await self._parts.on_assigned(sorted(assigned))
         except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
             self._fail(problem)
             return
         for partition in assigned:
-            self._open(partition)
+            if partition in offsets:
+                self._consumer.seek(partition, offsets[partition])
+            self._open(partition, offsets.get(partition))
         self.progress.set()
+
+    def _open(self, partition: TopicPartition, start: int | None) -> None:
+        if self._ending:
+            return
+        handlers = self._handlers[partition.topic]
+        buries = all(handler.route.dead_letter for handler in handlers)
+        lanes = [
+            (Lane if handler.route.batch is None else BatchLane)(
+                self._lane_parts, partition, handler, buries_unreadable=buries
+            )
+            for handler in handlers
+        ]
+        self._assigned[partition] = Assigned(partition, lanes, start)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Let running handlers end, commit, close the lanes."""
@@ -371,13 +294,26 @@ class Worker(RebalanceListener):
     async def on_partitions_lost(self, lost: Any) -> None:
         """Others have the partitions already: stop."""
         async with self._closing:
-            lanes = [lane for partition in lost if (lane := self._lanes.pop(partition, None)) is not None]
-            for lane in lanes:
-                lane.closing = True
-            await self._cancel([lane.task for lane in lanes if lane.task is not None])
+            gone = self._take(lost)
+            await self._cancel({task for one in gone for lane in one.lanes for task in lane.close()})
+            await self._tell_revoked(gone)
         self.progress.set()
 
-    async def _cancel(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
+    def _take(self, partitions: Iterable[TopicPartition]) -> list[Assigned]:
+        gone = [one for partition in partitions if (one := self._assigned.pop(partition, None)) is not None]
+        for one in gone:
+            one.closing = True
+        return gone
+
+    async def _tell_revoked(self, gone: Sequence[Assigned]) -> None:
+        if not gone:
+            return
+        try:
+            await self._parts.hooks.revoked(sorted(one.partition for one in gone))
+        except BuswayError as problem:
+            self._fail(problem)
+
+    async def _cancel(self, tasks: "set[asyncio.Task[Any]]") -> None:
         for task in tasks:
             task.cancel()
         if tasks:
@@ -385,40 +321,35 @@ class Worker(RebalanceListener):
             if deaf:
                 log.error("%d handlers go on although they were cancelled", len(deaf))
 
-    async def _close(self, partitions: Any) -> None:
+    async def _close(self, partitions: Iterable[TopicPartition]) -> None:
         """Who comes while partitions are being closed waits until they are."""
         async with self._closing:
             await self._close_now(partitions)
         self.progress.set()
 
-    async def _close_now(self, partitions: Any) -> None:
-        lanes = [lane for partition in partitions if (lane := self._lanes.pop(partition, None)) is not None]
-        if not lanes:
+    async def _close_now(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = self._take(partitions)
+        if not gone:
             return
-        for lane in lanes:
-            lane.closing = True
-            lane.arrived.set()
-        await self._cancel([lane.task for lane in lanes if lane.task is not None and lane.resting])
-        tasks = [lane.task for lane in lanes if lane.task is not None]
-        _, late = await asyncio.wait(tasks, timeout=self._parts.drain_timeout_s)
-        if late:
-            log.warning(
-                "%d handlers did not end within %g s; their records come again",
-                len(late),
-                self._parts.drain_timeout_s,
-            )
-            await self._cancel(list(late))
-        if sending := [one for lane in lanes for one in lane.sending]:
+        lanes = [lane for one in gone for lane in one.lanes]
+        if tasks := {task for lane in lanes for task in lane.close()}:
+            _, late = await asyncio.wait(tasks, timeout=self._parts.drain_timeout_s)
+            if late:
+                log.warning(
+                    "%d handlers did not end within %g s; their records come again",
+                    len(late),
+                    self._parts.drain_timeout_s,
+                )
+                await self._cancel(late)
+        if sending := {sent for lane in lanes for sent in lane.sending()}:
             await asyncio.wait(sending, timeout=self._parts.drain_timeout_s)
-        await self._commit(lanes)
+        self.unfinished += sum(lane.begun for lane in lanes)
+        try:
+            await self._commit(gone)
+        except BuswayError as problem:
+            self._fail(problem)
+        await self._tell_revoked(gone)
 
 
-async def _uncancelled(call: Awaitable[Any]) -> None:
-    """A handler that waited for something cancelled has failed; only this task's own cancellation goes through."""
-    try:
-        await call
-    except asyncio.CancelledError as cancelled:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise Cancelled("the handler waited for a task that was cancelled") from cancelled
+def _is_for_others(record: Record, group: bytes) -> bool:
+    return any(name == REPLAY_HEADER and value != group for name, value in record.headers)

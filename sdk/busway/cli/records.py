@@ -4,7 +4,6 @@ What lives here: lines → records and back; Avro through the registry where it 
 """
 
 import asyncio
-import base64
 import concurrent.futures
 import contextlib
 import datetime as dt
@@ -18,6 +17,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from busway.cli.decoding import Decoder, headers_shown
 from busway.cli.output import (
     BOOTSTRAP,
     REGISTRY_URL,
@@ -30,10 +30,9 @@ from busway.cli.output import (
     write_json,
 )
 from busway.consumer.consumer import Consumer
-from busway.errors import BuswayError
 from busway.producer.producer import Producer
 from busway.serde.avro import AvroCodec, Unencodable
-from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
+from busway.serde.framing import frame
 from busway.serde.registry import RegistryClient
 from busway.types import Record, RecordMetadata, TopicPartition
 
@@ -214,12 +213,11 @@ async def _unfinished(consumer: Consumer, ends: dict[TopicPartition, int]) -> bo
 
 class _Reader:
     def __init__(self, registry: RegistryClient, *, as_json: bool) -> None:
-        self._registry = registry
+        self._decoder = Decoder(registry)
         self._as_json = as_json
-        self._codecs: dict[int, AvroCodec[Any] | None] = {}
 
     async def print(self, record: Record) -> None:
-        key, value = await self._text(record.key), await self._text(record.value)
+        key, value = await self._decoder.decode(record.key), await self._decoder.decode(record.value)
         if self._as_json:
             write_json(
                 {
@@ -229,49 +227,10 @@ class _Reader:
                     "timestamp": record.timestamp_ms,
                     "key": key,
                     "value": value,
-                    "headers": {name: (content or b"").decode(errors="replace") for name, content in record.headers},
+                    "headers": headers_shown(record.headers),
                 }
             )
         elif isinstance(value, str):
             typer.echo(harmless(value) if sys.stdout.isatty() else value)
         else:
             write_json(value)
-
-    async def _text(self, data: bytes | None) -> Any:
-        """Avro that the registry knows as plain values, UTF-8 as a string, anything else in base 64."""
-        if data is None:
-            return None
-        try:
-            schema_id = unframe(data)
-        except NotFramed:
-            return _printable(data)
-        codec = await self._codec(schema_id)
-        if codec is None:
-            return _printable(data)
-        try:
-            return codec.decode(data, schema_id, FRAME_BYTES)
-        except ValueError:
-            return _printable(data)
-
-    async def _codec(self, schema_id: int) -> AvroCodec[Any] | None:
-        if schema_id not in self._codecs:
-            try:
-                text = await self._registry.schema(schema_id)
-                codec: AvroCodec[Any] = AvroCodec(dict, schema=json.loads(text))
-                codec.add_writer(schema_id, text)
-                self._codecs[schema_id] = codec
-            except (BuswayError, ValueError):
-                self._codecs[schema_id] = None
-        return self._codecs[schema_id]
-
-
-def _printable(data: bytes) -> str:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(data).decode()
-    return (
-        text
-        if text.isprintable() or not any(ord(one) < 9 for one in text)
-        else "base64:" + base64.b64encode(data).decode()
-    )

@@ -143,7 +143,7 @@ def registry(
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = 8081,
     database: Annotated[
-        str, typer.Option("--database", help="sqlite+aiosqlite:///FILE, postgresql+psycopg://…, or memory:")
+        str, typer.Option("--database", help="sqlite:///FILE, postgresql://user:password@host:5432/name, or memory:")
     ] = "",
     compatibility: Annotated[str, typer.Option("--compatibility", help="The level where none is set.")] = "BACKWARD",
     insecure: Insecure = False,
@@ -167,9 +167,9 @@ def registry(
         async with package.RegistryServer(settings) as server:
             stopped = package.until_signal()
             if as_json:
-                write_json({"schema_registry": server.url, "database": database})
+                write_json({"schema_registry": server.url, "database": server.database})
             else:
-                typer.echo(f"registry  {server.url}\ndatabase  {database}\nCtrl-C stops")
+                typer.echo(f"registry  {server.url}\ndatabase  {server.database}\nCtrl-C stops")
             sys.stdout.flush()
             await stopped
 

@@ -1,9 +1,10 @@
 """`busway run` and `busway demo`.
 
-What lives here: finding the app that was named and running it. What does not: the app (`busway.app`), the case studies (`examples`).
+What lives here: their options. What does not: running an app in this process (`running`), in others (`processes`, `reload`), the case
+studies (`examples`).
 """
 
-import importlib
+import asyncio
 import logging
 import os
 import sys
@@ -12,14 +13,37 @@ from typing import Annotated
 
 import typer
 
-from busway.app.bus import App
+from busway.app.routes import BadDeclaration
 from busway.cli.output import CommandFailed
+from busway.cli.processes import CANNOT_START, WORKER, Command, supervise
+from busway.cli.running import find_app, run_app, serve_http
 
 CASES = ("movieflix",)
+MAX_WORKERS = 256
+"""More than cores of any machine that this is for; a slip of the finger starts no thousand processes."""
 
 
 def run(
     target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Such as shop.service:app.")],
+    workers: Annotated[
+        int,
+        typer.Option("--workers", "-w", help="So many processes, as members of one group; crashed ones are restarted."),
+    ] = 1,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Drain and start again when a .py file here changes; for development.")
+    ] = False,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="[HOST:]PORT",
+            envvar="BUSWAY_HTTP_PORT",
+            help="Serve /health/live, /health/ready, /metrics and the service's own pages; worker i on PORT + i.",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Serve HTTP beyond this machine: the network is trusted.")
+    ] = False,
     bootstrap: Annotated[
         str | None, typer.Option("--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Other brokers.")
     ] = None,
@@ -31,59 +55,59 @@ def run(
     """Run a service until Ctrl-C or SIGTERM; then let handlers end, commit, and leave."""
     if log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
         raise CommandFailed(f"--log-level {log_level}: give debug, info, warning or error")
+    if not 1 <= workers <= MAX_WORKERS:
+        raise CommandFailed(f"--workers {workers}: give a number from 1 to {MAX_WORKERS}")
+    if reload and workers > 1:
+        raise CommandFailed("--reload is for development and runs one process; leave --workers out")
+    command = Command(
+        target=target,
+        http=http,
+        insecure=insecure,
+        bootstrap=bootstrap,
+        registry_url=registry_url,
+        log_level=log_level,
+    )
+    if reload:
+        raise typer.Exit(asyncio.run(_reloading(command)))
+    if workers > 1:
+        raise typer.Exit(asyncio.run(supervise(command, workers)))
+    _log_to_stderr(log_level)
+    try:
+        _run_here(command)
+    except (CommandFailed, BadDeclaration) as problem:
+        if WORKER not in os.environ:
+            raise
+        # It will not start the next time either: whoever supervises this process need not try.
+        typer.echo(f"busway: {problem}", err=True)
+        raise typer.Exit(CANNOT_START) from None
+
+
+async def _reloading(command: Command) -> int:
+    try:
+        from busway.cli.reload import reloading
+    except ImportError as missing:
+        raise CommandFailed(f"--reload needs the web extra: pip install 'busway[web]' ({missing})") from None
+    return await reloading(command, Path.cwd())
+
+
+def _log_to_stderr(level: str) -> None:
+    worker = f" worker {os.environ[WORKER]}" if WORKER in os.environ else ""
     logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+        level=level.upper(), format=f"%(asctime)s{worker} %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
-    app = find_app(target)
-    if bootstrap is not None:
-        app.bootstrap_servers = bootstrap
-    if registry_url is not None:
-        app.schema_registry = registry_url
-    _run_app(app)
+    for chatty in ("httpx2", "uvicorn"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def _run_app(app: App) -> None:
-    import asyncio
-
-    loop_factory = None
-    try:
-        import uvloop
-    except ImportError:
-        pass
-    else:
-        loop_factory = uvloop.new_event_loop
-    logging.getLogger("busway.app").info(
-        "%s handles %s",
-        app.name,
-        ", ".join(sorted({topic.name for route in app.routes for topic in route.topics})) or "nothing",
-    )
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(app.serve())
-
-
-def find_app(target: str) -> App:
-    """The `App` that `module:name` names.
-
-    Raises:
-        CommandFailed: there is no such module or name, or it is something else.
-    """
-    module_name, colon, name = target.partition(":")
-    if not colon or not module_name or not name:
-        raise CommandFailed(f"{target}: give MODULE:APP, such as shop.service:app")
-    sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name and (module_name == missing.name or module_name.startswith(missing.name + ".")):
-            raise CommandFailed(f"there is no module {module_name}; run this where it can be imported") from None
-        raise CommandFailed(f"{module_name} needs {missing.name}, which is not installed") from None
-    found = getattr(module, name, None)
-    if not isinstance(found, App):
-        apps = [one for one, value in vars(module).items() if isinstance(value, App)]
-        hint = f"it has {', '.join(apps)}" if apps else "it has none"
-        raise CommandFailed(f"{module_name} has no App called {name}; {hint}")
-    return found
+def _run_here(command: Command) -> None:
+    app = find_app(command.target)
+    if command.bootstrap is not None:
+        app.bootstrap_servers = command.bootstrap
+    if command.registry_url is not None:
+        app.schema_registry = command.registry_url
+    if command.http is not None:
+        serve_http(app, command.http, insecure=command.insecure)
+    run_app(app)
 
 
 def demo(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from busway.cluster.metadata import ClusterMetadata
 from busway.cluster.retry import Backoff
-from busway.errors import BrokerError, BuswayError, ConnectionFailed, RequestTimedOut
+from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
 from busway.net.connection import Connection
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
@@ -59,6 +59,7 @@ class ClusterClient:
         self._connecting: dict[tuple[tuple[str, int], str], asyncio.Lock] = {}
         self._refreshing = asyncio.Lock()
         self._refreshed_at = 0.0
+        self._aborted = False
         self.metadata = ClusterMetadata()
         self.topics: set[str] = set()
         """Topics that every refresh asks for."""
@@ -77,6 +78,13 @@ class ClusterClient:
 
     async def close(self) -> None:
         """Close every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def abort(self) -> None:
+        """Close every connection for good: whoever asks for one afterwards gets NotRunning, and tries no more."""
+        self._aborted = True
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -105,6 +113,7 @@ class ClusterClient:
             if found is not None and found.open:
                 return found
             connection = Connection(host, port, client_id=self._client_id, timeout_s=self._timeout_s)
+            self._check()
             try:
                 await connection.connect()
             except ConnectionFailed as problem:
@@ -113,8 +122,15 @@ class ClusterClient:
                         f"{problem}; this is the address that the broker advertises, check its advertised.listeners"
                     ) from None
                 raise
+            if self._aborted:
+                connection.close()
+            self._check()
             self._connections[key] = connection
             return connection
+
+    def _check(self) -> None:
+        if self._aborted:
+            raise NotRunning(f"the client {self._client_id} was aborted")
 
     async def any_connection(self) -> Connection:
         """A connection to some broker: an open one, a known one, or a bootstrap server.
@@ -122,6 +138,7 @@ class ClusterClient:
         Raises:
             ConnectionFailed: none can be reached.
         """
+        self._check()
         for (_, purpose), found in self._connections.items():
             # A long poll keeps whatever is asked behind it waiting.
             if found.open and not purpose:

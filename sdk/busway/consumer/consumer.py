@@ -123,6 +123,22 @@ class Consumer:
         finally:
             await self._cluster.close()
 
+    async def abort(self) -> None:
+        """End at once, as when the process is killed: nothing is committed, the listener hears of nothing, the group is not left.
+
+        All that happens before anything else runs; this then returns when the tasks have ended.
+        """
+        tasks, self._tasks = self._tasks, []
+        self._cluster.abort()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def member_id(self) -> str:
+        """What the group calls this member; empty without a group or before it was joined."""
+        return self._group.membership.member_id if self._group is not None else ""
+
     async def __aenter__(self) -> "Consumer":
         await self.start()
         return self

@@ -3,7 +3,7 @@
 What lives here: reading without a group, once, to an end. What does not: following a topic (`consumer`).
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
@@ -11,9 +11,14 @@ from busway.types import Record, TopicPartition
 
 
 async def read_to_end(
-    bootstrap_servers: Addresses, topic: str, partitions: Iterable[int] | None = None, *, client_id: str = "busway"
-) -> AsyncIterator[Record]:
-    """The records of a topic, or of some of its partitions, each partition in order.
+    bootstrap_servers: Addresses,
+    topic: str,
+    partitions: Iterable[int] | None = None,
+    *,
+    client_id: str = "busway",
+    begin: Mapping[TopicPartition, int] | None = None,
+) -> AsyncGenerator[Record, None]:
+    """The records of a topic, or of some of its partitions, each partition in order, from `begin` where it names one.
 
     Raises:
         BrokerError: the topic cannot be had.
@@ -27,8 +32,11 @@ async def read_to_end(
         wanted = assigned if partitions is None else {TopicPartition(topic, number) for number in partitions} & assigned
         beginnings = await consumer.beginning_offsets(wanted)
         ends = await consumer.end_offsets(wanted)
-        left = {partition: end for partition, end in ends.items() if beginnings[partition] < end}
+        starts = {partition: max(first, (begin or {}).get(partition, 0)) for partition, first in beginnings.items()}
+        left = {partition: end for partition, end in ends.items() if starts[partition] < end}
         await consumer.assign(left)
+        for partition in left:
+            consumer.seek(partition, starts[partition])
         while left:
             for partition, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
                 for record in records:

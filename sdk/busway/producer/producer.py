@@ -75,6 +75,18 @@ class Producer:
             await self._sender.stop()
             await self._cluster.close()
 
+    async def abort(self) -> None:
+        """End at once, as when the process is killed: nothing more is sent, and what was not acknowledged fails.
+
+        All that happens before anything else runs; this then returns when the tasks have ended.
+        """
+        task, self._task = self._task, None
+        self._cluster.abort()
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self._sender.stop()
+
     async def __aenter__(self) -> "Producer":
         await self.start()
         return self

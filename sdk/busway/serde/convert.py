@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from busway.serde.infer import AvroType, branch
-from busway.serde.records import fields, is_record, members, strip, unwrap
+from busway.serde.records import droppable, fields, is_model, is_record, is_typed_dict, members, strip, unwrap
 
 Convert = Callable[[Any], Any]
 CLASS_OF: Final = "busway class"
@@ -84,6 +84,8 @@ class _Outward:
         converts = [(one.name, found) for one in fields(kind) if (found := self.convert(one.type)) is not None]
         if not names:
             return lambda value: {}
+        if is_typed_dict(kind):
+            return _from_keys(kind, names, converts)
         get = operator.attrgetter(*names)
 
         def convert(value: Any) -> dict[str, Any]:
@@ -99,6 +101,7 @@ class _Outward:
         for one in union:
             kind = strip(one)
             target = str if typing.get_origin(kind) is typing.Literal else typing.get_origin(kind) or kind
+            target = dict if is_typed_dict(kind) else target
             table[target] = (branch(one, self._names), self.convert(one))
 
         def convert(value: Any) -> tuple[str, Any]:
@@ -107,6 +110,22 @@ class _Outward:
             return name, value if part is None else part(value)
 
         return convert
+
+
+def _from_keys(kind: Any, names: list[str], converts: list[tuple[str, Convert]]) -> Convert:
+    needed, known = kind.__required_keys__, frozenset(names)
+
+    def convert(value: Any) -> dict[str, Any]:
+        found = dict(value)
+        if not needed <= found.keys() or not found.keys() <= known:
+            wrong = sorted(needed - found.keys()) or sorted(found.keys() - known)
+            raise ValueError(f"the keys of {kind.__name__} are others: {', '.join(map(str, wrong))}")
+        for name, one in converts:
+            if name in found:
+                found[name] = one(found[name])
+        return found
+
+    return convert
 
 
 def _nearest(table: Mapping[type, tuple[str, Convert | None]], value: Any) -> tuple[str, Convert | None]:
@@ -192,18 +211,19 @@ class _Inward:
 
     def _record(self, kind: type) -> Convert:
         converts = [(one.name, found) for one in fields(kind) if (found := self.convert(one.type)) is not None]
+        make = _maker(kind)
 
         def convert(value: dict[str, Any]) -> Any:
             for name, one in converts:
                 value[name] = one(value[name])
-            return kind(**value)
+            return make(value)
 
         def complete(value: dict[str, Any]) -> Any:
             present = {name: part for name, part in value.items() if part is not USE_DEFAULT and name != CLASS_OF}
             for name, one in converts:
                 if name in present:
                     present[name] = one(present[name])
-            return kind(**present)
+            return make(present)
 
         return convert if self._own else complete
 
@@ -236,6 +256,17 @@ class _Inward:
             return value if convert is None else convert(value)
 
         return choose
+
+
+def _maker(kind: Any) -> Convert:
+    """How the fields of a record become one."""
+    if is_model(kind):
+        return lambda found: kind.model_validate(found, by_name=True)
+    if not is_typed_dict(kind):
+        return lambda found: kind(**found)
+    if not (absent := droppable(kind)):
+        return dict
+    return lambda found: {name: value for name, value in found.items() if value is not None or name not in absent}
 
 
 def _enum_of(value: str, enums: list[Any], *, plain: bool) -> Any:

@@ -1,6 +1,6 @@
 """A Python type → the Avro schema of its values.
 
-What lives here: dataclasses, msgspec structs, enums, collections, optional and union types, logical types, defaults, docs. What does
+What lives here: dataclasses, msgspec structs, TypedDicts, pydantic models, enums, collections, optional and union types, logical types, defaults, docs. What does
 not: encoding (`avro`), what a record class is made of (`records`). A class says its namespace with `__avro_namespace__` (else it is
 that of the record around it), former names with `__avro_aliases__`, and an enum with `__avro_default__` what readers make of symbols
 that they do not know.
@@ -11,7 +11,8 @@ that they do not know.
 | `int`, `float` | long, double; `Int32` and `Float32` are int and float |
 | `list[T]`, `dict[str, T]` | array, map |
 | `T | None`, unions | union; null first when the default is None |
-| dataclass, msgspec `Struct` | record; a field's default is the schema's |
+| dataclass, msgspec `Struct`, pydantic `BaseModel` | record; a field's default is the schema's |
+| `TypedDict` | record; a key that need not be there is null where it is missing |
 | `enum.Enum` with string values, `Literal["a", "b"]` | enum, string |
 | `datetime`, `date`, `time` | timestamp-micros, date, time-micros |
 | `uuid.UUID` | uuid on string |
@@ -32,7 +33,17 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from busway.serde.records import NO_DEFAULT, CannotInfer, FieldType, fields, is_record, members, unwrap
+from busway.serde.records import (
+    NO_DEFAULT,
+    CannotInfer,
+    FieldType,
+    fields,
+    is_record,
+    is_typed_dict,
+    members,
+    strip,
+    unwrap,
+)
 
 AvroSchema: TypeAlias = str | list[Any] | dict[str, Any]
 _NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")
@@ -165,6 +176,12 @@ class _Inference:
         ordered = sorted(union, key=lambda one: one is not first)
         found = [self.schema(one, at, space) for one in ordered]
         taken: dict[str, Any] = {}
+        dicts = [one for one in ordered if is_typed_dict(strip(one)) or typing.get_origin(strip(one)) is dict]
+        if len(dicts) > 1 and any(is_typed_dict(strip(one)) for one in dicts):
+            raise CannotInfer(
+                f"{at}: values of {' and '.join(_shown(one) for one in dicts)} are all dicts, so nobody can tell which one a value is; "
+                "use a dataclass for each"
+            )
         for one in ordered:
             name = branch(one, self.names)
             if name in taken or name == "union":
@@ -295,6 +312,7 @@ def _member_of(value: Any, union: tuple[Any, ...]) -> Any:
             return one
     for one in union:
         kind = typing.get_origin(unwrap(one)[0]) or unwrap(one)[0]
+        kind = dict if is_typed_dict(kind) else kind
         if kind is Literal or (isinstance(kind, type) and isinstance(value, kind)):
             return one
     return union[0]

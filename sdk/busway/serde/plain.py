@@ -3,11 +3,22 @@
 What lives here: `Serde` as the App sees it, and those that need nothing from outside. What does not: Avro (`registered`).
 """
 
+import typing
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from busway.serde.avro import Undecodable, Unencodable
+from busway.serde.records import is_model, is_typed_dict
+
+
+class SchemaMissing(Exception):
+    """A value can be read once the schema that wrote it is here: wait for `load`, then read it again."""
+
+    def __init__(self, load: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self.load = load
 
 
 class Serde(Protocol):
@@ -23,11 +34,12 @@ class Serde(Protocol):
             Unencodable: the value is of another type.
         """
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         """The value.
 
         Raises:
             Undecodable: the bytes are something else.
+            SchemaMissing: the registry must be asked first.
         """
 
 
@@ -42,7 +54,7 @@ class Raw:
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes bytes")
         return bytes(value)
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         return data
 
 
@@ -60,7 +72,7 @@ class Text:
         except UnicodeEncodeError as problem:
             raise Unencodable(f"not UTF-8: {problem}") from None
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         try:
             return data.decode()
         except UnicodeDecodeError as problem:
@@ -78,7 +90,7 @@ class Integer:
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes int")
         return str(value).encode()
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         try:
             return int(data)
         except ValueError:
@@ -86,7 +98,7 @@ class Integer:
 
 
 class Json:
-    """JSON by msgspec: dataclasses, structs, plain values.
+    """JSON by msgspec: dataclasses, structs, TypedDicts, plain values; pydantic models by themselves, with their aliases.
 
     Args:
         kind: the type that values are read as.
@@ -94,23 +106,40 @@ class Json:
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
-        self._encoder = msgspec.json.Encoder()
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+        plain = typing.get_origin(kind) or kind
+        self._accepts: Any = {float: (int, float)}.get(plain, dict if is_typed_dict(plain) else plain)
+        self._encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_dump).encode
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind, dec_hook=_validate).decode
+        if is_model(kind):
+            self._encode = lambda value: value.model_dump_json(by_alias=True).encode()
+            self._decode = kind.model_validate_json
 
     async def prepare(self, topic: str) -> None:
         """Nothing to do."""
 
     def encode(self, value: Any) -> bytes:
-        kind = (int, float) if self._kind is float else self._kind
-        if isinstance(self._kind, type) and not isinstance(value, kind):
+        if isinstance(self._kind, type) and not isinstance(value, self._accepts):
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes {self._kind.__name__}")
         try:
-            return self._encoder.encode(value)
+            return self._encode(value)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as problem:
             raise Unencodable(f"{value!r:.80} cannot become JSON: {problem}") from None
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         try:
-            return self._decoder.decode(data)
+            return self._decode(data)
         except Exception as problem:  # noqa: BLE001 - the class's own code runs too, and a body may nest without end
             raise Undecodable(f"not the expected JSON: {problem}") from None
+
+
+def _dump(value: Any) -> Any:
+    """A pydantic model inside another value."""
+    if is_model(type(value)):
+        return value.model_dump(mode="json", by_alias=True)
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def _validate(kind: Any, value: Any) -> Any:
+    if is_model(kind):
+        return kind.model_validate(value)
+    raise TypeError(f"{kind.__name__} cannot be read from JSON")

@@ -1,14 +1,16 @@
 """What a record class is made of.
 
-What lives here: dataclasses and msgspec structs as lists of fields, and looking through `Annotated`, `NewType` and unions. What does
-not: their Avro schema (`infer`), their values (`avro`).
+What lives here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields, and looking through `Annotated`,
+`NewType` and unions. What does not: their Avro schema (`infer`), their values (`avro`). pydantic is never imported: a class can only be
+one of its models if somebody else did.
 """
 
 import dataclasses
 import inspect
+import sys
 import types
 import typing
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NotRequired, Required
 
 import msgspec
 
@@ -38,7 +40,20 @@ class FieldType:
 
 def is_record(kind: Any) -> bool:
     """Whether values of this type become Avro records."""
-    return inspect.isclass(kind) and (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct))
+    return inspect.isclass(kind) and (
+        dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_typed_dict(kind) or is_model(kind)
+    )
+
+
+def is_typed_dict(kind: Any) -> bool:
+    """Whether its values are dicts with known keys."""
+    return typing.is_typeddict(kind)
+
+
+def is_model(kind: Any) -> bool:
+    """Whether it is a pydantic model."""
+    pydantic = sys.modules.get("pydantic.main")
+    return pydantic is not None and inspect.isclass(kind) and issubclass(kind, pydantic.BaseModel)
 
 
 def members(kind: Any) -> tuple[Any, ...] | None:
@@ -69,17 +84,21 @@ def strip(kind: Any) -> Any:
 
 
 def fields(kind: type) -> list[FieldType]:
-    """The fields of a dataclass or struct, with their annotations resolved.
+    """The fields of a record class, with their annotations resolved.
 
     Raises:
         CannotInfer: an annotation cannot be resolved, or the class needs what no record holds.
     """
+    if is_model(kind):
+        return _model_fields(kind)
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except NameError as problem:
         raise CannotInfer(
             f"{kind.__name__}: {problem}; its annotations must be importable where the class is"
         ) from None
+    if is_typed_dict(kind):
+        return [_key(kind, name, hint) for name, hint in hints.items()]
     if not dataclasses.is_dataclass(kind):
         return [
             _field(one.name, hints, _given(one.default, one.default_factory, msgspec.NODEFAULT))
@@ -95,6 +114,40 @@ def fields(kind: type) -> list[FieldType]:
         for one in dataclasses.fields(kind)
         if one.init
     ]
+
+
+def _key(kind: Any, name: str, hint: Any) -> FieldType:
+    """A key that need not be there is null in Avro when it is not."""
+    if typing.get_origin(hint) in {Required, NotRequired}:
+        (hint,) = typing.get_args(hint)
+    if name in kind.__required_keys__:
+        return FieldType(name, hint, NO_DEFAULT, optional=False)
+    return FieldType(name, hint | None, None, optional=True)
+
+
+def droppable(kind: Any) -> frozenset[str]:
+    """The keys of a TypedDict that are left out where Avro has null: those that need not be there and are never None."""
+    if not is_typed_dict(kind):
+        return frozenset()
+    hints = typing.get_type_hints(kind)
+    return frozenset(name for name in kind.__optional_keys__ if type(None) not in (members(hints[name]) or ()))
+
+
+def _model_fields(kind: Any) -> list[FieldType]:
+    if not kind.__pydantic_complete__:
+        kind.model_rebuild(raise_errors=False)
+    found = []
+    for name, field in kind.model_fields.items():
+        hint = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        if field.is_required():
+            found.append(FieldType(name, hint, NO_DEFAULT, optional=False))
+        elif field.default_factory is None:
+            found.append(FieldType(name, hint, field.default, optional=True))
+        elif field.default_factory_takes_validated_data:
+            found.append(FieldType(name, hint, NO_DEFAULT, optional=True))
+        else:
+            found.append(FieldType(name, hint, *_given(NO_DEFAULT, field.default_factory, NO_DEFAULT)))
+    return found
 
 
 def _field(name: str, hints: dict[str, Any], given: tuple[Any, bool]) -> FieldType:

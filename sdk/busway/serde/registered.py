@@ -11,6 +11,7 @@ from busway.errors import BuswayError
 from busway.serde.avro import AvroCodec, Undecodable, Unencodable
 from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
 from busway.serde.naming import Part, SubjectNaming, topic_name
+from busway.serde.plain import SchemaMissing
 from busway.serde.registry import RegistryClient, RegistryRefused, id_in
 
 _NO_SUCH_SCHEMA: Final = 40403
@@ -77,20 +78,24 @@ class RegisteredAvro:
             raise Unencodable(f"the schema of {self._codec.name} is not registered yet; start the app first")
         return self._codec.encode(value, self._prefix)
 
-    async def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         """The value, whatever version of the schema wrote it.
 
         Raises:
-            Undecodable: not framed, an id that the registry does not know, or a damaged body.
-            BuswayError: the registry cannot be asked right now.
+            Undecodable: not framed, or a damaged body.
+            SchemaMissing: its schema is not here yet; to load it raises Undecodable for an id that the registry does not know, and
+                BuswayError when the registry cannot be asked right now.
         """
         try:
             schema_id = unframe(data)
         except NotFramed as problem:
             raise Undecodable(str(problem)) from None
         if not self._codec.knows(schema_id):
-            self._codec.add_writer(schema_id, await self._text(schema_id))
+            raise SchemaMissing(lambda: self._load(schema_id))
         return self._codec.decode(data, schema_id, FRAME_BYTES)
+
+    async def _load(self, schema_id: int) -> None:
+        self._codec.add_writer(schema_id, await self._text(schema_id))
 
     async def _text(self, schema_id: int) -> str:
         unknown = Undecodable(f"schema id {schema_id} is not in the registry at {self._registry.url}")

@@ -1,19 +1,23 @@
 """`app.test()`: an app on a broker and a registry of its own, on real sockets, in this process.
 
-What lives here: starting them, and what a test asks of them. What does not: a fake; there is none. Waits between attempts are skipped.
+What lives here: starting them, and what a test asks of them. What does not: a fake; there is none. Waits between attempts are skipped,
+or pass as the test says (`clock`); the app can be killed at a named step (`crash`), and the broker under it.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from busway.admin.admin import Admin
 from busway.app.bus import App
+from busway.app.extension import Extension
 from busway.app.failures import dead_letter_topic
 from busway.app.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.consumer.snapshot import read_to_end
+from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
+from busway.testing.crash import Probe, first_of
 from busway.types import Record, RecordMetadata, TopicPartition
 
 K = TypeVar("K")
@@ -40,15 +44,60 @@ class DeadLetter:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
+class Broker(Protocol):
+    """The broker of a test bus, to be stopped and started under the app."""
+
+    async def start(self) -> None:
+        """On the same port, with the same data."""
+
+    async def stop(self) -> None:
+        """In order."""
+
+    async def crash(self) -> None:
+        """As a killed process ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where a test bus is.
+
+    Attributes:
+        bootstrap_servers, schema_registry: as clients want them.
+        broker: to stop and start it.
+    """
+
+    bootstrap_servers: str
+    schema_registry: str
+    broker: Broker
+
+
+class Crash:
+    """An app that is to be killed; awaiting it returns when that has happened and the app runs again."""
+
+    def __init__(self, bus: "TestBus") -> None:
+        self._bus = bus
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._bus._come_back().__await__()
+
+
 class TestBus:
     """What a test does with a running app; made by `App.test`."""
 
     __test__ = False  # no test class for pytest
 
-    def __init__(self, app: App) -> None:
+    def __init__(
+        self, app: App, *, cluster: Cluster | None = None, clock: Clock | None = None, probe: Probe | None = None
+    ) -> None:
         self.app = app
-        self.waited_s: list[float] = []
-        """The waits between attempts that were skipped."""
+        self._cluster = cluster
+        self._clock = clock or SkippedTime()
+        self._probe = probe
+
+    @property
+    def waited_s(self) -> list[float]:
+        """The waits between attempts that the app asked for."""
+        return self._clock.waited_s
 
     async def send(
         self, topic: Topic[K, V], value: V | None, key: K | None = None, *, headers: Headers = ()
@@ -63,6 +112,8 @@ class TestBus:
             AssertionError: that did not happen in time; tells what is left.
             HandlerFailed: the app stopped by itself.
         """
+        if self._probe is not None:
+            await self._probe.ready()
         async with asyncio.timeout(None) as deadline, Admin(self.app.bootstrap_servers) as admin:
             deadline.reschedule(asyncio.get_running_loop().time() + timeout_s + 5)
             loop = asyncio.get_running_loop()
@@ -123,10 +174,88 @@ class TestBus:
             )
         return found
 
+    # Ends and beginnings
+
     async def restart(self) -> None:
-        """Stop the app, draining, and start it again on the same bus: what it committed is what it goes on from."""
+        """Stop the app, draining, and start it again on the same bus: what it committed is what it goes on from.
+
+        Returns when it has been given partitions.
+        """
         await self.app.stop()
+        await self._start()
+
+    def crash(self, *, at: str) -> Crash:
+        """Kill the app when it next reaches a step (see `crash_points`), and start it again: arm it, cause the step, await it.
+
+            crash = bus.crash(at="after-handler")
+            await bus.send(rides, Ride("r1"))
+            await crash
+            await bus.settle()
+
+        The app gets no chance: its connections drop in that moment, nothing is drained, flushed or committed. Its handlers are cancelled
+        where they wait, its extensions are stopped and forget, its lifespan is left; what the service keeps in variables of its own
+        stays, as nobody can know them. Because nobody should wait for the session of the dead member to end, the bus takes it out
+        of the group as an administrator would (`Admin.remove_members`).
+
+        Raises:
+            ValueError: there is no such step.
+            AssertionError: when awaited, the step was not reached in time.
+        """
+        assert self._probe is not None, "this bus was not made by app.test()"
+        self._probe.arm(at)
+        self._step()
+        return Crash(self)
+
+    async def _come_back(self) -> None:
+        probe = self._probe
+        assert probe is not None
+        if probe.killing is None:
+            await first_of(
+                probe.fallen, self.app, f"{probe.point} was not reached; send a record before you await the crash"
+            )
+        assert probe.killing is not None
+        await probe.killing
+        await self._start()
+
+    async def restart_broker(self) -> None:
+        """Stop the broker in order and start it again, on the same port with the same data, under the running app."""
+        broker = self._broker()
+        await broker.stop()
+        await broker.start()
+
+    async def crash_broker(self) -> None:
+        """Kill the broker, as a process is killed, and start it again: it recovers what it had, under the running app."""
+        broker = self._broker()
+        await broker.crash()
+        await broker.start()
+
+    def _broker(self) -> Broker:
+        assert self._cluster is not None, "this bus was not made by app.test()"
+        return self._cluster.broker
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass for the app's waits between attempts: `app.test(clock="manual")`. See `ManualTime.advance`.
+
+        Raises:
+            ValueError: waits are skipped on this bus.
+            AssertionError: the app did not react to the end of a wait.
+        """
+        if not isinstance(self._clock, ManualTime):
+            raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
+        await self._clock.advance(seconds)
+
+    async def _start(self) -> None:
         await self.app.start()
+        self._step()
+        if self._probe is not None:
+            await self._probe.ready()
+
+    def _step(self) -> None:
+        """Steps cost a wait for each record, so the app is told to name them only while it is to be killed."""
+        if self._probe is not None and self.app.worker is not None:
+            others = [one for one in self.app.extensions if one is not self._probe]
+            watched = any(type(one).reached is not Extension.reached for one in others)
+            self.app.worker.hooks.stepped = watched or self._probe.point is not None
 
     async def _read(self, topic: str) -> list[Record]:
         async with Admin(self.app.bootstrap_servers) as admin:
@@ -137,11 +266,26 @@ class TestBus:
 
 
 @contextlib.asynccontextmanager
-async def running_test_bus(app: App) -> AsyncIterator[TestBus]:
-    """The app, started on a fresh broker and, where it needs one, a fresh registry; both end with the block.
+async def running_test_bus(app: App, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
+    """The app, started on a fresh broker and registry; both end with the block.
+
+    Args:
+        app: not running.
+        clock: "skip": waits between attempts take no time; "manual": they end when `TestBus.advance` says so.
 
     Raises:
         BadDeclaration: the broker or the registry is not installed; names the extra.
+    """
+    async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
+        yield bus
+
+
+@contextlib.asynccontextmanager
+async def running_cluster() -> AsyncIterator[Cluster]:
+    """A fresh broker and registry in this process.
+
+    Raises:
+        BadDeclaration: one is not installed; names the extra.
     """
     try:
         from busway_bus.testing.local_cluster import LocalCluster
@@ -151,17 +295,27 @@ async def running_test_bus(app: App) -> AsyncIterator[TestBus]:
         raise BadDeclaration(
             f"app.test() needs the broker and the registry: pip install 'busway[bus,registry]' ({missing})"
         ) from None
-    bus = TestBus(app)
+    async with LocalCluster() as broker, RegistryServer(RegistryConfig(port=0, database="memory:")) as registry:
+        yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)
 
-    async def skip(seconds: float) -> None:
-        bus.waited_s.append(seconds)
-        await asyncio.sleep(0)
 
-    before = (app.bootstrap_servers, app.schema_registry, app.sleep)
-    async with LocalCluster() as cluster, RegistryServer(RegistryConfig(port=0, database="memory:")) as registry:
-        app.bootstrap_servers, app.schema_registry, app.sleep = cluster.bootstrap_servers, registry.url, skip
-        try:
-            async with app:
-                yield bus
-        finally:
-            app.bootstrap_servers, app.schema_registry, app.sleep = before
+@contextlib.asynccontextmanager
+async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
+    """The app, started on that broker and registry; as `running_test_bus` in all else."""
+    time = ManualTime() if clock == "manual" else SkippedTime()
+    probe = Probe(time if isinstance(time, ManualTime) else None)
+    bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
+    before = (app.bootstrap_servers, app.schema_registry, app.sleep, list(app.extensions))
+    app.bootstrap_servers, app.schema_registry = cluster.bootstrap_servers, cluster.schema_registry
+    app.sleep = time.sleep
+    app.extend(probe)
+    try:
+        await app.start()
+        bus._step()
+        yield bus
+        assert probe.point is None, f"the app was to be killed at {probe.point}; await what bus.crash(…) returned"
+    finally:
+        if probe.killing is not None:
+            await probe.killing
+        await app.stop()
+        app.bootstrap_servers, app.schema_registry, app.sleep, app.extensions = before

@@ -227,7 +227,7 @@ async def test_a_failed_attempt_leaves_no_trace_in_the_next() -> None:
         soon = await quotes.send_soon(Quote(ride.id))
         soon.cancel()  # what is on its way is on its way
         if calls == 1:
-            from busway.app.worker import unacknowledged
+            from busway.app.calls import unacknowledged
 
             sent = unacknowledged.get()
             assert sent is not None
@@ -251,7 +251,7 @@ async def test_what_a_handler_sent_and_lost_stops_the_app_before_its_commit() ->
 
     @app.subscribe(rides)
     async def handle(ride: Ride) -> None:
-        from busway.app.worker import unacknowledged
+        from busway.app.calls import unacknowledged
 
         lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         lost.set_exception(DeliveryFailed("lost"))
@@ -307,13 +307,13 @@ async def test_a_handler_that_will_not_end_does_not_hold_the_app() -> None:
         await bus.send(rides, Ride("r0"))
         await began.wait()
         assert app.worker is not None
-        (lane,) = app.worker._lanes.values()
+        ((lane,),) = (assigned.lanes for assigned in app.worker._assigned.values())
+        (task,) = lane._hands
         async with asyncio.timeout(5):
             await app.stop()
         assert await committed(app, "rides") == {}
         let_go.set()
-        assert lane.task is not None
-        await asyncio.wait([lane.task])
+        await asyncio.wait([task])
 
 
 async def test_a_failure_without_dead_letters_stops_the_app() -> None:
@@ -524,18 +524,17 @@ async def test_dead_letters_out_of_reach_stop_the_partition_and_skip_nothing(cap
             raise ValueError("bad")
         done.append(ride.id)
 
+    real, refused = app._send_raw, 0
+
+    async def out_of_reach(*arguments: Any) -> Any:
+        nonlocal refused
+        refused += 1
+        if refused < 5:
+            raise DeliveryFailed("not acknowledged")
+        return await real(*arguments)
+
+    app._send_raw = out_of_reach  # type: ignore[method-assign]
     async with app.test() as bus:
-        real, refused = app._send_raw, 0
-
-        async def out_of_reach(*arguments: Any) -> Any:
-            nonlocal refused
-            refused += 1
-            if refused < 5:
-                raise DeliveryFailed("not acknowledged")
-            return await real(*arguments)
-
-        assert app.worker is not None
-        app.worker._parts = dataclasses.replace(app.worker._parts, send_raw=out_of_reach)
         await app.send(rides, Ride("bad"), partition=0)
         await app.send(rides, Ride("after"), partition=0)
         await app.send(rides, Ride("other"), partition=1)
@@ -696,7 +695,7 @@ async def test_two_instances_share_and_one_dies_without_a_word() -> None:
         async def shared() -> bool:
             assert first.worker is not None
             assert second.worker is not None
-            return len(first.worker._lanes) == len(second.worker._lanes) == 2
+            return len(first.worker._assigned) == len(second.worker._assigned) == 2
 
         await until(shared)
         for number in range(100):
@@ -717,8 +716,9 @@ async def die(app: App) -> None:
     assert app.worker is not None
     assert app.worker._consumer is not None
     consumer = app.worker._consumer
-    tasks = [lane.task for lane in app.worker._lanes.values() if lane.task is not None] + consumer._tasks
-    app.worker._lanes.clear()
+    lanes = [lane for assigned in app.worker._assigned.values() for lane in assigned.lanes]
+    tasks = [*consumer._tasks, *(task for lane in lanes for task in lane.close())]
+    app.worker._assigned.clear()
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -765,7 +765,7 @@ async def test_a_rebalance_waits_for_the_handler_and_hands_over_what_it_committe
                 may_end.set()
 
                 async def moved() -> bool:
-                    return bool(second.worker and second.worker._lanes)
+                    return bool(second.worker and second.worker._assigned)
 
                 await until(moved)
                 await first.send(rides, Ride("last0"), partition=0)

@@ -86,7 +86,7 @@ def start(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None =
 
 def run(*arguments: str, stdin: str | bytes | None = None, env: dict[str, str] | None = None) -> Done:
     """A command to its end: in this process where it talks to servers only, which saves the start of an interpreter."""
-    if stdin is None and arguments[0] in {"topics", "groups", "schema", "produce", "consume", "version"}:
+    if stdin is None and arguments[0] in {"topics", "groups", "schema", "produce", "consume", "version", "dlq"}:
         return _run_here(arguments, env or {})
     given = stdin.encode() if isinstance(stdin, str) else stdin
     done = subprocess.run(

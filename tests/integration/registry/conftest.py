@@ -1,6 +1,10 @@
 """A real registry for each test, on real sockets, and a plain HTTP client for it."""
 
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +15,7 @@ import pytest
 from busway_registry.config import RegistryConfig
 from busway_registry.server import RegistryServer
 
+POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
 JSON = "application/vnd.schemaregistry.v1+json"
 
 
@@ -76,11 +81,34 @@ class Client:
         return await self.post(f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema, **more})
 
 
-@pytest.fixture(params=["memory:", "sqlite+aiosqlite:///{folder}/registry.db"], ids=["memory", "sqlite"])
-async def server(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[RegistryServer]:
+@asynccontextmanager
+async def registry_process(database: str) -> AsyncIterator[tuple[Process, str]]:
+    """A registry in a process of its own, and its address; killed at the end if it still runs."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "busway_registry", "0", database, stdout=PIPE)
+    try:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), timeout=30)).decode()
+        assert line.startswith("serving http"), line
+        yield process, line.split()[1]
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+def database(request: pytest.FixtureRequest, tmp_path: Any) -> str:
+    """The URL of an empty database of each kind."""
+    if request.param == "postgres":
+        dsn: str = request.getfixturevalue("postgres").dsn
+        return dsn
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'registry.db'}"
+
+
+@pytest.fixture
+async def server(database: str) -> AsyncIterator[RegistryServer]:
     """One fresh registry on each kind of store."""
-    config = RegistryConfig(port=0, database=request.param.format(folder=tmp_path))
-    async with RegistryServer(config) as running:
+    async with RegistryServer(RegistryConfig(port=0, database=database)) as running:
         yield running
 
 

@@ -5,14 +5,13 @@ import itertools
 import os
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from asyncio.subprocess import PIPE
+from contextlib import AsyncExitStack
 
 import httpx2
 import pytest
-from tests.integration.registry.conftest import Client
+from tests.integration.registry.conftest import POSTGRES, Client, registry_process
+from tests.support.postgres import Postgres
 
 CLIENTS = 20
 
@@ -64,25 +63,9 @@ async def test_registering_and_deleting_at_once(client: Client) -> None:
     assert len({each["schema"] for each in found}) == len({each["id"] for each in found})
 
 
-@asynccontextmanager
-async def registry_process(database: Path) -> AsyncIterator[tuple[Process, str]]:
-    """A registry in a process of its own, and its address; killed at the end if it still runs."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "busway_registry", "0", f"sqlite+aiosqlite:///{database}", stdout=PIPE
-    )
-    try:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), timeout=30)).decode()
-        assert line.startswith("serving http"), line
-        yield process, line.split()[1]
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
 @pytest.mark.slow
-async def test_killed_while_registering(tmp_path: Path) -> None:
+@pytest.mark.parametrize("database", ["sqlite", POSTGRES], indirect=True)
+async def test_killed_while_registering(database: str) -> None:
     """SIGKILL five times in the middle of registrations: no id that was answered is lost, and none is given twice."""
     numbers = itertools.count()
     answered: dict[int, str] = {}
@@ -104,14 +87,14 @@ async def test_killed_while_registering(tmp_path: Path) -> None:
                     enough.set()
 
     for round_ in range(1, 6):
-        async with registry_process(tmp_path / "registry.db") as (process, url), asyncio.TaskGroup() as tasks:
+        async with registry_process(database) as (process, url), asyncio.TaskGroup() as tasks:
             enough.clear()
             for _ in range(4):
                 tasks.create_task(register(url, 15 * round_))
             await asyncio.wait_for(enough.wait(), timeout=60)
             os.kill(process.pid, signal.SIGKILL)
 
-    async with registry_process(tmp_path / "registry.db") as (process, url):
+    async with registry_process(database) as (process, url):
         async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as http:
             for number, text in answered.items():
                 assert (await http.get(f"/schemas/ids/{number}")).json()["schema"] == text
@@ -127,13 +110,49 @@ async def test_killed_while_registering(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.postgres
+async def test_two_nodes_on_one_database(postgres: Postgres) -> None:
+    """Started at once on an empty database: equal schemas through both get one id, different ones no id twice; one dies, one goes on."""
+    async with AsyncExitStack() as stack:
+        nodes = [registry_process(postgres.dsn) for _ in range(2)]
+        (dying, first), (_, second) = await asyncio.gather(*map(stack.enter_async_context, nodes))
+        clients = [Client(first), Client(second)]
+        for one in clients:
+            await stack.enter_async_context(one.http)
+        await clients[0].put("/config", {"compatibility": "NONE"})
+
+        equal = [one.register(f"s{n}", schema(n)) for n in range(CLIENTS) for one in (*clients, *clients)]
+        ids = {(one.body["schema"], one.body["id"], one.body["version"]) for one in await asyncio.gather(*equal)}
+        assert sorted(each for _, each, _ in ids) == list(range(1, CLIENTS + 1))
+        assert {version for _, _, version in ids} == {1}
+
+        different = [clients[n % 2].register("s", schema(CLIENTS + n)) for n in range(CLIENTS)]
+        answers = await asyncio.gather(*different)
+        assert sorted(one.body["id"] for one in answers) == list(range(CLIENTS + 1, 2 * CLIENTS + 1))
+        assert sorted(one.body["version"] for one in answers) == list(range(1, CLIENTS + 1))
+
+        more = [asyncio.ensure_future(clients[n % 2].register("t", schema(2 * CLIENTS + n))) for n in range(CLIENTS)]
+        await asyncio.wait(more, return_when=asyncio.FIRST_COMPLETED)
+        os.kill(dying.pid, signal.SIGKILL)
+        ended = await asyncio.gather(*more, return_exceptions=True)
+        served = [one for one in ended if not isinstance(one, BaseException)]
+        assert all(one.status == 200 for one in served)
+        assert all(isinstance(one, httpx2.TransportError) for one in ended if one not in served)
+        assert all(one in served for one in ended[1::2]), "the node that lives served everybody"
+        found = (await clients[1].get("/schemas")).body
+        kept = {one["schema"]: one["id"] for one in found}
+        assert len(set(kept.values())) == len(kept) == len({one["id"] for one in found})
+        assert all(kept[one.body["schema"]] == one.body["id"] for one in served)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (["x"], "invalid literal"),
         (["70000"], "port is a number from 0 to 65535"),
-        (["0", "sqlite:///x"], "names an asyncio driver"),
-        (["0", "sqlite+aiosqlite:////nowhere/at/all.db"], "the registry cannot use its database"),
+        (["0", "mysql://host/x"], "give sqlite:///FILE"),
+        (["0", "sqlite:////nowhere/at/all.db"], "the registry cannot use its database"),
     ],
 )
 async def test_a_start_that_fails(arguments: list[str], why: str) -> None:

@@ -28,9 +28,25 @@ def test_ports(port: int) -> None:
         RegistryConfig(port=port)
 
 
-def test_databases() -> None:
-    """A URL without an asyncio driver is refused, and a password in it is not repeated."""
-    with pytest.raises(BadSetting, match="asyncio driver") as refusal:
-        RegistryConfig(database="postgresql://user:secret@host/name")
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("memory:", "memory:"),
+        ("sqlite:///r.db", "sqlite+aiosqlite:///r.db"),
+        ("sqlite+aiosqlite:////r.db", "sqlite+aiosqlite:////r.db"),
+        ("postgres://u:p@h/n", "postgresql+psycopg://u:p@h/n"),
+        ("postgresql://u:p@h:5432/n?sslmode=require", "postgresql+psycopg://u:p@h:5432/n?sslmode=require"),
+        ("postgresql+psycopg://h/n", "postgresql+psycopg://h/n"),
+    ],
+)
+def test_databases(given: str, taken: str) -> None:
+    """URLs as people write them; the driver is the registry's business."""
+    assert RegistryConfig(database=given).database == taken
+
+
+@pytest.mark.parametrize("given", ["mysql://user:secret@host/name", "postgresql+asyncpg://user:secret@host/name", ""])
+def test_other_databases(given: str) -> None:
+    """Refused with what would do, and a password is not repeated."""
+    with pytest.raises(BadSetting, match="postgresql://") as refusal:
+        RegistryConfig(database=given)
     assert "secret" not in str(refusal.value)
-    assert RegistryConfig(database="memory:").database == "memory:"

@@ -3,13 +3,13 @@
 import dataclasses
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Annotated, Any
 
 import pytest
 
-from busway import App, BadDeclaration, ConsumerRecord, Topic
-from busway.app.binding import bind
+from busway import App, BadDeclaration, Batch, ConsumerRecord, Context, Depends, Topic
+from busway.app.binding import Binder
 
 
 @dataclasses.dataclass
@@ -39,7 +39,7 @@ async def call(function: Callable[..., Any], *topics: Topic[Any, Any]) -> Any:
     """What the handler appended to the list that it returns."""
     got: list[Any] = []
     seen.append(got)
-    await bind(function, topics or (ratings,))(RECORD)
+    await Binder(topics=topics or (ratings,)).bind(function).call(RECORD)
     return got
 
 
@@ -234,10 +234,160 @@ def test_a_parameter_that_nothing_fits_is_refused_with_its_line(function: Callab
         else function.__code__.co_firstlineno
     )
     with pytest.raises(BadDeclaration, match=rf"test_binding\.py:{line}: handler {why}"):
-        bind(function, (ratings,))
+        Binder(topics=(ratings,)).bind(function)
 
 
 def test_a_handler_of_two_topics_takes_both_types() -> None:
     """One that takes only one of them is refused, with all that is wanted."""
     with pytest.raises(BadDeclaration, match=r"the value of ratings, watches is Rating \| Watch"):
-        bind(takes_value, (ratings, watches))
+        Binder(topics=(ratings, watches)).bind(takes_value)
+
+
+# Dependencies, transactions, batches, results
+
+
+def first(again: str = Depends(lambda: "")) -> str:
+    return again
+
+
+def ring_a(b: Any = Depends(lambda: None)) -> None: ...
+
+
+def ring_b(a: Any = Depends(ring_a)) -> None: ...
+
+
+ring_a.__defaults__ = (Depends(ring_b),)
+
+
+def of_the_app(rating: Rating) -> None: ...
+
+
+def short_lived() -> None: ...
+
+
+def long_lived(inner: Any = Depends(short_lived)) -> None: ...
+
+
+def unbindable(rates: int) -> None: ...
+
+
+async def asks_ring(rating: Rating, a: Any = Depends(ring_a)) -> None: ...
+
+
+async def asks_app(rating: Rating, a: Any = Depends(of_the_app, scope="app")) -> None: ...
+
+
+async def asks_long(rating: Rating, a: Annotated[Any, Depends(long_lived, scope="app")]) -> None: ...
+
+
+async def asks_unbindable(rating: Rating, a: Annotated[int, Depends(unbindable)]) -> None: ...
+
+
+async def asks_no_function(rating: Rating, a: Any = Depends(3)) -> None: ...  # type: ignore[arg-type]
+
+
+async def asks_tx(rating: Rating, tx: Any) -> None: ...
+
+
+async def asks_tx_first(tx, rating: Rating) -> None: ...  # type: ignore[no-untyped-def]
+
+
+DEPENDENCIES: list[tuple[Callable[..., Any], Callable[..., Any], str]] = [
+    (asks_ring, ring_b, "dependency ring_b: depends on itself: ring_a → ring_b → ring_a"),
+    (
+        asks_app,
+        of_the_app,
+        "dependency of_the_app: parameter rating cannot be filled: there is no record when the app starts",
+    ),
+    (
+        asks_long,
+        long_lived,
+        "dependency long_lived: lives as long as the app and depends on short_lived, which does not",
+    ),
+    (
+        asks_unbindable,
+        unbindable,
+        "dependency unbindable: parameter rates is annotated int, the value of ratings is Rating",
+    ),
+    (asks_no_function, asks_no_function, "handler asks_no_function: Depends takes a function, not 3"),
+    (asks_tx, asks_tx, "handler asks_tx: parameter tx needs a transaction; give subscribe sql="),
+    (asks_tx_first, asks_tx_first, "handler asks_tx_first: parameter tx needs a transaction"),
+]
+
+
+@pytest.mark.parametrize(("function", "at", "why"), DEPENDENCIES, ids=[one[0].__name__ for one in DEPENDENCIES])
+def test_a_dependency_that_cannot_be_made_is_refused_with_its_line(
+    function: Callable[..., Any], at: Callable[..., Any], why: str
+) -> None:
+    """The line of the function that must change."""
+    line = at.__code__.co_firstlineno
+    with pytest.raises(BadDeclaration, match=rf"test_binding\.py:{line}: {why}"):
+        Binder(topics=(ratings,)).bind(function)
+
+
+async def takes_list(batch: list[Rating]) -> None:
+    note(batch)
+
+
+async def takes_sequence(batch: Sequence[Event], partition: int) -> None:
+    note(batch, partition)
+
+
+async def takes_records(batch: list[ConsumerRecord[str, Rating]]) -> None:
+    note(batch)
+
+
+async def takes_bare_list(batch: list) -> None:  # type: ignore[type-arg]
+    note(batch)
+
+
+BATCHES: list[tuple[Callable[..., Any], list[Any]]] = [
+    (takes_list, [[VALUE, VALUE]]),
+    (takes_sequence, [[VALUE, VALUE], 2]),
+    (takes_records, [[RECORD, RECORD]]),
+    (takes_bare_list, [[VALUE, VALUE]]),
+]
+
+
+@pytest.mark.parametrize(("function", "got"), BATCHES)
+async def test_a_batch_is_a_list_of_values_or_of_records(function: Callable[..., Any], got: list[Any]) -> None:
+    """As the annotation says."""
+    seen.append([])
+    await Binder(topics=(ratings,), batch=True).bind(function).call([RECORD, RECORD])
+    assert seen[-1] == got
+
+
+async def takes_offset(batch: list[Rating], offset: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (
+            takes_value,
+            r"parameter rating is annotated Rating, a batch of ratings is list\[Rating\] or list\[ConsumerRecord\]",
+        ),
+        (takes_record, r"parameter record is annotated .*ConsumerRecord.*, a batch of ratings is list"),
+        (
+            takes_offset,
+            "parameter offset: int cannot be filled; the value is taken already, others are topic, partition",
+        ),
+    ],
+)
+def test_a_batch_that_asks_for_one_record_is_refused(function: Callable[..., Any], why: str) -> None:
+    """With what a batch is."""
+    with pytest.raises(BadDeclaration, match=why):
+        Binder(topics=(ratings,), batch=True).bind(function)
+
+
+def test_context_and_overrides_are_bound() -> None:
+    """Without an app there is nothing to fill it with, but it is no mistake."""
+
+    async def handle(rating: Rating, context: Context[Any]) -> None: ...
+
+    assert Binder(topics=(ratings,)).bind(handle).dependencies == ()
+    with pytest.raises(BadDeclaration, match="dependency of_the_app"):
+        Binder(topics=(ratings,), overrides={short_lived: of_the_app}).bind(
+            lambda rating, a=Depends(short_lived, scope="app"): None
+        )
+    assert Batch().max_records == 500

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from busway import App, BadDeclaration, NotRunning
+from busway import App, BadDeclaration, Batch, NotRunning
+from busway.app.calls import binder, layers
 
 
 @dataclasses.dataclass
@@ -32,6 +33,23 @@ def twice(**changed: Any) -> Callable[[App], Any]:
     return declare
 
 
+async def takes_batch(ratings: list[Rating]) -> None: ...
+
+
+class Inbox:
+    """Never asked."""
+
+    def handling(self, group: str, record: Any) -> Any: ...
+
+
+def ratings(app: App) -> Any:
+    return app.topic("ratings", value=Rating)
+
+
+def on(app: App, function: Any = handle, **options: Any) -> Any:
+    return app.subscribe(ratings(app), **options)(function)
+
+
 REFUSED: list[tuple[str, Callable[[App], Any], str]] = [
     ("no name", lambda app: app.topic("", value=Rating), "is no name for a topic"),
     ("slash", lambda app: app.topic("a/b", value=Rating), "'a/b' is no name for a topic"),
@@ -48,6 +66,19 @@ REFUSED: list[tuple[str, Callable[[App], Any], str]] = [
     ("not called", lambda app: app.subscribe(handle)(handle), "handler handle names no topic"),  # type: ignore[arg-type]
     ("of another app", lambda app: app.subscribe(App("b").topic("t", value=Rating))(handle), "of app a"),
     ("dead letters", lambda app: app.subscribe(app.topic("x" * 245, value=Rating))(handle), "choose another group_id"),
+    ("ordering", lambda app: on(app, ordering="time"), "handler handle: ordering is key, partition, none, not 'time'"),
+    ("concurrency", lambda app: on(app, concurrency=0), "test_declare.py:.*concurrency is 1 to 1000, not 0"),
+    ("strict and concurrent", lambda app: on(app, concurrency=2, ordering="partition"), "choose ordering='key'"),
+    ("batch and concurrent", lambda app: on(app, takes_batch, concurrency=2, batch=Batch()), "concurrency stays 1"),
+    ("batch and sql", lambda app: on(app, takes_batch, sql=Inbox(), batch=Batch()), "leave batch out"),
+    ("no time", lambda app: on(app, timeout_s=0), "timeout_s is above 0, not 0"),
+    ("no room", lambda app: Batch(max_records=1001), "max_records is 1 to 1000"),
+    (
+        "publish below",
+        lambda app: app.subscribe(ratings(app))(app.publish("t")(handle)),
+        "put publish above the subscribe",
+    ),
+    ("publish elsewhere", lambda app: app.publish(App("b").topic("t", value=Rating))(handle), "no topic of app a"),
     ("own commits", lambda _: App("b", consumer={"enable_auto_commit": True}), "commits are the app's own work"),
     ("own group", lambda _: App("b", consumer={"group_id": "g"}), "arguments of App"),
 ]
@@ -78,3 +109,45 @@ async def test_an_app_that_does_not_run_sends_and_waits_for_nothing() -> None:
         with pytest.raises(NotRunning, match="app a"):
             await work
     await app.stop()
+
+
+async def returns_rating(rating: Rating) -> Rating | None: ...
+
+
+async def returns_list(rating: Rating) -> list[Rating]: ...
+
+
+async def returns_other(rating: Rating) -> Other: ...
+
+
+async def returns_text(rating: Rating) -> list[str]: ...
+
+
+async def returns_what_it_wants(rating: Rating) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "topic", "why"),
+    [
+        (returns_rating, "out", None),
+        (returns_list, "out", None),
+        (returns_what_it_wants, "out", None),
+        (handle, "out", None),
+        (returns_other, "out", "publishes to out, whose value is Rating, and its return annotation is another"),
+        (returns_text, "out", "its return annotation is another"),
+        (returns_rating, "nowhere", "publishes to 'nowhere', which is no topic of app a; declare it"),
+        (returns_rating, "numbered", "whose key is int, with the key of ratings, which is str; say which: publish"),
+    ],
+)
+def test_a_result_that_cannot_go_where_it_is_published_is_refused(function: Any, topic: str, why: str | None) -> None:
+    """When the app starts: topics may be declared after handlers."""
+    app = App("a")
+    app.publish(topic)(on(app, function))
+    app.topic("out", value=Rating)
+    app.topic("numbered", key=int, value=Rating)
+    (route,) = app.routes
+    if why is None:
+        layers(route, binder(route).bind(route.function), app)
+        return
+    with pytest.raises(BadDeclaration, match=rf"test_declare\.py:\d+: handler {function.__name__}: .*{why}"):
+        layers(route, binder(route).bind(route.function), app)

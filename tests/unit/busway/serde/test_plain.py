@@ -81,7 +81,7 @@ async def test_a_value_and_its_bytes(serde: Serde, value: Any, data: bytes) -> N
     """There and back."""
     await serde.prepare("t")
     assert serde.encode(value) == data
-    assert await serde.decode(data) == value
+    assert serde.decode(data) == value
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_value_of_another_type_is_unencodable(serde: Serde, value: Any) -> Non
 async def test_bytes_that_are_something_else_are_undecodable(serde: Serde, data: bytes) -> None:
     """Whatever they make a parser, or the class itself, raise."""
     with pytest.raises(Undecodable):
-        await serde.decode(data)
+        serde.decode(data)
 
 
 def test_a_password_in_an_address_is_not_shown() -> None:

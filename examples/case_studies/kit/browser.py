@@ -1,0 +1,143 @@
+"""A picture of a page, as Chromium shows it once the page says that it is ready.
+
+What lives here: a browser without a window, driven by its DevTools protocol over a pipe (`--remote-debugging-pipe`), so that neither a
+port nor a further package is needed. What does not: what is on the page.
+"""
+
+import asyncio
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
+READY: Final = "[data-ready]"
+"""The page is ready when something in it has this attribute."""
+TIMEOUT_S: Final = 30.0
+_PIPES: Final = "import os, sys; r, w, *command = sys.argv[1:]; os.dup2(int(r), 3); os.dup2(int(w), 4); os.execvp(command[0], command)"
+_LARGEST: Final = 64 * 1024 * 1024
+_WAIT: Final = """new Promise(done => {
+  const ready = () => document.querySelector(%s) && (requestAnimationFrame(() => requestAnimationFrame(done)), true);
+  if (!ready()) new MutationObserver((_, seen) => { if (ready()) seen.disconnect(); })
+    .observe(document, {subtree: true, childList: true, attributes: true});
+})"""
+
+
+class NoPicture(Exception):
+    """The page could not be shown; the text says what to do."""
+
+
+async def screenshot(
+    url: str,
+    to: Path,
+    *,
+    ready: str = READY,
+    width: int = 1280,
+    height: int = 800,
+    dark: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> None:
+    """Save the page as a PNG file as soon as it has an element that the CSS selector `ready` finds.
+
+    Raises:
+        NoPicture: there is no Chromium, it could not reach the page, or the page was not ready in time.
+    """
+    try:
+        async with asyncio.timeout(timeout_s), _browser(width, height) as browser:
+            target = await browser.ask("Target.createTarget", url="about:blank")
+            session = (await browser.ask("Target.attachToTarget", targetId=target["targetId"], flatten=True))[
+                "sessionId"
+            ]
+            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+            await browser.ask("Emulation.setEmulatedMedia", session, features=[scheme])
+            went = await browser.ask("Page.navigate", session, url=url)
+            if went.get("errorText"):
+                raise NoPicture(f"{url} cannot be shown: {went['errorText']}")
+            await browser.ask("Runtime.evaluate", session, expression=_WAIT % json.dumps(ready), awaitPromise=True)
+            picture = await browser.ask("Page.captureScreenshot", session, format="png")
+            to.write_bytes(  # noqa: ASYNC240 - one small file
+                base64.b64decode(picture["data"])
+            )
+    except TimeoutError:
+        raise NoPicture(f"{url} had no {ready} within {timeout_s:g} s") from None
+
+
+class _Browser:
+    """One request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: Any) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._number = 0
+
+    async def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
+        """The answer to a call of the protocol; events in between are passed over."""
+        self._number += 1
+        call = {
+            "id": self._number,
+            "method": method,
+            "params": parameters,
+            **({"sessionId": session} if session else {}),
+        }
+        self._writer.write(json.dumps(call).encode() + b"\0")
+        while True:
+            try:
+                found: dict[str, Any] = json.loads((await self._reader.readuntil(b"\0"))[:-1])
+            except asyncio.IncompleteReadError:
+                raise NoPicture(f"the browser ended during {method}") from None
+            if found.get("id") != self._number:
+                continue
+            if "error" in found:
+                raise NoPicture(f"{method}: {found['error'].get('message')}")
+            result: dict[str, Any] = found["result"]
+            return result
+
+
+@contextlib.asynccontextmanager
+async def _browser(width: int, height: int) -> AsyncIterator[_Browser]:
+    command = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if command is None:
+        raise NoPicture("no Chromium found; install it: apt-get install chromium")
+    loop = asyncio.get_running_loop()
+    with tempfile.TemporaryDirectory(prefix="picture-", ignore_cleanup_errors=True) as profile:
+        theirs_in, ours_out = _pipe()
+        ours_in, theirs_out = _pipe()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _PIPES, str(theirs_in), str(theirs_out), command,
+            "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+            "--no-first-run", f"--user-data-dir={profile}", f"--window-size={width},{height}", "--remote-debugging-pipe",
+            pass_fds=(theirs_in, theirs_out), start_new_session=True,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(theirs_in)
+        os.close(theirs_out)
+        reader = asyncio.StreamReader(limit=_LARGEST)
+        reading, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours_in, "rb")
+        )
+        writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(ours_out, "wb"))
+        try:
+            yield _Browser(reader, writing)
+        finally:
+            reading.close()
+            writing.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+
+def _pipe() -> tuple[int, int]:
+    """Both ends, above the numbers that the browser wants for its own."""
+    ends = os.pipe()
+    high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
+    for end in ends:
+        os.close(end)
+    return high[0], high[1]

@@ -1,0 +1,185 @@
+"""The parts of a demo as processes: the bus, the registry, services, whatever else prints a line when it is ready.
+
+What lives here: starting, killing, starting again, ending. What does not: what they do. Each part writes its errors to a log in the
+demo's folder and has the first line of its output read, which tells its address.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+START_S: Final = 30.0
+"""How long a part may take to say that it is ready."""
+END_S: Final = 20.0
+"""How long it may take to end; then it is killed."""
+CASES: Final = Path(__file__).resolve().parent.parent
+BUSWAY: Final = (sys.executable, "-m", "busway.cli")
+_TAIL: Final = 2000
+
+
+class DemoFailed(Exception):
+    """A part did not start or did not get on; the text holds the end of what it printed."""
+
+
+@dataclass(slots=True)
+class Part:
+    """A process that can be started again.
+
+    Attributes:
+        name: in messages and of its log.
+        command: with its arguments.
+        environment: of the process.
+        log: what it writes to standard error.
+        process: the running one.
+        kills: how often it was killed.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    log: Path
+    process: asyncio.subprocess.Process
+    kills: int = 0
+
+    async def line(self) -> str:
+        """Its next line of output.
+
+        Raises:
+            DemoFailed: it ended, or said nothing for too long.
+        """
+        assert self.process.stdout is not None
+        try:
+            async with asyncio.timeout(START_S):
+                found = await self.process.stdout.readline()
+        except TimeoutError:
+            raise DemoFailed(f"{self.name} said nothing for {START_S:.0f} s:\n{self.tail()}") from None
+        if not found:
+            raise DemoFailed(f"{self.name} ended at once:\n{self.tail()}")
+        return found.decode().strip()
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-_TAIL:]
+
+    def check(self) -> None:
+        """Whether it still runs.
+
+        Raises:
+            DemoFailed: it ended by itself.
+        """
+        if self.process.returncode is not None:
+            raise DemoFailed(f"{self.name} ended with {self.process.returncode}:\n{self.tail()}")
+
+    async def start_again(self) -> None:
+        """Start it as before, after it has ended."""
+        self.process = await _start(self.command, self.environment, self.log)
+
+    async def kill(self) -> None:
+        """End it without warning, as a power cut would; what it printed and nobody read is gone."""
+        if self.process.returncode is None:
+            self.process.kill()
+        self.kills += 1
+        await self.process.wait()
+
+    async def end(self, number: signal.Signals = signal.SIGINT) -> None:
+        """Send a signal and wait for the end."""
+        if self.process.returncode is not None:
+            return
+        self.process.send_signal(number)
+        try:
+            async with asyncio.timeout(END_S):
+                await self.process.wait()
+        except TimeoutError:
+            await self.kill()
+
+
+class Parts:
+    """All parts of a demo; `async with` ends them, the last one first.
+
+    Args:
+        folder: for logs and data.
+        environment: of every part, beside this process's own.
+    """
+
+    def __init__(self, folder: Path, environment: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        self.environment = {**os.environ, **(environment or {})}
+        self.parts: list[Part] = []
+        self.bootstrap_servers = self.schema_registry = ""
+
+    async def __aenter__(self) -> "Parts":
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        for part in reversed(self.parts):
+            await part.end()
+
+    @property
+    def kills(self) -> int:
+        """How often parts were killed."""
+        return sum(part.kills for part in self.parts)
+
+    async def start(self, name: str, *command: str, **environment: str) -> Part:
+        """Start a part; what it writes to standard error goes to a log of its own."""
+        log = self.folder / f"{name}.log"
+        mine = {**self.environment, **environment}
+        part = Part(name, command, mine, log, await _start(command, mine, log))
+        self.parts.append(part)
+        return part
+
+    async def start_bus(self) -> Part:
+        """A bus and a registry on free ports, on data in the folder; parts that are started later find them in their environment.
+
+        Raises:
+            DemoFailed: it did not start.
+        """
+        data = str(self.folder / "data")
+        bus = await self.start("bus", *BUSWAY, "up", "--data", data, "--port", "0", "--registry-port", "0", "--json")
+        found = json.loads(await bus.line())
+        self.bootstrap_servers, self.schema_registry = found["bootstrap_servers"], found["schema_registry"]
+        self.environment["BUSWAY_BOOTSTRAP_SERVERS"] = self.bootstrap_servers
+        self.environment["BUSWAY_SCHEMA_REGISTRY"] = self.schema_registry
+        return bus
+
+    async def start_app(self, name: str, app: str, *options: str, **environment: str) -> Part:
+        """`busway run APP`; `app` is `module:name`, seen from the folder of the case studies."""
+        return await self.start(name, *BUSWAY, "run", app, "--log-level", "warning", *options, **environment)
+
+
+async def _start(command: tuple[str, ...], environment: dict[str, str], log: Path) -> asyncio.subprocess.Process:
+    with log.open("ab") as errors:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            stdin=asyncio.subprocess.DEVNULL,
+            env=environment,
+            cwd=CASES,
+            start_new_session=True,  # Ctrl-C is for the demo, which then ends the parts in order
+        )
+
+
+def free_port(wanted: int = 0) -> int:
+    """`wanted` if nobody has it on the loopback address, else a port that is free now."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise DemoFailed("no port is free")
+
+
+def on_signals(stop: Callable[[], object], *numbers: signal.Signals) -> None:
+    """Call `stop` when one of the signals comes: parts are processes of their own and would stay if the demo just ended."""
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, stop)

@@ -1,0 +1,92 @@
+"""Connections to the two kinds of database: SQLite in a file, PostgreSQL on a server.
+
+What lives here: drivers, bounds, and what is set on each connection. What does not: tables and transactions (`sql`).
+"""
+
+import sqlite3
+from typing import Any, Final
+
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from busway_registry.store.interface import StoreFailed
+
+WRITES: Final = "busway_writes"
+"""The execution option of a connection whose transaction writes."""
+
+_POSTGRES: Final = {
+    "connect_timeout": 5,
+    # A server that vanished without a word is given up after about 15 seconds, and so is a node by the server.
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,
+    "options": " ".join(
+        f"-c {setting}"
+        for setting in (
+            "lock_timeout=10000",  # a writer waits as long as with SQLite
+            "idle_in_transaction_session_timeout=30000",  # a node that froze while it wrote gives way to the others
+            "tcp_keepalives_idle=5",
+            "tcp_keepalives_interval=5",
+            "tcp_keepalives_count=2",
+            "tcp_user_timeout=15000",
+        )
+    ),
+}
+"""libpq's parameters; what the URL says about one of them wins."""
+_POOL: Final = {"pool_size": 5, "max_overflow": 10, "pool_timeout": 10, "pool_pre_ping": True}
+"""Writers take one connection in turns, so the rest is for readers; a connection that died while idle is replaced unseen."""
+
+
+def create_engine(url: str) -> AsyncEngine:
+    """An engine that has not connected yet.
+
+    Raises:
+        StoreFailed: the URL cannot be read, or its driver is not installed.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed)
+        given = {name: value for name, value in _POSTGRES.items() if name not in parsed.query}
+        return create_async_engine(parsed, connect_args=given, isolation_level="READ COMMITTED", **_POOL)
+    except (ArgumentError, ValueError):
+        raise StoreFailed("it is not a URL such as postgresql://user:password@host:5432/name") from None
+    except ImportError as missing:
+        raise StoreFailed(f"its driver is missing: pip install 'busway[postgres]' ({missing.msg})") from None
+
+
+def _sqlite(url: URL) -> AsyncEngine:
+    engine = create_async_engine(url)
+    event.listen(engine.sync_engine, "connect", _set_up_sqlite)
+    event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    return engine
+
+
+def try_sqlite(url: URL) -> None:
+    """Open the file once by hand: the asyncio driver leaves a thread behind when it cannot.
+
+    Raises:
+        StoreFailed: it cannot be opened.
+    """
+    try:
+        sqlite3.connect(url.database or ":memory:").close()
+    except sqlite3.Error as problem:
+        raise StoreFailed(f"{problem}; its folder must exist, and the file be ours to write") from None
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver opens no transactions of its own
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA busy_timeout = 10000")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")  # an id that was given out is never given again
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

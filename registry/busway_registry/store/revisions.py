@@ -1,0 +1,69 @@
+"""Which shape the tables have, and bringing them to today's.
+
+What lives here: an empty database gets today's tables at once; an older one is migrated; a newer one is refused. What does not: the
+steps themselves (`migrations`). Alembic takes longer to load than the registry to start, so it is loaded when a step is due and only then.
+"""
+
+from typing import Final
+
+from sqlalchemy import delete, insert, inspect, select
+from sqlalchemy.engine import Connection
+
+from busway_registry.store.interface import StoreFailed
+from busway_registry.store.tables import CONTEXT, IDS, METADATA, REVISIONS, SCHEMAS, SETTINGS, VERSIONS
+
+HEAD: Final = "0002"
+"""The last step in `migrations/versions`, which `tables` describes."""
+_BEFORE_ALEMBIC: Final = "0001"
+
+
+def prepare(connection: Connection) -> bool:
+    """Make the tables in an empty database; say whether a migration is due. Belongs in a transaction that nobody overlaps.
+
+    Raises:
+        StoreFailed: the database belongs to something else.
+    """
+    found = set(inspect(connection).get_table_names())
+    if REVISIONS.name in found:
+        return connection.scalar(select(REVISIONS.c.version_num)) != HEAD
+    ours = {SCHEMAS.name, VERSIONS.name, SETTINGS.name}
+    if ours <= found:
+        METADATA.create_all(connection, tables=[REVISIONS])
+        _stamp(connection, _BEFORE_ALEMBIC)
+        return True
+    if taken := found & METADATA.tables.keys():
+        raise StoreFailed(
+            f"it holds tables of another program ({', '.join(sorted(taken))}); give the registry a database of its own"
+        )
+    METADATA.create_all(connection)
+    connection.execute(insert(IDS).values(context=CONTEXT, last_id=0))
+    _stamp(connection, HEAD)
+    return False
+
+
+def migrate(connection: Connection) -> None:
+    """Take all steps that are due, in the transaction that is open. One at a time in a process: Alembic's `op` is a global.
+
+    Raises:
+        StoreFailed: the database is newer than this code.
+    """
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", "busway_registry:migrations")
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError:
+        stored = connection.scalar(select(REVISIONS.c.version_num))
+        raise StoreFailed(
+            f"its tables are of revision {stored}, and this release knows those up to {HEAD}; start the release that made them, "
+            "or a later one"
+        ) from None
+
+
+def _stamp(connection: Connection, revision: str) -> None:
+    connection.execute(delete(REVISIONS))
+    connection.execute(insert(REVISIONS).values(version_num=revision))

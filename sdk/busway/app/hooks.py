@@ -1,0 +1,161 @@
+"""The extensions of an app, called.
+
+What lives here: who overrides which method of `Extension`, so that what nobody overrides costs nothing, and the one error that an
+extension's failure becomes. What does not: the interface (`extension`), when it is called (`bus`, `worker`).
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from busway.app.extension import Call, Extension, Handling
+from busway.errors import BuswayError
+from busway.types import TopicPartition
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+    from busway.app.routes import Route
+
+log = logging.getLogger("busway.app")
+
+
+class ExtensionFailed(BuswayError):
+    """An extension of the app raised; the app stops, because what it keeps may be missing or wrong."""
+
+
+class Hooks:
+    """The extensions of a running app, in the order in which it was extended.
+
+    Attributes:
+        watched: whether somebody wants to be told of handlers that ended, which means that they are timed.
+        stepped: whether somebody wants to be told of the steps, which means that each is waited for.
+    """
+
+    def __init__(self, extensions: Sequence[Extension] = ()) -> None:
+        self._extensions = tuple(extensions)
+        self._assigned = self._overriding("assigned")
+        self._revoked = self._overriding("revoked")
+        self._around = self._overriding("around")
+        self._finished = self._overriding("finished")
+        self._committed = self._overriding("committed")
+        self._reached = self._overriding("reached")
+        self.watched = bool(self._finished)
+        self.stepped = bool(self._reached)
+
+    def _overriding(self, name: str) -> list[tuple[Extension, Callable[..., Any]]]:
+        return [
+            (one, getattr(one, name))
+            for one in self._extensions
+            if getattr(type(one), name) is not getattr(Extension, name)
+        ]
+
+    async def start(self, app: "App", stack: AsyncExitStack) -> None:
+        """Start them in order; the stack stops them, the last one first, also those whose start fails.
+
+        Raises:
+            ExtensionFailed: one raised.
+            BuswayError: as one raised it.
+        """
+        for one in self._extensions:
+            stack.push_async_callback(self._stop, one, app)
+            try:
+                await one.starting(app)
+            except Exception as problem:
+                raise _failed(one, "starting", problem) from problem
+
+    @staticmethod
+    async def _stop(one: Extension, app: "App") -> None:
+        try:
+            await one.stopped(app)
+        except Exception as problem:  # noqa: BLE001 - others' code; the rest must still be let go
+            log.error("%s", _failed(one, "stopped", problem))
+
+    async def assigned(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where to go on, for partitions where an extension knows; the lowest offset if several do, so that nothing is missed.
+
+        Raises:
+            ExtensionFailed: one raised.
+            BuswayError: as one raised it.
+        """
+        offsets: dict[TopicPartition, int] = {}
+        for one, call in self._assigned:
+            try:
+                found: Mapping[TopicPartition, int] = await call(partitions)
+            except Exception as problem:
+                raise _failed(one, "assigned", problem) from problem
+            for partition, offset in found.items():
+                if partition in partitions:
+                    offsets[partition] = min(offset, offsets.get(partition, offset))
+        return offsets
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions went.
+
+        Raises:
+            ExtensionFailed: one raised; all were told.
+        """
+        problems = []
+        for one, call in self._revoked:
+            try:
+                await call(partitions)
+            except Exception as problem:  # noqa: BLE001 - others' code; the next one must be told all the same
+                problems.append(_failed(one, "revoked", problem))
+        if problems:
+            raise problems[0]
+
+    def around(self, route: "Route", call: Call) -> Call:
+        """What is called for a route instead of `call`; who extended the app first is outermost.
+
+        Raises:
+            ExtensionFailed: one raised.
+        """
+        for one, wrap in reversed(self._around):
+            try:
+                call = wrap(route, call)
+            except Exception as problem:
+                raise _failed(one, "around", problem) from problem
+        return call
+
+    def finished(self, handling: Handling) -> None:
+        """A call of a handler has ended.
+
+        Raises:
+            ExtensionFailed: one raised.
+        """
+        for one, call in self._finished:
+            try:
+                call(handling)
+            except Exception as problem:
+                raise _failed(one, "finished", problem) from problem
+
+    async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Offsets are committed.
+
+        Raises:
+            ExtensionFailed: one raised.
+        """
+        for one, call in self._committed:
+            try:
+                await call(offsets)
+            except Exception as problem:
+                raise _failed(one, "committed", problem) from problem
+
+    async def reached(self, point: str, partition: TopicPartition, offset: int) -> None:
+        """A step is reached.
+
+        Raises:
+            ExtensionFailed: one raised.
+        """
+        for one, call in self._reached:
+            try:
+                await call(point, *partition, offset)
+            except Exception as problem:
+                raise _failed(one, f"reached({point!r})", problem) from problem
+
+
+def _failed(extension: Extension, what: str, problem: Exception) -> BuswayError:
+    """Ours says it clearly already; others' exceptions get the extension's name."""
+    if isinstance(problem, BuswayError):
+        return problem
+    return ExtensionFailed(f"extension {type(extension).__name__}, {what}: {problem!r}")

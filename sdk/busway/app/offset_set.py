@@ -1,0 +1,83 @@
+"""Which records of a partition are done, when they are not done in order.
+
+What lives here: a set of offsets as one beginning and runs behind it, and its text in the metadata of a committed offset. What does not:
+committing it (`dead_letters`).
+
+The text is `1;3+2,5+1`: version 1; three are not done behind the committed offset, then two are; five are not, then one is.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+MAX_TEXT: Final = 4000
+"""Characters that brokers keep with an offset: `offset.metadata.max.bytes` is 4096 by default."""
+_VERSION: Final = "1;"
+
+
+class OffsetSet:
+    """Offsets of one partition.
+
+    Args:
+        below: every offset under this one is in the set.
+        runs: further ones, each from its first to before its end; sorted, apart from each other and from `below`.
+    """
+
+    def __init__(self, below: int = 0, runs: Iterable[tuple[int, int]] = ()) -> None:
+        self.below = below
+        self._runs = list(runs)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset < self.below or any(first <= offset < end for first, end in self._runs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OffsetSet) and (self.below, self._runs) == (other.below, other._runs)
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __repr__(self) -> str:
+        return f"OffsetSet({self.below}, {self._runs})"
+
+    def copy(self) -> "OffsetSet":
+        """One that grows by itself."""
+        return OffsetSet(self.below, self._runs)
+
+    def add(self, first: int, end: int | None = None) -> None:
+        """Put in an offset, or all from `first` to before `end`."""
+        self._join([(first, first + 1 if end is None else end)])
+
+    def update(self, other: "OffsetSet") -> None:
+        """Put in all of another set."""
+        self._join([(0, other.below), *other._runs])
+
+    def _join(self, more: list[tuple[int, int]]) -> None:
+        joined: list[tuple[int, int]] = [(0, self.below)]
+        for first, end in sorted([*self._runs, *(one for one in more if one[0] < one[1])]):
+            if first <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+            else:
+                joined.append((first, end))
+        (_, self.below), *self._runs = joined
+
+    @property
+    def text(self) -> str:
+        """What is in it beyond `below`; empty when nothing is."""
+        parts, at = [], self.below
+        for first, end in self._runs:
+            parts.append(f"{first - at}+{end - first}")
+            at = end
+        return _VERSION + ",".join(parts) if parts else ""
+
+    @classmethod
+    def parse(cls, below: int, text: str) -> "OffsetSet":
+        """The set that a committed offset and its metadata hold; metadata that somebody else wrote adds nothing."""
+        runs, at = [], below
+        try:
+            for part in text.removeprefix(_VERSION).split(",") if text.startswith(_VERSION) else ():
+                gap, _, length = part.partition("+")
+                if int(gap) < 1 or int(length) < 1:
+                    return cls(below)
+                runs.append((at + int(gap), at + int(gap) + int(length)))
+                at = runs[-1][1]
+        except ValueError:
+            return cls(below)
+        return cls(below, runs)

@@ -1,0 +1,189 @@
+"""What a table holds in memory, and who is told of its changes.
+
+What lives here: rows with the partition they belong to and the events that are in them, an attempt that can be undone, and listeners.
+What does not: topics (`tables`, `global_table`); nothing here does IO.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar, overload
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+CHANGES_MOST: Final = 1000
+"""Changes that wait for a listener unless it says otherwise."""
+INCLUDED: Final = "busway_table-included"
+"""The header of a table's record that tells which events are in the row: `topic@offset`, several with commas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """Where a row belongs and what is in it.
+
+    Attributes:
+        partition: of the table's topic.
+        included: for each topic the offset of the last event that went in, in the partition of that number.
+    """
+
+    partition: int
+    included: Mapping[str, int]
+
+    def after(self, topic: str, offset: int) -> "Home":
+        """As it is once that event is in, too."""
+        return Home(partition=self.partition, included={**self.included, topic: offset})
+
+    def header(self) -> tuple[str, bytes]:
+        """`INCLUDED` for a record of the row."""
+        return INCLUDED, ",".join(f"{topic}@{offset}" for topic, offset in sorted(self.included.items())).encode()
+
+    @staticmethod
+    def read(partition: int, header: bytes | None) -> "Home":
+        """The home of a row whose record has this header.
+
+        Raises:
+            ValueError: the header is something else.
+        """
+        pairs = (pair.rpartition("@") for pair in (header or b"").decode().split(",") if pair)
+        return Home(partition=partition, included={topic: int(offset) for topic, _, offset in pairs})
+
+
+class Rows(Mapping[K, V]):
+    """Rows in memory, to be read by anyone in the process and changed by their table.
+
+    Views are of the rows themselves: copy them (`list(table.items())`) before you await between two of them.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[K, V] = {}
+        self._homes: dict[K, Home] = {}
+        self._listeners: set[asyncio.Queue[tuple[K, V | None]]] = set()
+
+    __hash__ = object.__hash__
+    """A table is itself, whatever is in it."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __getitem__(self, key: K) -> V:
+        return self._rows[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | D) -> V | D: ...
+    def get(self, key: K, /, default: Any = None) -> Any:
+        """The value of a key, or `default`."""
+        return self._rows.get(key, default)
+
+    def items(self) -> ItemsView[K, V]:
+        """Keys and values."""
+        return self._rows.items()
+
+    def values(self) -> ValuesView[V]:
+        """Values."""
+        return self._rows.values()
+
+    @contextlib.contextmanager
+    def changes(self, maxsize: int = CHANGES_MOST) -> Iterator["asyncio.Queue[tuple[K, V | None]]"]:
+        """A queue of (key, value) of the changes from now on; the value is None when the row has gone.
+
+        Whoever does not keep up misses the oldest that wait, never the last.
+
+        Raises:
+            ValueError: `maxsize` is no positive number.
+        """
+        if maxsize < 1:
+            raise ValueError(f"changes(maxsize={maxsize}): a queue holds at least one")
+        queue: asyncio.Queue[tuple[K, V | None]] = asyncio.Queue(maxsize)
+        self._listeners.add(queue)
+        try:
+            yield queue
+        finally:
+            self._listeners.discard(queue)
+
+    def home(self, key: K) -> Home | None:
+        """Where a row is, None while there is none."""
+        return self._homes.get(key)
+
+    def set_row(self, key: K, value: V | None, home: Home | None) -> None:
+        """Make the row so, tell the listeners; None as the value takes it away."""
+        if value is None:
+            self._homes.pop(key, None)
+            if self._rows.pop(key, None) is None:
+                return
+        else:
+            assert home is not None, key
+            self._rows[key], self._homes[key] = value, home
+        for queue in self._listeners:
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait((key, value))
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Forget the rows of partitions."""
+        for key in [key for key, home in self._homes.items() if home.partition in partitions]:
+            self.set_row(key, None, None)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for key in list(self._rows):
+            self.set_row(key, None, None)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Attempt(Generic[K, V]):
+    """What one call of a handler changed, so that it can be undone when the call fails.
+
+    Attributes:
+        topic, partition, offset: of the record, of the last one of a batch.
+        key: of the record.
+        in_order: whether the records of the partition are handled strictly one after the other.
+        before: rows and homes as they were.
+        put: what the call made of them.
+        ended: the call has returned or failed.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: Any
+    in_order: bool = False
+    before: dict[K, tuple[V | None, Home | None]] = field(default_factory=dict)
+    put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)
+    ended: bool = False
+
+    def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home) -> None:
+        """Make the row so, and remember how it was."""
+        self.before.setdefault(key, (rows.get(key), rows.home(key)))
+        now = home.after(self.topic, self.offset)
+        self.put[key] = value, now
+        rows.set_row(key, value, now)
+
+    def keep(self) -> None:
+        """What was put until now is written, so it is not undone any more."""
+        self.before.clear()
+        self.put.clear()
+
+    def undo(self, rows: Rows[K, V]) -> None:
+        """Make the rows what they were, but for those that somebody else has changed meanwhile."""
+        for key, before in self.before.items():
+            value, home = self.put[key]
+            if rows.get(key) is value and (value is None or rows.home(key) == home):
+                rows.set_row(key, *before)
+
+
+def names(found: Iterable[str]) -> str:
+    """Names as messages show them."""
+    return ", ".join(sorted(found))

@@ -1,0 +1,360 @@
+"""`app.table(…)`: what a service keeps of its events, in memory and in a compacted topic.
+
+What lives here: `Table`: reading it back, changing it as part of a handler's work, letting it go. What does not: rows (`rows`), the
+table that every instance has whole (`global_table`).
+
+Partition n of the table belongs to partition n of the topics that the handlers read: whoever is given that, first reads the rows back.
+A change is in memory at once and is written when the handler returns; the record is finished when that is acknowledged. So after a
+crash nothing is missing, but the last records may be handled once more. What makes that harmless: each row tells, in a header of its
+record, which event went in last.
+
+    totals = app.table("totals", key=str, value=int, format="json")
+
+    @app.subscribe(sales)
+    async def add(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        if not totals.includes(sale.shop, record):
+            await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
+
+A rule that is pure may keep the offset in the value instead (`last_offset`), and return what it was given for an event that is in it.
+Both need events of a row in their order. Records of one key always are; a handler that keeps rows by something else than the key of its
+records is subscribed with `ordering="partition"`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from busway.admin.admin import Admin, NewTopic
+from busway.app.extension import Call, Extension
+from busway.app.routes import BadDeclaration, ConsumerRecord, Route, Topic
+from busway.app.rows import INCLUDED, Attempt, Home, Rows, names
+from busway.cluster.client import ClusterClient
+from busway.errors import BrokerError, BuswayError, NotRunning
+from busway.serde.avro import Undecodable
+from busway.types import RecordMetadata, TopicPartition
+from busway_protocol.errors import ErrorCode
+from busway_protocol.partitioning import partition_for_key
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+log = logging.getLogger("busway.app")
+
+K = TypeVar("K")
+V = TypeVar("V")
+COMPACT: Final = {"cleanup.policy": "compact"}
+
+
+class NotHere(BuswayError):
+    """A row belongs to a partition that this instance does not have, or that the record being handled is not from."""
+
+
+class BadRow(BuswayError):
+    """A record of the table's topic is no row of it; an app that went on without it would lose state."""
+
+
+class Table(Rows[K, V], Extension):
+    """Rows by key: those of the partitions that this instance has; made by `App.table`.
+
+    Values are replaced, never changed in place: what a failed handler put is taken back by putting the old value there again.
+
+    Args:
+        topic: where the rows are kept.
+        partitions: how many; None for as many as the topics have that the handlers read.
+        configs: of the topic when it is created, by Kafka's names; it is compacted.
+        sources: the topics whose handlers change it; all that the app's handlers read unless given.
+
+    Raises:
+        BadDeclaration: keys of that type cannot be looked up.
+    """
+
+    def __init__(
+        self,
+        topic: Topic[K, V],
+        *,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        sources: Sequence[Topic[Any, Any]] = (),
+    ) -> None:
+        super().__init__()
+        hashable(topic)
+        self.topic = topic
+        self._wanted = NewTopic(topic.name, partitions or -1, configs={**COMPACT, **(configs or {})})
+        self._given = frozenset(source.name for source in sources)
+        self._sources: frozenset[str] = frozenset()
+        self._held: set[int] = set()
+        self._partitions = 0
+        self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The partitions whose rows are here."""
+        return frozenset(self._held)
+
+    # What handlers do
+
+    def includes(self, key: K, record: ConsumerRecord[Any, Any]) -> bool:
+        """Whether a change that was made while `record`, or a later one of its partition, was handled is in the row already.
+
+        Rows that were deleted know nothing any more, and neither does a row once the record's topic was deleted and made anew.
+
+        Raises:
+            BadDeclaration: the handler may get the row's events in another order, so that this would be wrong.
+        """
+        attempt = self._attempt.get()
+        if attempt is not None and not attempt.in_order and key != attempt.key:
+            raise BadDeclaration(
+                f"table {self.topic.name}: the row {key!r} is changed by records of other keys, such as {attempt.key!r}, which may "
+                'come out of order when one is tried again; give app.subscribe(…, ordering="partition")'
+            )
+        home = self.home(key)
+        return home is not None and home.included.get(record.topic, -1) >= record.offset
+
+    async def put(self, key: K, value: V, *, partition: int | None = None) -> None:
+        """Set a row. In a handler it is written with the handler's other work when that returns, and taken back if it fails;
+        elsewhere, returns when it is acknowledged.
+
+        Args:
+            key, value: the row.
+            partition: where a new row is at home, for rows that go with their event's partition whatever their key is; a row that is
+                there already stays where it is. By default the key says it.
+
+        Raises:
+            NotHere: the row is of another partition than the record that is handled; outside of handlers, of one that this instance
+                does not have.
+            Unencodable: the key or, when it is written, the value is of another type.
+            BuswayError: outside of handlers, it was not acknowledged; the row is as it was.
+        """
+        if value is None:
+            raise TypeError(f"table {self.topic.name}: None is no value; use delete({key!r})")
+        await self._change(key, value, partition)
+
+    async def flush(self) -> None:
+        """In a handler: write what it has changed so far and wait until that is acknowledged. It then stays, whatever becomes of the
+        handler, so the next attempt finds it; for a second write that must never be ahead of the first.
+
+        Raises:
+            BuswayError: it was not acknowledged.
+        """
+        attempt = self._attempt.get()
+        if attempt is None or attempt.ended:
+            return
+        futures = [await self._write_soon(key, home) for key, (_, home) in attempt.put.items()]
+        attempt.keep()
+        await asyncio.gather(*futures)
+
+    async def delete(self, key: K) -> None:
+        """Take a row away, with a tombstone; as `put` in all else."""
+        await self._change(key, None)
+
+    async def _change(self, key: K, value: V | None, partition: int | None = None) -> None:
+        attempt = self._attempt.get()
+        if attempt is not None and not attempt.ended:
+            home = self._home_in(attempt, key, partition)
+            attempt.change(self, key, value, home)
+            return
+        home = self.home(key) or Home(
+            partition=self._partition_of(key) if partition is None else partition, included={}
+        )
+        if home.partition not in self._held:
+            raise NotHere(
+                f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
+                f"(it has {names(map(str, self._held)) or 'none'}); send an event to {names(self._sources)} instead"
+            )
+        before = self.get(key), self.home(key)
+        self.set_row(key, value, home)
+        try:
+            await self._write(key, value, home)
+        except BaseException:
+            if self.get(key) is value:
+                self.set_row(key, *before)
+            raise
+
+    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home:
+        if attempt.topic not in self._sources:
+            raise NotHere(
+                f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
+            )
+        if attempt.partition not in self._held:
+            raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
+        # The record's own key is at home where the record came from, however its sender chose the partition.
+        found = self.home(key) or Home(
+            partition=partition
+            if partition is not None
+            else attempt.partition
+            if key == attempt.key
+            else self._partition_of(key),
+            included={},
+        )
+        if found.partition != attempt.partition:
+            raise NotHere(
+                f"table {self.topic.name}: {key!r} belongs to partition {found.partition}, and the record that is handled is of "
+                f"{attempt.topic}-{attempt.partition}, which another instance may have; "
+                "send what happened to a topic with that key, and change the row in its handler"
+            )
+        return found
+
+    def _partition_of(self, key: K) -> int:
+        if not self._partitions:
+            raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
+        return partition_for_key(self.topic.app._running().encode(self.topic, "key", key) or b"", self._partitions)
+
+    async def _write(self, key: K, value: V | None, home: Home) -> None:
+        await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
+
+    async def _write_soon(self, key: K, home: Home) -> "asyncio.Future[RecordMetadata]":
+        """The row as it is now: somebody else may have changed it since, and what is written last is what is read back."""
+        header = (self.home(key) or home).header()
+        return await self.topic.send_soon(self.get(key), key, headers=[header], partition=home.partition)
+
+    # What the app does
+
+    async def starting(self, app: "App") -> None:
+        """Make the topic, compare its partitions with those it goes with.
+
+        Raises:
+            BadDeclaration: they are not as many, or cannot be held together.
+        """
+        self._sources = self._given or frozenset(topic.name for route in app.routes for topic in route.topics)
+        if not self._sources:
+            raise BadDeclaration(
+                f"table {self.topic.name} goes with the topics that handlers read, and app {app.name} has no handlers; "
+                "app.global_table(…) is for that"
+            )
+        counts = await partition_counts(app, self._sources)
+        if len(set(counts.values())) > 1:
+            shown = ", ".join(f"{name} has {count}" for name, count in sorted(counts.items()))
+            raise BadDeclaration(
+                f"table {self.topic.name} goes with topics of as many partitions as each other, but {shown}; "
+                "give app.table(…, sources=[…]) those that its handlers read"
+            )
+        (count,) = set(counts.values())
+        strategies = app._consumer_options.get("partition_assignment_strategy", ("range",))
+        if len(self._sources) > 1 and strategies[0] != "range":
+            raise BadDeclaration(
+                f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the strategy 'range' keeps "
+                f"together; app {app.name} has partition_assignment_strategy={tuple(strategies)!r}"
+            )
+        wanted = self._wanted if self._wanted.partitions > 0 else NewTopic(
+            self.topic.name, count, configs=self._wanted.configs
+        )  # fmt: skip
+        await create_if_missing(app, wanted)
+        mine = (await partition_counts(app, [self.topic.name]))[self.topic.name]
+        if mine != count:
+            raise BadDeclaration(
+                f"table {self.topic.name} has {mine} partitions and {names(self._sources)} {count}; they go together one by one, "
+                f"so make {self.topic.name} with {count}"
+            )
+        self._partitions = mine
+
+    async def stopped(self, app: "App") -> None:
+        """Forget the rows; the topic has them."""
+        self._held.clear()
+        self._partitions = 0
+        self.clear()
+
+    async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Read the rows of these partitions back.
+
+        Raises:
+            BadRow: a record is not what the table holds; names partition and offset.
+        """
+        new = {one.partition for one in partitions if one.topic in self._sources} - self._held
+        if not new:
+            return {}
+        try:
+            async for record in self.topic.app.read(self.topic, partitions=new):
+                assert record.key is not None, "brokers refuse records without a key in a compacted topic"
+                self.set_row(record.key, record.value, Home.read(record.partition, record.header(INCLUDED)))
+        except (Undecodable, ValueError) as problem:
+            raise BadRow(
+                f"table {self.topic.name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
+                "delete that record, or read it with the type that wrote it"
+            ) from None
+        self._held |= new
+        log.info("table %s: %d rows, partitions %s", self.topic.name, len(self), sorted(self._held))
+        return {}
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget the rows of these partitions."""
+        gone = {one.partition for one in partitions if one.topic in self._sources}
+        self._held -= gone
+        self.drop(gone)
+
+    def around(self, route: Route, call: Call) -> Call:
+        """What the handler changes is written when it returns, and taken back when it fails."""
+
+        async def attempted(given: Any) -> Any:
+            record: ConsumerRecord[Any, Any] = given[-1] if isinstance(given, list) else given
+            attempt: Attempt[K, V] = Attempt(
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                key=record.key,
+                in_order=route.ordering == "partition" or route.batch is not None,
+            )
+            token = self._attempt.set(attempt)
+            written: list[K] = []
+            try:
+                result = await call(given)
+                attempt.ended = True
+                for key, (_, home) in attempt.put.items():
+                    await self._write_soon(key, home)
+                    written.append(key)
+            except BaseException:
+                attempt.ended = True
+                attempt.undo(self)
+                for key in written:  # as they are again; all before the first one that cannot be written
+                    await self._write_soon(key, attempt.put[key][1])
+                raise
+            finally:
+                self._attempt.reset(token)
+            return result
+
+        return attempted
+
+
+def hashable(topic: Topic[Any, Any]) -> None:
+    """Refuse keys that cannot be looked up.
+
+    Raises:
+        BadDeclaration: they cannot.
+    """
+    if getattr(topic.key, "__hash__", None) is None:
+        raise BadDeclaration(
+            f"table {topic.name}: keys of type {topic.key.__name__} cannot be looked up; make it @dataclass(frozen=True)"
+        )
+
+
+async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
+    """How many partitions topics have; those that are missing are made as the brokers make them for whoever reads.
+
+    Raises:
+        BrokerError: a topic cannot be had.
+    """
+    wanted = sorted(topics)
+    cluster = ClusterClient(app.bootstrap_servers, client_id=app.name)
+    try:
+        await cluster.ensure_topics(wanted)
+        counts = cluster.metadata.counts()
+        return {name: counts[name] for name in wanted}
+    finally:
+        await cluster.close()
+
+
+async def create_if_missing(app: "App", topic: NewTopic) -> None:
+    """Create the topic of a table unless it is there.
+
+    Raises:
+        BrokerError: it cannot be created.
+    """
+    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
+        if topic.name in await admin.list_topics():
+            return
+        try:
+            await admin.create_topics([topic])
+        except BrokerError as problem:
+            if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
+                raise

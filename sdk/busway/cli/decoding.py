@@ -1,0 +1,71 @@
+"""Bytes of a record → what is shown of them.
+
+What lives here: Avro through the registry, text, base 64 for the rest. What does not: printing (`output`), which records (`records`, `dlq`).
+"""
+
+import base64
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from busway.errors import BuswayError
+from busway.serde.avro import AvroCodec
+from busway.serde.framing import FRAME_BYTES, NotFramed, unframe
+from busway.serde.registry import RegistryClient
+
+
+class Decoder:
+    """Shows keys and values; asks the registry once for each schema.
+
+    Args:
+        registry: one that cannot be asked is as one that does not know.
+    """
+
+    def __init__(self, registry: RegistryClient) -> None:
+        self._registry = registry
+        self._codecs: dict[int, AvroCodec[Any] | None] = {}
+
+    async def decode(self, data: bytes | None) -> Any:
+        """Avro that the registry knows as plain values, UTF-8 as a string, anything else in base 64."""
+        if data is None:
+            return None
+        try:
+            schema_id = unframe(data)
+        except NotFramed:
+            return printable(data)
+        codec = await self._codec(schema_id)
+        if codec is None:
+            return printable(data)
+        try:
+            return codec.decode(data, schema_id, FRAME_BYTES)
+        except ValueError:
+            return printable(data)
+
+    async def _codec(self, schema_id: int) -> AvroCodec[Any] | None:
+        if schema_id not in self._codecs:
+            try:
+                text = await self._registry.schema(schema_id)
+                codec: AvroCodec[Any] = AvroCodec(dict, schema=json.loads(text))
+                codec.add_writer(schema_id, text)
+                self._codecs[schema_id] = codec
+            except (BuswayError, ValueError):
+                self._codecs[schema_id] = None
+        return self._codecs[schema_id]
+
+
+def printable(data: bytes) -> str:
+    """UTF-8 as it is, anything else in base 64."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(data).decode()
+    return (
+        text
+        if text.isprintable() or not any(ord(one) < 9 for one in text)
+        else "base64:" + base64.b64encode(data).decode()
+    )
+
+
+def headers_shown(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    """Headers as text; the last one of a name."""
+    return {name: (content or b"").decode(errors="replace") for name, content in headers}

@@ -1,0 +1,215 @@
+"""`busway dlq`: records that handlers put aside.
+
+What lives here: options and printing. What does not: finding and replaying (`busway.app.dead_letters`).
+"""
+
+import datetime as dt
+import os
+from typing import Annotated, Any, Final
+
+import typer
+
+from busway.app.dead_letter import DeadLetter, DeadLetterSelection
+from busway.app.dead_letters import DeadLetters
+from busway.cli.decoding import Decoder, headers_shown
+from busway.cli.output import (
+    BOOTSTRAP,
+    REGISTRY_URL,
+    AsJson,
+    Bootstrap,
+    CommandFailed,
+    RegistryUrl,
+    harmless,
+    run,
+    show,
+    show_rows,
+    write_json,
+)
+from busway.serde.registry import RegistryClient
+
+app = typer.Typer(
+    help="List, show, replay and discard dead letters: records that a handler failed on for good.", no_args_is_help=True
+)
+_SHOWN: Final = 20
+Topic = Annotated[str, typer.Argument(help="The dead-letter topic, such as orders.billing.dlt.")]
+Partition = Annotated[int | None, typer.Option("--partition", help="Of the dead-letter topic.")]
+Offset = Annotated[int | None, typer.Option("--offset", help="That one alone; needs --partition.")]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="Records of this key.")]
+Error = Annotated[str | None, typer.Option("--error", "-e", help="A part of the exception's class or message.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", "-n", help="At most so many, the oldest of each partition first.")
+]
+
+
+@app.command("list")
+def list_dead_letters(
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="One dead-letter topic.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Those of one consumer group.")] = None,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Count dead letters by handler and exception; open ones are neither replayed nor discarded."""
+    if topic is not None and group is not None:
+        raise CommandFailed("give --topic or --group; a dead-letter topic is of one group")
+
+    async def work() -> list[dict[str, object]]:
+        async with DeadLetters(bootstrap) as letters:
+            found = await letters.summaries([topic] if topic is not None else await letters.topics(group))
+        return [
+            {
+                "topic": one.topic,
+                "group": one.group or None,
+                "handler": one.handler or None,
+                "error": one.error or None,
+                "records": one.records,
+                "open": one.open,
+                "newest": _moment(one.newest_ms),
+            }
+            for one in found
+        ]
+
+    show_rows(run(work()), as_json=as_json, title="dead letters")
+
+
+@app.command("show")
+def show_dead_letters(
+    topic: Topic,
+    partition: Partition = None,
+    offset: Offset = None,
+    key: Key = None,
+    error: Error = None,
+    limit: Limit = _SHOWN,
+    stack: Annotated[bool, typer.Option("--stack", help="The stack trace too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Those too that were replayed or discarded.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    registry_url: RegistryUrl = REGISTRY_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show open dead letters with their reasons; keys and values decoded where the registry knows them."""
+    selection = _selection(partition, offset, key, error, limit)
+
+    async def work() -> list[dict[str, Any]]:
+        async with RegistryClient(registry_url) as registry, DeadLetters(bootstrap) as letters:
+            decoder = Decoder(registry)
+            return [
+                await _facts(letter, decoder, stack=stack)
+                async for letter in letters.read(topic, selection, open_only=not every)
+            ]
+
+    found = run(work())
+    if as_json:
+        write_json(found)
+    elif not found:
+        typer.echo("no dead letters")
+    for one in () if as_json else found:
+        for name, value in one.items():
+            if value not in (None, {}, ""):
+                text = harmless(value if isinstance(value, str) else str(value))
+                typer.echo(f"{name:<10}{text}" if "\n" not in text else f"{name}\n{text.rstrip()}")
+        typer.echo("")
+
+
+@app.command("replay")
+def replay(
+    topic: Topic,
+    partition: Partition = None,
+    offset: Offset = None,
+    key: Key = None,
+    error: Error = None,
+    limit: Limit = None,
+    rate: Annotated[float | None, typer.Option("--rate", help="At most so many each second.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which they are.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Write open dead letters back to their topic, for the handlers of the group that failed; other groups skip them.
+
+    At least once: if this is interrupted, the records since the last mark (at most 500) are sent again the next time.
+    """
+    selection = _selection(partition, offset, key, error, limit)
+
+    async def work() -> Any:
+        async with DeadLetters(bootstrap) as letters:
+            return await letters.replay(topic, selection, rate=rate, dry_run=dry_run)
+
+    found = run(work())
+    if dry_run and not as_json:
+        show_rows([_row(one) for one in found.done], as_json=False, title="open dead letters")
+    refused = [{**_row(letter), "reason": why} for letter, why in found.refused]
+    count = len(found.done)
+    facts: dict[str, Any] = {"topic": topic, "replayed": 0 if dry_run else count, "refused": refused}
+    if dry_run:
+        facts["would_replay"] = [_row(one) for one in found.done]
+    show(facts, f"{'would replay' if dry_run else 'replayed'} {count} of {topic}", as_json=as_json)
+    if found.refused:
+        letter, why = found.refused[0]
+        raise CommandFailed(
+            f"{len(found.refused)} cannot be replayed and stay open; {topic}-{letter.partition.partition} offset {letter.offset}: {why}"
+        )
+
+
+@app.command("discard")
+def discard(
+    topic: Topic,
+    partition: Partition = None,
+    offset: Offset = None,
+    key: Key = None,
+    error: Error = None,
+    limit: Limit = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Mark open dead letters as done without replaying them; they stay in the topic as long as it keeps them."""
+    selection = _selection(partition, offset, key, error, limit)
+    if not yes:
+        which = "all open dead letters" if selection == DeadLetterSelection() else "the selected dead letters"
+        typer.confirm(f"Discard {which} of {topic}?", abort=True)
+
+    async def work() -> list[DeadLetter]:
+        async with DeadLetters(bootstrap) as letters:
+            return await letters.discard(topic, selection)
+
+    count = len(run(work()))
+    show({"topic": topic, "discarded": count}, f"discarded {count} of {topic}", as_json=as_json)
+
+
+def _selection(
+    partition: int | None, offset: int | None, key: str | None, error: str | None, limit: int | None
+) -> DeadLetterSelection:
+    if offset is not None and partition is None:
+        raise CommandFailed(f"--offset {offset}: offsets are of a partition; give --partition too")
+    if limit is not None and limit < 1:
+        raise CommandFailed(f"--limit {limit}: give 1 or more")
+    raw = os.fsencode(key) if key is not None else None
+    return DeadLetterSelection(partition=partition, offset=offset, key=raw, error=error, limit=limit)
+
+
+def _row(letter: DeadLetter) -> dict[str, Any]:
+    original = letter.original
+    return {
+        "partition": letter.partition.partition,
+        "offset": letter.offset,
+        "original": f"{original.topic}-{original.partition}@{letter.original_offset}" if original is not None else None,
+        "handler": letter.handler or None,
+        "error": letter.error or None,
+    }
+
+
+async def _facts(letter: DeadLetter, decoder: Decoder, *, stack: bool) -> dict[str, Any]:
+    return {
+        **_row(letter),
+        "message": letter.message,
+        "attempts": letter.attempts,
+        "group": letter.group,
+        "put_aside": _moment(letter.timestamp_ms),
+        "done": letter.done,
+        "key": await decoder.decode(letter.key),
+        "value": await decoder.decode(letter.value),
+        "headers": headers_shown(letter.headers),
+        **({"stack": letter.stack} if stack else {}),
+    }
+
+
+def _moment(milliseconds: int) -> str:
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,85 @@
+"""`busway outbox relay` and `busway outbox status`.
+
+What lives here: finding an app's outboxes. What does not: publishing (`busway.sql.relay`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from busway.app.bus import App
+from busway.cli.output import AsJson, CommandFailed, run, show_rows
+from busway.cli.running import find_app
+
+if TYPE_CHECKING:
+    from busway.sql import Outbox
+
+app = typer.Typer(help="The transactional outbox of a service.", no_args_is_help=True)
+Target = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The service that was extended with the outbox.")]
+
+
+@app.command()
+def relay(
+    target: Target,
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Other brokers.")
+    ] = None,
+) -> None:
+    """Publish what the service's transactions send, until Ctrl-C or SIGTERM. Several may run: one publishes, the others stand by."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    service, outboxes = _find(target)
+    if bootstrap is not None:
+        service.bootstrap_servers = bootstrap
+
+    async def work() -> None:
+        stopped = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        async with contextlib.AsyncExitStack() as stack:
+            for outbox in outboxes:
+                await stack.enter_async_context(outbox.relay(service))
+            typer.echo(f"relaying the outbox of {service.name}; Ctrl-C stops")
+            sys.stdout.flush()
+            await stopped.wait()
+
+    run(work())
+
+
+@app.command()
+def status(target: Target, as_json: AsJson = False) -> None:
+    """What waits to be published, by topic."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from busway.sql.reach import words
+
+    _, outboxes = _find(target)
+
+    async def work() -> list[dict[str, object]]:
+        return [
+            {"topic": one.topic, "waiting": one.waiting, "oldest_s": round(one.oldest_s, 1)}
+            for outbox in outboxes
+            for one in await outbox.status()
+        ]
+
+    try:
+        rows = run(work())
+    except (SQLAlchemyError, OSError) as problem:
+        raise CommandFailed(f"the outbox of {target} cannot be read: {words(problem)}") from None
+    show_rows(rows, as_json=as_json, title="records wait", columns=("topic", "waiting", "oldest_s"))
+
+
+def _find(target: str) -> "tuple[App, list[Outbox]]":
+    try:
+        from busway.sql import Outbox
+    except ImportError as missing:
+        raise CommandFailed(f"this needs the sql extra: pip install 'busway[sql]' ({missing})") from None
+    service = find_app(target)
+    outboxes = [one for one in service.extensions if isinstance(one, Outbox)]
+    if not outboxes:
+        raise CommandFailed(f"app {service.name} has no outbox; extend it: app.extend(Outbox(engine, relay=False))")
+    return service, outboxes

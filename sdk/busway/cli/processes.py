@@ -1,0 +1,200 @@
+"""`busway run` in processes of its own.
+
+What lives here: starting them, ending them, and keeping a number of them alive. What does not: what they run (`running`).
+
+A worker is a session of its own, so that Ctrl-C reaches the supervisor alone, which passes it on once. A worker also ends, drained, when
+its supervisor is gone: it holds the end of a pipe whose other end only the supervisor has.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import typer
+
+WORKER: Final = "BUSWAY_WORKER"
+"""In a worker's environment: its number, from 0."""
+_LIFELINE: Final = "BUSWAY_LIFELINE"
+CANNOT_START: Final = 78
+"""A worker's exit code when it would fail the next time too (sysexits.h: EX_CONFIG)."""
+STEADY_S: Final = 10.0
+"""Who has run for so long has started; failures are counted anew."""
+MAX_FAILURES: Final = 10
+"""In a row; then something is wrong that no restart mends. With the waits below that is after some 40 seconds."""
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """`busway run` for one process; None leaves an option out."""
+
+    target: str
+    http: str | None
+    insecure: bool
+    bootstrap: str | None
+    registry_url: str | None
+    log_level: str
+
+    @property
+    def arguments(self) -> list[str]:
+        """As it is called."""
+        given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
+        options = [part for name, value in given.items() if value is not None for part in (name, value)]
+        return ["run", self.target, *options, *(["--insecure"] if self.insecure else [])]
+
+
+class Stopping:
+    """SIGINT and SIGTERM of this process: the first asks its children to end, a second one ends them at once."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.number = signal.SIGTERM
+        self._children: set[asyncio.subprocess.Process] = set()
+
+    def __enter__(self) -> "Stopping":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._signal, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _signal(self, number: signal.Signals) -> None:
+        again = self.asked.is_set()
+        self.number = number
+        for child in self._children:
+            _send(child, signal.SIGKILL if again else number)
+        self.asked.set()
+
+    def ask(self) -> None:
+        """End the children, as a signal would."""
+        if not self.asked.is_set():
+            self._signal(signal.SIGTERM)
+
+    async def run(self, command: Command, lifeline: int, worker: int | None = None) -> "Child":
+        """Start a process."""
+        environment = {**os.environ, _LIFELINE: str(lifeline)}
+        if worker is not None:
+            environment[WORKER] = str(worker)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "busway.cli", *command.arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            env=environment,
+            pass_fds=(lifeline,),
+            start_new_session=True,
+        )
+        self._children.add(process)
+        if self.asked.is_set():
+            _send(process, self.number)
+        return Child(process, self._children)
+
+
+class Child:
+    """A process that was started."""
+
+    def __init__(self, process: asyncio.subprocess.Process, children: set[asyncio.subprocess.Process]) -> None:
+        self._process = process
+        self._children = children
+
+    async def ended(self) -> int:
+        """Its exit code; the negative of a signal."""
+        code = await self._process.wait()
+        self._children.discard(self._process)
+        return code
+
+    async def end(self) -> int:
+        """Ask it to drain and wait until it has."""
+        _send(self._process, signal.SIGTERM)
+        return await self.ended()
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+
+
+@contextlib.contextmanager
+def lifeline() -> Iterator[int]:
+    """The end of the pipe that children hold; closed on the other end when this process is gone, however it went."""
+    theirs, ours = os.pipe()
+    try:
+        yield theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@contextlib.contextmanager
+def end_with_parent() -> Iterator[None]:
+    """In a child: SIGTERM to ourselves when the parent is gone."""
+    if (given := os.environ.pop(_LIFELINE, None)) is None:  # not for processes that the service starts
+        yield
+        return
+    pipe = int(given)
+    os.set_inheritable(pipe, False)
+    loop = asyncio.get_running_loop()
+
+    def gone() -> None:
+        loop.remove_reader(pipe)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(pipe, gone)
+    try:
+        yield
+    finally:
+        loop.remove_reader(pipe)
+
+
+async def supervise(command: Command, workers: int) -> int:
+    """Keep so many workers alive until a signal; then let them drain.
+
+    Returns:
+        0 if all ended well; 1 if one could not be kept alive, or did not end well.
+    """
+    with Stopping() as stopping, lifeline() as pipe:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_keep(command, number, stopping, pipe)) for number in range(workers)]
+        return max(task.result() for task in tasks)
+
+
+async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) -> int:
+    failures = 0
+    loop = asyncio.get_running_loop()
+    while True:
+        started_s = loop.time()
+        code = await (await stopping.run(command, pipe, number)).ended()
+        if stopping.asked.is_set():
+            return 0 if code == 0 else 1
+        failures = 1 if loop.time() - started_s >= STEADY_S else failures + 1
+        if code == CANNOT_START or failures >= MAX_FAILURES:
+            tell(f"worker {number} {shown(code)}; the others are ended")
+            stopping.ask()
+            return 1
+        wait_s = min(_FIRST_WAIT_S * 2 ** (failures - 1), _LONGEST_WAIT_S)
+        tell(f"worker {number} {shown(code)}; again in {wait_s:.1f} s")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.asked.wait(), wait_s)
+            return 0
+
+
+def tell(text: str) -> None:
+    """A line of the supervisor's own."""
+    typer.echo(f"busway: {text}", err=True)
+
+
+def shown(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

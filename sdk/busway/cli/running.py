@@ -1,0 +1,117 @@
+"""An app in this process.
+
+What lives here: finding the app that was named, running it, and the line that tells how it ended. What does not: options (`services`).
+"""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import sys
+import traceback
+
+import typer
+
+from busway.app.bus import App
+from busway.app.extension import Extension
+from busway.cli.output import CommandFailed
+from busway.cli.processes import end_with_parent
+from busway.errors import BuswayError
+
+
+def find_app(target: str) -> App:
+    """The `App` that `module:name` names.
+
+    Raises:
+        CommandFailed: there is no such module or name, or it is something else, or the module cannot be imported.
+        BuswayError: what the module declares cannot work.
+    """
+    module_name, colon, name = target.partition(":")
+    if not colon or not module_name or not name:
+        raise CommandFailed(f"{target}: give MODULE:APP, such as shop.service:app")
+    sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name and (module_name == missing.name or module_name.startswith(missing.name + ".")):
+            raise CommandFailed(f"there is no module {module_name}; run this where it can be imported") from None
+        raise CommandFailed(f"{module_name} needs {missing.name}, which is not installed") from None
+    except BuswayError:
+        raise
+    except Exception as problem:
+        raise CommandFailed(f"{module_name} cannot be imported: {_where(problem)}") from problem
+    found = getattr(module, name, None)
+    if not isinstance(found, App):
+        apps = [one for one, value in vars(module).items() if isinstance(value, App)]
+        hint = f"it has {', '.join(apps)}" if apps else "it has none"
+        raise CommandFailed(f"{module_name} has no App called {name}; {hint}")
+    return found
+
+
+def _where(problem: Exception) -> str:
+    """An exception in one line, with the line of the user's code that raised it."""
+    if isinstance(problem, SyntaxError):
+        return f"{problem.filename}:{problem.lineno}: {type(problem).__name__}: {problem.msg}"
+    frames = traceback.extract_tb(problem.__traceback__)
+    text = str(problem).splitlines()[0] if str(problem) else ""
+    return f"{frames[-1].filename}:{frames[-1].lineno}: {type(problem).__name__}: {text}"
+
+
+def serve_http(app: App, address: str, *, insecure: bool) -> None:
+    """Let an app serve HTTP there: its own `Web` if it has one, else one with health and metrics alone.
+
+    Raises:
+        CommandFailed: the extra is missing.
+        BadAddress: that is no address.
+    """
+    try:
+        from busway.web import Web
+        from busway.web.server import parse_address
+    except ImportError as missing:
+        raise CommandFailed(f"--http needs the web extra: pip install 'busway[web]' ({missing})") from None
+    web = next((one for one in app.extensions if isinstance(one, Web)), None) or app.extend(Web())
+    host, web.port = parse_address(address)
+    web.host = host or web.host
+    web.insecure = web.insecure or insecure
+
+
+class _Tally(Extension):
+    """What was done, kept until the app is gone."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+
+    async def stopped(self, app: App) -> None:
+        if (worker := app.worker) is not None:
+            aside = f", {worker.dead_lettered} put aside" if worker.dead_lettered else ""
+            self.text = f"{worker.handled} records handled{aside}, {worker.unfinished} unfinished"
+
+
+def run_app(app: App) -> None:
+    """Until a signal; then say what was done."""
+    loop_factory = None
+    try:
+        import uvloop
+    except ImportError:
+        pass
+    else:
+        loop_factory = uvloop.new_event_loop
+    logging.getLogger("busway.app").info(
+        "%s handles %s",
+        app.name,
+        ", ".join(sorted({topic.name for route in app.routes for topic in route.topics})) or "nothing",
+    )
+    tally = app.extend(_Tally())
+
+    async def main() -> None:
+        with end_with_parent():
+            await app.serve()
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(main())
+    finally:
+        if tally.text is not None:
+            with contextlib.suppress(BrokenPipeError):
+                typer.echo(f"{app.name} stopped: {tally.text}")

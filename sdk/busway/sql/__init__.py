@@ -1,0 +1,22 @@
+"""A service and its database: handled once, sent if committed.
+
+The names listed here are public. They need the `sql` extra (and `postgres` for PostgreSQL); `import busway` does not load them.
+"""
+
+from busway.sql.inbox import Sql
+from busway.sql.outbox import Outbox, OutboxStatus
+from busway.sql.reach import DatabaseUnreachable
+from busway.sql.relay import OUTBOX_ID, Relay
+from busway.sql.tables import TABLES, Tables, create_all
+
+__all__ = [
+    "OUTBOX_ID",
+    "TABLES",
+    "DatabaseUnreachable",
+    "Outbox",
+    "OutboxStatus",
+    "Relay",
+    "Sql",
+    "Tables",
+    "create_all",
+]

@@ -1,0 +1,84 @@
+"""What the relay puts off because it could not be published.
+
+What lives here: which topic, key or row waits until when; pure. What does not: publishing (`relay`).
+
+A record that the brokers refuse for what it is (too large, a partition that does not exist) holds its own key, so that order is kept, and
+other keys flow on. Any other failure (no such topic, not allowed, not acknowledged) holds its topic.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from busway.app.failures import is_too_large
+from busway.errors import BrokerError, BuswayError
+from busway.sql.reach import WAITS
+from busway_protocol.errors import ErrorCode
+
+MAX_HELD: Final = 100
+"""Keys and rows that are held one by one; with more, their topics are held."""
+_ITS_OWN: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What is not to be tried now."""
+
+    topics: frozenset[str]
+    keys: frozenset[tuple[str, bytes]]
+    positions: frozenset[int]
+
+
+_What = str | tuple[str, bytes] | int
+
+
+class Holds:
+    """Waits by topic, by (topic, key), and by position for rows without a key.
+
+    Args:
+        chance: random numbers below 1, which spread the waits.
+    """
+
+    def __init__(self, chance: Callable[[], float]) -> None:
+        self._chance = chance
+        self._waits: dict[_What, tuple[int, float]] = {}
+
+    def failed(self, topic: str, key: bytes | None, position: int, problem: Exception, now_s: float) -> float:
+        """Hold what failed; seconds until it is tried again."""
+        what: _What = topic
+        if is_its_own(problem):
+            one: _What = (topic, key) if key is not None else position
+            if one in self._waits or len(self._waits) < MAX_HELD:
+                what = one
+        attempt, until_s = self._waits.get(what, (0, 0.0))
+        if until_s > now_s:
+            return until_s - now_s  # another row of the same round
+        wait_s = WAITS.wait_s(attempt + 1, self._chance())
+        self._waits[what] = (attempt + 1, now_s + wait_s)
+        return wait_s
+
+    def succeeded(self, topic: str, key: bytes | None, position: int) -> None:
+        """Forget why it waited."""
+        if self._waits:
+            self._waits.pop(topic, None)
+            self._waits.pop((topic, key) if key is not None else position, None)
+
+    def now(self, now_s: float) -> Held:
+        """What is held at that time."""
+        held = [what for what, (_, until_s) in self._waits.items() if until_s > now_s]
+        return Held(
+            topics=frozenset(what for what in held if isinstance(what, str)),
+            keys=frozenset(what for what in held if isinstance(what, tuple)),
+            positions=frozenset(what for what in held if isinstance(what, int)),
+        )
+
+    def next_in_s(self, now_s: float) -> float:
+        """Seconds until the first wait ends; infinity if nothing waits."""
+        return min((until_s - now_s for _, until_s in self._waits.values() if until_s > now_s), default=float("inf"))
+
+
+def is_its_own(problem: Exception) -> bool:
+    """Whether a record failed for what it is, so that others of its topic may pass."""
+    if not isinstance(problem, BuswayError):
+        return True  # ValueError: partition or timestamp
+    return is_too_large(problem) or (isinstance(problem, BrokerError) and problem.code in _ITS_OWN)

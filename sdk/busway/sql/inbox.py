@@ -1,0 +1,365 @@
+"""Records are handled once: the inbox, in the same transaction as what a handler writes.
+
+What lives here: `Sql`. What does not: the tables (`tables`), what a handler sends on (`outbox`), how a database is waited for (`reach`).
+
+A handler's transaction begins by inserting the row (group, topic, partition, offset). Whoever finds it there was given a record that is
+handled already. A record is therefore handled once even if its offset was never committed, and if two instances have it at once: the
+second waits on the primary key until the first has committed (then it is a duplicate) or rolled back (then it is its turn). SQLite has
+one writer at a time, which comes to the same.
+
+Rows may come in any order, because handlers may run at once and keys may wait for their next attempt. They go when the group has
+committed past them: then the floor of the partition rises and the rows below are deleted, in one transaction, and what comes from below
+the floor is a duplicate too. The floor is read after the row was inserted, so a late instance cannot slip in between. The inbox holds
+what was handled since the last commit, which the worker's own bound on unfinished records limits, times the partitions.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Table, and_, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from busway.app.extension import Call, Extension
+from busway.app.routes import BadDeclaration, ConsumerRecord
+from busway.sql.reach import DatabaseUnreachable, is_away, patiently, words
+from busway.sql.tables import TABLES, Tables, check_dialect, create_all
+from busway.sql.topics import TopicState, look_at
+from busway.types import TopicPartition
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+    from busway.app.routes import Route
+
+log = logging.getLogger("busway.sql")
+PRUNE_TIMEOUT_S: Final = 10.0
+"""Pruning that takes longer is left to the next commit."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What passed through one partition since it was assigned."""
+
+    first: int
+    highest: int = -1
+    floored: bool = False
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What the tables say of a partition: its floor, the topic's id, the highest offset in the inbox (-1 for none)."""
+
+    floor: int
+    topic_id: UUID | None
+    highest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settled:
+    """The first offset that is not handled, None if nothing is known; whether rows had to go."""
+
+    position: int | None
+    changed: bool
+
+
+class Sql(Extension):
+    """Handlers in one transaction of a database with the position of their records.
+
+    On PostgreSQL the transaction is READ COMMITTED, whatever the engine says: the fence above relies on seeing what others have just
+    committed. Take row locks (`SELECT … FOR UPDATE`) where that is too little.
+
+    Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's connection.
+
+    Args:
+        engine: of the database that handlers write to; SQLite (best in WAL mode) or PostgreSQL.
+        resume: "group" goes on from the group's committed offsets, and the database only tells duplicates. "database" goes on from the
+            first record that the database does not have, whatever the group says: after the group's offsets were lost or reset, and
+            after the database was set back to a backup, output and position still belong together. To handle records again on
+            purpose, call `forget` while the service is stopped.
+        name: tells apart several handlers of one group that read the same topic; each needs a `Sql` with a name of its own.
+        create_tables: create missing tables at start; False for those who use migrations.
+        tables: under which names.
+
+    Raises:
+        BadDeclaration: another database than these two.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        *,
+        resume: Literal["group", "database"] = "group",
+        name: str = "",
+        create_tables: bool = True,
+        tables: Tables = TABLES,
+    ) -> None:
+        check_dialect(engine, "Sql")
+        if resume not in {"group", "database"}:
+            raise BadDeclaration(f"Sql: resume is 'group' or 'database', not {resume!r}")
+        self._postgresql = engine.dialect.name == "postgresql"
+        self._engine = engine.execution_options(isolation_level="READ COMMITTED") if self._postgresql else engine
+        self._insert: Any = postgresql_insert if self._postgresql else sqlite_insert
+        self._resume = resume
+        self._name = name
+        self._create_tables = create_tables
+        self._tables = tables
+        self._app: App | None = None
+        self._seen: dict[TopicPartition, _Seen] = {}
+        self._topics: dict[TopicPartition, TopicState] = {}
+        # SQLite's own queue for writers is neither fair nor patient, so those of this process form one before it.
+        self._turn: contextlib.AbstractAsyncContextManager[Any] = nullcontext() if self._postgresql else asyncio.Lock()
+
+    async def create_tables(self) -> None:
+        """Create the tables that are missing; safe when several instances do it at once."""
+        await create_all(self._engine, self._tables)
+
+    async def forget(self, group: str, topic: str | None = None) -> None:
+        """Let a group handle its records again, of all topics or of one; for when its service is stopped."""
+        async with self._turn, self._engine.begin() as connection:
+            for table in (self._tables.inbox, self._tables.floors):
+                wanted = table.c.group_id == self._reader(group)
+                if topic is not None:
+                    wanted &= table.c.topic == topic
+                await connection.execute(delete(table).where(wanted))
+
+    @contextlib.asynccontextmanager
+    async def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AsyncIterator[AsyncConnection | None]:
+        """One transaction for one attempt at a record: enters as its connection, or as None if the record was handled before.
+
+        It is committed when the block ends and rolled back when the block raises. A database that is away is waited for on entry,
+        without end. A session of the ORM joins the transaction with `AsyncSession(bind=tx)`; its `commit` then only flushes.
+
+        Args:
+            group: whose record.
+            record: what was read.
+
+        Raises:
+            DatabaseUnreachable: it went away in the middle. With `subscribe(sql=…)` the handler is called again, at no attempt's cost.
+            SQLAlchemyError: other errors of the database, such as a constraint that does not hold.
+        """
+        partition = TopicPartition(record.topic, record.partition)
+        seen = self._seen.setdefault(partition, _Seen(first=record.offset))
+        seen.first = min(seen.first, record.offset)
+        came_again = record.offset <= seen.highest
+        seen.highest = max(seen.highest, record.offset)
+        reader = self._reader(group)
+        while True:
+            async with self._turn:
+                connection, end = await patiently(
+                    partial(self._claim, reader, partition, record.offset, seen),
+                    f"{record.topic}-{record.partition} at offset {record.offset}",
+                )
+                if connection is not None:
+                    with _translated():
+                        async with end:
+                            try:
+                                yield connection
+                            except Exception as problem:
+                                if connection.invalidated:  # whatever the handler made of it
+                                    raise DatabaseUnreachable(f"the database went away: {problem!r}") from problem
+                                raise
+                    return
+            if came_again and await self._made_anew(reader, partition):
+                came_again = seen.floored = False
+                continue
+            if not seen.told:
+                seen.told = True
+                log.info("%s-%d: records from offset %d on were handled before, skipped", *partition, record.offset)
+            yield None
+            return
+
+    def _reader(self, group: str) -> str:
+        return f"{group}/{self._name}" if self._name else group
+
+    async def _claim(
+        self, reader: str, partition: TopicPartition, offset: int, seen: _Seen
+    ) -> tuple[AsyncConnection | None, AsyncExitStack]:
+        """The connection with its open transaction, and what ends both; no connection for a duplicate."""
+        row = {"group_id": reader, "topic": partition.topic, "partition": partition.partition}
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(self._engine.connect())
+            if not seen.floored:
+                # By itself, so that handlers that run at once do not wait for the one that happened to be first.
+                known = self._topics.get(partition)
+                first = {**row, "floor": 0, "started": seen.first, "topic_id": known.topic_id if known else None}
+                async with connection.begin():
+                    await connection.execute(self._insert(self._tables.floors).values(first).on_conflict_do_nothing())
+                seen.floored = True
+            transaction = await stack.enter_async_context(connection.begin())
+            inbox = self._tables.inbox
+            claim = self._insert(inbox).values({**row, "offset": offset}).on_conflict_do_nothing()
+            if await connection.scalar(claim.returning(inbox.c.offset)) is not None:
+                floors = self._tables.floors
+                floor = await connection.scalar(select(floors.c.floor).where(_of(floors, reader, partition)))
+                if floor is None or offset >= floor:
+                    return connection, stack.pop_all()
+            await transaction.rollback()
+        return None, stack
+
+    def around(self, route: "Route", call: Call) -> Call:
+        """Calls the handler again when the database went away in the middle, so that an outage costs a record none of its attempts."""
+
+        if route.sql is not self:
+            return call
+
+        async def outlasting(record: ConsumerRecord[Any, Any]) -> Any:
+            return await patiently(lambda: call(record), route.name, lambda one: isinstance(one, DatabaseUnreachable))
+
+        return outlasting
+
+    # In the life of an app
+
+    async def starting(self, app: "App") -> None:
+        """Remember the app, create tables.
+
+        Raises:
+            BadDeclaration: it belongs to another app, or two handlers would take each other's records for duplicates.
+        """
+        if self._app not in {None, app}:
+            raise BadDeclaration(f"app {app.name}: this Sql belongs to another app; give each app one of its own")
+        handlers: dict[str, Any] = {}
+        for route in app.routes:
+            for topic in route.topics if route.sql is self else ():
+                if (other := handlers.setdefault(topic.name, route)) is not route:
+                    raise BadDeclaration(
+                        f"app {app.name}: {other.name} and {route.name} read {topic.name} with the same Sql and would take "
+                        "each other's records for handled; give one of them Sql(engine, name='…')"
+                    )
+        self._app = app
+        if self._create_tables:
+            await patiently(self.create_tables, f"app {app.name}")
+
+    async def stopped(self, app: "App") -> None:
+        """Forget what was seen."""
+        self._seen.clear()
+        self._topics.clear()
+
+    async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Drop what belongs to topics that are no more, and tell where the database stands."""
+        for partition in partitions:
+            self._seen.pop(partition, None)
+        assert self._app is not None
+        settled = await self._settle(self._reader(self._app.group_id), partitions)
+        if self._resume == "group":
+            return {}
+        return {partition: one.position for partition, one in settled.items() if one.position is not None}
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget what was seen of them."""
+        for partition in partitions:
+            self._seen.pop(partition, None)
+            self._topics.pop(partition, None)
+
+    async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Raise the floors and delete the rows below; what fails is left to the next commit."""
+        assert self._app is not None
+        reader = self._reader(self._app.group_id)
+        mine = {partition: offset for partition, offset in offsets.items() if partition in self._seen}
+        if not mine:
+            return
+        try:
+            async with asyncio.timeout(PRUNE_TIMEOUT_S), self._turn, self._engine.begin() as connection:
+                for partition, offset in sorted(mine.items()):
+                    floors, inbox = self._tables.floors, self._tables.inbox
+                    lower = and_(_of(floors, reader, partition), floors.c.floor < offset)
+                    await connection.execute(update(floors).where(lower).values(floor=offset))
+                    await connection.execute(
+                        delete(inbox).where(_of(inbox, reader, partition), inbox.c.offset < offset)
+                    )
+        except (SQLAlchemyError, OSError, TimeoutError) as problem:
+            log.warning("the inbox was not pruned, the next commit does it: %s", words(problem))
+
+    # Topics that are made anew
+
+    async def _settle(self, reader: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, _Settled]:
+        """Bring the rows of partitions in line with the topics that there are.
+
+        A topic with another id is another topic, and everything goes. A topic that ends below what was handled has lost its tail, as
+        after an unclean election: from its end on, offsets will be given to other records. The rows are read before the topics are looked at:
+        what another instance handles meanwhile is not touched.
+        """
+        assert self._app is not None
+
+        async def read() -> dict[TopicPartition, _Known]:
+            async with self._engine.connect() as connection:
+                return {one: found for one in partitions if (found := await self._known(connection, reader, one))}
+
+        known = await patiently(read, "the assignment of partitions")
+        topics = await look_at(self._app.bootstrap_servers, partitions)
+        self._topics |= topics
+        settled = {}
+        for partition, rows in known.items():
+            if (topic := topics.get(partition)) is not None:
+                where = f"{partition.topic}-{partition.partition}"
+                settled[partition] = await patiently(partial(self._mend, reader, partition, rows, topic), where)
+        return settled
+
+    async def _known(self, connection: AsyncConnection, reader: str, partition: TopicPartition) -> _Known | None:
+        floors, inbox = self._tables.floors, self._tables.inbox
+        row = (await connection.execute(select(floors).where(_of(floors, reader, partition)))).one_or_none()
+        if row is None:
+            return None
+        highest = await connection.scalar(select(func.max(inbox.c.offset)).where(_of(inbox, reader, partition)))
+        return _Known(floor=row.floor, topic_id=row.topic_id, highest=-1 if highest is None else highest)
+
+    async def _mend(self, reader: str, partition: TopicPartition, known: _Known, topic: TopicState) -> _Settled:
+        floors, inbox = self._tables.floors, self._tables.inbox
+        mine, rows = _of(floors, reader, partition), _of(inbox, reader, partition)
+        if topic.is_other_than(known.topic_id):
+            log.warning("%s was deleted and made anew: what was known of partition %d is dropped", *partition)
+            async with self._turn, self._engine.begin() as connection:
+                await connection.execute(delete(floors).where(mine, floors.c.topic_id == known.topic_id))
+                await connection.execute(delete(inbox).where(rows, inbox.c.offset <= known.highest))
+            return _Settled(position=None, changed=True)
+        cut = topic.end < max(known.floor, known.highest + 1)
+        if cut:
+            log.warning(
+                "%s-%d ends at %d, below what was handled: its tail was lost; records written there since count as handled, "
+                "`forget` and a restart handle all again",
+                *partition,
+                topic.end,
+            )
+            async with self._turn, self._engine.begin() as connection:
+                await connection.execute(update(floors).where(mine, floors.c.floor > topic.end).values(floor=topic.end))
+                lost = inbox.c.offset.between(topic.end, known.highest)
+                await connection.execute(delete(inbox).where(rows, lost))
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(select(floors.c.floor, floors.c.started).where(mine))).one()
+            position: int = min(max(row.floor, row.started), topic.end)
+            above = select(inbox.c.offset).where(rows, inbox.c.offset >= position).order_by(inbox.c.offset)
+            for offset in await connection.scalars(above):
+                if offset != position:
+                    break
+                position += 1
+        return _Settled(position=position, changed=cut)
+
+    async def _made_anew(self, reader: str, partition: TopicPartition) -> bool:
+        """Whether a partition that goes back to offsets it had passed is of another topic now; then its rows are gone."""
+        if self._app is None:
+            return False
+        settled = (await self._settle(reader, [partition])).get(partition)
+        return settled is not None and settled.changed
+
+
+def _of(table: Table, reader: str, partition: TopicPartition) -> ColumnElement[bool]:
+    return and_(table.c.group_id == reader, table.c.topic == partition.topic, table.c.partition == partition.partition)
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as problem:
+        if is_away(problem):
+            raise DatabaseUnreachable(f"the database went away: {words(problem)}") from problem
+        raise

@@ -1,0 +1,269 @@
+"""Records that are sent if, and only if, a transaction of the database commits: the transactional outbox.
+
+What lives here: `Outbox`, which writes them into a table. What does not: publishing them (`relay`).
+
+The columns are those that Debezium's outbox event router reads, so a connector may take the relay's place:
+
+| column | holds | Debezium |
+|---|---|---|
+| id | UUID, also the header `busway_outbox-id` | header `id` |
+| aggregatetype | the topic | `route.by.field`, with `route.topic.replacement=${routedByValue}` |
+| aggregateid | the key's bytes; NULL without a key | `table.field.event.key`, with `key.converter` BinaryDataConverter |
+| type | name of the value's class | place it as a header with `table.fields.additional.placement=type:header` |
+| payload | the value's bytes; NULL for a tombstone | `table.field.event.payload`, with `value.converter` BinaryDataConverter |
+| partition, timestamp_ms | as given, or NULL; when it was sent | `…additional.placement=partition:partition`, `table.field.event.timestamp` |
+| headers | a JSON array of [name, value in base64 or null] | not routed |
+| position, published_ms | the order of sending; when it was published, where rows are kept | not routed |
+"""
+
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection, Executable, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from busway.app.extension import Extension
+from busway.app.routes import BadDeclaration, Headers, Topic
+from busway.app.serdes import Serdes
+from busway.errors import NotRunning
+from busway.sql.headers import pack_headers
+from busway.sql.reach import patiently
+from busway.sql.relay import MARK, OUTBOX_ID, Relay, channel
+from busway.sql.tables import TABLES, Tables, check_dialect, create_all
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+K = TypeVar("K")
+V = TypeVar("V")
+_LONGEST_TYPE: Final = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxStatus:
+    """What waits to be published to one topic.
+
+    Attributes:
+        topic: whose.
+        waiting: rows.
+        oldest_s: how long the oldest one has waited.
+    """
+
+    topic: str
+    waiting: int
+    oldest_s: float
+
+
+class Outbox(Extension):
+    """Sends records together with what a transaction writes.
+
+    Extend an app with it (`app.extend(outbox)`) and the app's process publishes them; several instances agree on one that does. With
+    `relay=False` the process only sends, and `busway outbox relay MODULE:APP` publishes.
+
+    Args:
+        engine: of the database whose transactions send.
+        relay: publish while the app runs.
+        keep: keep rows that were published, with the time; pruning them is yours. By default they are deleted.
+        poll_interval_s: how often the relay looks without being told; commits of its own process, and on PostgreSQL of all, tell it.
+        notify: on PostgreSQL tell the relay by NOTIFY, which makes commits take turns for a moment; False leaves it to polling.
+        create_tables: create missing tables at start; False for those who use migrations.
+        tables: under which names.
+
+    Raises:
+        BadDeclaration: another database than SQLite and PostgreSQL.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        *,
+        relay: bool = True,
+        keep: bool = False,
+        poll_interval_s: float = 1.0,
+        notify: bool = True,
+        create_tables: bool = True,
+        tables: Tables = TABLES,
+    ) -> None:
+        check_dialect(engine, "Outbox")
+        self._engine = engine
+        self._relays = relay
+        self._keep = keep
+        self._poll_interval_s = poll_interval_s
+        self._notify = notify
+        self._create_tables = create_tables
+        self._tables = tables
+        self._serdes: dict[App, Serdes] = {}
+        self._stack: contextlib.AsyncExitStack | None = None
+
+    async def create_tables(self) -> None:
+        """Create the tables that are missing; safe when several instances do it at once."""
+        await create_all(self._engine, self._tables)
+
+    async def send(
+        self,
+        tx: AsyncConnection | AsyncSession,
+        topic: Topic[K, V],
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> UUID:
+        """Write a record into the outbox in the caller's transaction; no broker is asked, so none need be reachable.
+
+        Two transactions that send for the same key are published in the order in which they took their place in the table. To make
+        that the order in which they commit, change (or lock) the row that the key stands for before sending.
+
+        Args:
+            tx: a connection or session with a transaction open.
+            topic: declared with an app; the app need not run.
+            value, key: typed; None as the value is a tombstone.
+            headers: go with it, after `busway_outbox-id`.
+            partition: instead of the key's.
+            timestamp_ms: of the record; by default now.
+
+        Returns:
+            The id that the record's header `busway_outbox-id` will carry.
+
+        Raises:
+            Unencodable: the value or the key is of another type.
+            RegistryUnreachable, RegistryRefused: the schema of a topic in Avro is not known yet and cannot be had.
+        """
+        await self.prepare(topic)
+        row = self._row(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        connection = await tx.connection() if isinstance(tx, AsyncSession) else tx
+        await connection.execute(self._statement(connection.dialect.name, row))
+        (await connection.get_raw_connection()).info[MARK] = True
+        return UUID(str(row["id"]))
+
+    def send_sync(
+        self,
+        tx: Connection | Session,
+        topic: Topic[K, V],
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> UUID:
+        """As `send`, for code without an event loop; `prepare` the topic before, or run the app.
+
+        Raises:
+            Unencodable: the value or the key is of another type.
+            NotRunning: the topic was not prepared.
+        """
+        row = self._row(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        connection = tx.connection() if isinstance(tx, Session) else tx
+        connection.execute(self._statement(connection.dialect.name, row))
+        return UUID(str(row["id"]))
+
+    async def prepare(self, *topics: Topic[Any, Any]) -> None:
+        """Have schemas at hand, so that sending asks nobody; `send` does it by itself the first time.
+
+        Raises:
+            RegistryUnreachable, RegistryRefused: a schema cannot be registered.
+            BadDeclaration: a topic in Avro of an app without a registry.
+        """
+        for topic in topics:
+            if not self._serdes_of(topic).knows(topic):
+                await self._serdes_of(topic).prepare([topic])
+
+    async def status(self) -> list[OutboxStatus]:
+        """What waits to be published, by topic."""
+        table = self._tables.outbox
+        columns = (table.c.aggregatetype, func.count(), func.min(table.c.timestamp_ms))
+        waiting = select(*columns).where(table.c.published_ms.is_(None)).group_by(table.c.aggregatetype)
+        async with self._engine.connect() as connection:
+            found = (await connection.execute(waiting.order_by(table.c.aggregatetype))).all()
+        now_ms = time.time() * 1000
+        return [
+            OutboxStatus(topic=topic, waiting=count, oldest_s=max(now_ms - oldest_ms, 0) / 1000)
+            for topic, count, oldest_ms in found
+        ]
+
+    def relay(self, app: "App") -> Relay:
+        """What publishes with the brokers and the producer options of an app; an asynchronous context manager."""
+        return Relay(
+            self._engine,
+            self._tables,
+            bootstrap_servers=app.bootstrap_servers,
+            client_id=f"{app.name}-outbox",
+            producer=app._producer_options,
+            keep=self._keep,
+            poll_interval_s=self._poll_interval_s,
+        )
+
+    async def close(self) -> None:
+        """Disconnect from registries that were asked for schemas."""
+        while self._serdes:
+            await self._serdes.popitem()[1].close()
+
+    # In the life of an app
+
+    async def starting(self, app: "App") -> None:
+        """Create tables, begin to publish."""
+        if self._create_tables:
+            await patiently(self.create_tables, f"app {app.name}")
+        if self._relays:
+            self._stack = contextlib.AsyncExitStack()
+            await self._stack.enter_async_context(self.relay(app))
+
+    async def stopped(self, app: "App") -> None:
+        """End the round under way, so that nothing acknowledged is published again."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+        await self.close()
+
+    # Parts
+
+    def _serdes_of(self, topic: Topic[Any, Any]) -> Serdes:
+        app = topic.app
+        if app._serdes is not None and app._serdes.knows(topic):
+            return app._serdes
+        if app not in self._serdes:
+            self._serdes[app] = Serdes(
+                app=app.name, registry_url=app.schema_registry, register=app._register_schemas, naming=app._naming
+            )
+        return self._serdes[app]
+
+    def _row(
+        self,
+        topic: Topic[Any, Any],
+        value: Any,
+        key: Any,
+        *,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> dict[str, Any]:
+        serdes = self._serdes_of(topic)
+        if not serdes.knows(topic):
+            raise NotRunning(
+                f"topic {topic.name} is not prepared; await outbox.prepare(…) first, or run app {topic.app.name}"
+            )
+        if any(name == OUTBOX_ID for name, _ in headers):
+            raise BadDeclaration(f"the header {OUTBOX_ID} is the outbox's own")
+        return {
+            "id": uuid4(),
+            "aggregatetype": topic.name,
+            "aggregateid": serdes.encode(topic, "key", key),
+            "type": type(value).__name__[:_LONGEST_TYPE] if value is not None else "tombstone",
+            "payload": serdes.encode(topic, "value", value),
+            "headers": pack_headers(headers),
+            "partition": partition,
+            "timestamp_ms": timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000,
+        }
+
+    def _statement(self, dialect: str, row: dict[str, Any]) -> Executable:
+        statement = insert(self._tables.outbox).values(row)
+        if dialect == "postgresql" and self._notify:
+            # In the same round trip; delivered when, and only if, the transaction commits, once for all of its records.
+            return statement.returning(func.pg_notify(channel(self._tables), ""))
+        return statement

@@ -1,0 +1,250 @@
+"""What publishes the outbox.
+
+What lives here: `Relay`: one leader, rounds, waking. What does not: what is in the table (`outbox`), what is put off (`holds`).
+
+Of all relays of a database one leads: the one that has PostgreSQL's advisory lock on its connection; the same connection reads and
+deletes, so who loses the lock can do neither. SQLite is for one process: run one relay there.
+
+A round reads the first rows, publishes them, and deletes those that the brokers acknowledged. It keeps no cursor: a transaction that took
+its positions early and commits late is found in the next round. Rows of one key follow each other, each when the one before is
+acknowledged; rows of different keys go at once.
+
+At least once: a relay that ends between acknowledgement and deletion leaves rows that the next one publishes again. Both copies carry
+the same header `busway_outbox-id`; a consumer that must not see a record twice keeps the ids it has seen, or is idempotent by key.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Row, Select, and_, delete, event, not_, or_, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from busway.cluster.client import Addresses
+from busway.errors import BuswayError
+from busway.producer.producer import Producer
+from busway.sql.headers import unpack_headers
+from busway.sql.holds import Holds
+from busway.sql.reach import WAITS, words
+from busway.sql.tables import Tables
+
+log = logging.getLogger("busway.sql")
+OUTBOX_ID: Final = "busway_outbox-id"
+"""The header that tells copies of one record: its id, as text."""
+MARK: Final = "busway_outbox"
+"""On a connection that has written to the outbox."""
+ROUND_ROWS: Final = 500
+"""Rows that are read, published and deleted together: bounds memory, and what a crash repeats."""
+DRAIN_S: Final = 10.0
+"""How long a stop waits for the round under way."""
+METADATA_TIMEOUT_MS: Final = 5_000
+"""How long a round waits for a topic that is not there."""
+
+
+def channel(tables: Tables) -> str:
+    """Where PostgreSQL's NOTIFY tells of new rows."""
+    return str(tables.outbox.fullname)
+
+
+class Relay:
+    """Publishes while its block runs.
+
+    Args:
+        engine: of the database.
+        tables: where the outbox is.
+        bootstrap_servers, client_id, producer: of the producer.
+        keep: mark rows instead of deleting them.
+        poll_interval_s: how often to look without being told.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        tables: Tables,
+        *,
+        bootstrap_servers: Addresses,
+        client_id: str,
+        producer: dict[str, Any],
+        keep: bool,
+        poll_interval_s: float,
+    ) -> None:
+        self._postgresql = engine.dialect.name == "postgresql"
+        self._engine = engine
+        self._table = tables.outbox
+        self._channel = channel(tables)
+        self._listens = self._postgresql and engine.dialect.driver == "psycopg"
+        self._keep = keep
+        self._poll_interval_s = poll_interval_s
+        self._bootstrap_servers = bootstrap_servers
+        self._options = {"linger_ms": 0, "metadata_timeout_ms": METADATA_TIMEOUT_MS, **producer, "client_id": client_id}
+        self._holds = Holds(random.random)
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.published = 0
+        """Rows that were published and deleted."""
+        self.leading = asyncio.Event()
+        """Set while this relay is the one that publishes."""
+
+    async def __aenter__(self) -> "Relay":
+        self._loop = asyncio.get_running_loop()
+        event.listen(self._engine.sync_engine, "checkin", self._returned)
+        self._task = asyncio.create_task(self._run(), name="busway-outbox-relay")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping = True
+        self._woken.set()
+        assert self._task is not None
+        try:
+            await asyncio.wait([self._task], timeout=DRAIN_S)
+        finally:
+            event.remove(self._engine.sync_engine, "checkin", self._returned)
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _returned(self, _connection: Any, record: Any) -> None:
+        """A connection goes back to its pool: what it wrote is committed by now, or never will be."""
+        if record.info.pop(MARK, None) and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def _run(self) -> None:
+        attempt = 0
+        while not self._stopping:
+            try:
+                async with self._leader() as connection, Producer(self._bootstrap_servers, **self._options) as producer:
+                    self.leading.set()
+                    attempt = 0
+                    while not self._stopping:
+                        self._woken.clear()
+                        if not await self._round(connection, producer):
+                            await self._rest(connection)
+            except Exception as problem:  # noqa: BLE001 - the relay's top loop: whatever it is, the rows are safe and tried again
+                attempt += 1
+                wait_s = WAITS.wait_s(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
+                log.warning("the outbox waits %.1f s: %s", wait_s, words(problem))
+                await self._sleep(wait_s)
+            finally:
+                self.leading.clear()
+
+    @contextlib.asynccontextmanager
+    async def _leader(self) -> AsyncIterator[AsyncConnection]:
+        """The connection that works, once this relay is the only one; each statement commits by itself."""
+        async with self._engine.connect() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            try:
+                if self._postgresql:
+                    lock = text("SELECT pg_try_advisory_lock(hashtext(:name))")
+                    # Not a lock that waits: its statement would hold back vacuum for as long.
+                    while not await connection.scalar(lock, {"name": self._channel}):
+                        await self._sleep(self._poll_interval_s)
+                        if self._stopping:
+                            break
+                if self._listens:
+                    quoted = self._engine.dialect.identifier_preparer.quote_identifier(self._channel)
+                    await connection.execute(text(f"LISTEN {quoted}"))
+                yield connection
+            finally:
+                if self._postgresql:
+                    await connection.invalidate()  # closed for good, and the lock and the listening with it
+
+    async def _sleep(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._stopping:
+                    await self._woken.wait()
+                    self._woken.clear()
+
+    async def _rest(self, connection: AsyncConnection) -> None:
+        """Until somebody has sent, something that was put off is due, or the interval has passed."""
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
+        if self._listens:
+            waits.append(asyncio.ensure_future(_notified(connection)))
+        timeout_s = min(self._poll_interval_s, self._holds.next_in_s(time.monotonic()))
+        try:
+            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            outcomes = await asyncio.gather(*waits, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    # Rounds
+
+    async def _round(self, connection: AsyncConnection, producer: Producer) -> bool:
+        """Publish the first rows; whether there were any."""
+        rows = (await connection.execute(self._first())).all()
+        chains: dict[Any, list[Row[Any]]] = defaultdict(list)
+        for row in rows:
+            chains[(row.aggregatetype, row.aggregateid) if row.aggregateid is not None else row.position].append(row)
+        published = await asyncio.gather(*(self._publish(producer, chain) for chain in chains.values()))
+        done = [position for positions in published for position in positions]
+        if done:
+            mine = self._table.c.position.in_(done)
+            now_ms = time.time_ns() // 1_000_000
+            await connection.execute(
+                update(self._table).where(mine).values(published_ms=now_ms)
+                if self._keep
+                else delete(self._table).where(mine)
+            )
+            self.published += len(done)
+        return bool(rows)
+
+    def _first(self) -> Select[Any]:
+        columns = self._table.c
+        held = self._holds.now(time.monotonic())
+        wanted: list[ColumnElement[bool]] = [columns.published_ms.is_(None)]
+        if held.topics:
+            wanted.append(columns.aggregatetype.not_in(sorted(held.topics)))
+        if held.positions:
+            wanted.append(columns.position.not_in(sorted(held.positions)))
+        if held.keys:
+            those = (and_(columns.aggregatetype == topic, columns.aggregateid == key) for topic, key in held.keys)
+            wanted.append(or_(columns.aggregateid.is_(None), not_(or_(*those))))
+        return select(self._table).where(*wanted).order_by(columns.position).limit(ROUND_ROWS)
+
+    async def _publish(self, producer: Producer, chain: Sequence[Row[Any]]) -> list[int]:
+        """Rows of one key, in their order, up to the first that fails; the positions of those acknowledged."""
+        done = []
+        for row in chain:
+            try:
+                await producer.send_and_wait(
+                    row.aggregatetype,
+                    row.payload,
+                    row.aggregateid,
+                    partition=row.partition,
+                    timestamp_ms=row.timestamp_ms,
+                    headers=[(OUTBOX_ID, str(row.id).encode()), *unpack_headers(row.headers)],
+                )
+            except (BuswayError, ValueError) as problem:
+                wait_s = self._holds.failed(row.aggregatetype, row.aggregateid, row.position, problem, time.monotonic())
+                log.error(
+                    "outbox: %s (id %s) cannot be published, again in %.1f s: %s",
+                    row.aggregatetype,
+                    row.id,
+                    wait_s,
+                    problem,
+                )
+                break
+            self._holds.succeeded(row.aggregatetype, row.aggregateid, row.position)
+            done.append(row.position)
+        return done
+
+
+async def _notified(connection: AsyncConnection) -> None:
+    """Returns at the next NOTIFY; those that came while nobody waited count."""
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    async with contextlib.aclosing(driver.notifies(stop_after=1)) as notifications:
+        async for _ in notifications:
+            pass

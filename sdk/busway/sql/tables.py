@@ -1,0 +1,124 @@
+"""The tables that Busway keeps in a service's own database.
+
+What lives here: `Tables`, their columns, creating them. What does not: reading and writing them (`inbox`, `outbox`, `relay`). Services with
+migrations of their own add `TABLES.metadata` to what Alembic compares and pass `create_tables=False`.
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from busway.app.routes import BadDeclaration
+
+DIALECTS: Final = ("postgresql", "sqlite")
+_TOPIC: Final = String(249)
+_LOCK_NAME: Final = "busway create tables"
+
+
+class Tables:
+    """Inbox, floors and outbox under names of one's own.
+
+    Args:
+        prefix: of the names of tables and indexes.
+        schema: where they are; None is the database's default. It must exist.
+        metadata: where they are declared; by default a `MetaData` of their own.
+    """
+
+    def __init__(self, *, prefix: str = "busway_", schema: str | None = None, metadata: MetaData | None = None) -> None:
+        self.metadata = metadata if metadata is not None else MetaData()
+        self.inbox: Table = Table(
+            f"{prefix}inbox",
+            self.metadata,
+            Column("group_id", Text, primary_key=True),
+            Column("topic", _TOPIC, primary_key=True),
+            Column("partition", Integer, primary_key=True),
+            Column("offset", BigInteger, primary_key=True, autoincrement=False),
+            schema=schema,
+        )
+        """One row for each record that was handled and not yet passed by the floor."""
+        self.floors: Table = Table(
+            f"{prefix}floors",
+            self.metadata,
+            Column("group_id", Text, primary_key=True),
+            Column("topic", _TOPIC, primary_key=True),
+            Column("partition", Integer, primary_key=True),
+            Column("floor", BigInteger, nullable=False),
+            Column("started", BigInteger, nullable=False),
+            Column("topic_id", Uuid, nullable=True),
+            schema=schema,
+        )
+        """Below which offset all is finished (0 before the first commit), where the group began, and in which topic of that name."""
+        position = BigInteger().with_variant(Integer, "sqlite")
+        self.outbox: Table = Table(
+            f"{prefix}outbox",
+            self.metadata,
+            Column("position", position, Identity(always=True), primary_key=True),
+            Column("id", Uuid, nullable=False),
+            Column("aggregatetype", _TOPIC, nullable=False),
+            Column("aggregateid", LargeBinary, nullable=True),
+            Column("type", String(255), nullable=False),
+            Column("payload", LargeBinary, nullable=True),
+            Column("headers", Text, nullable=False),
+            Column("partition", Integer, nullable=True),
+            Column("timestamp_ms", BigInteger, nullable=False),
+            Column("published_ms", BigInteger, nullable=True),
+            schema=schema,
+            sqlite_autoincrement=True,
+        )
+        """Records that wait to be published, in the columns of Debezium's outbox event router and some more; see `outbox`."""
+        unpublished = self.outbox.c.published_ms.is_(None)
+        Index(
+            f"{prefix}outbox_unpublished",
+            self.outbox.c.position,
+            postgresql_where=unpublished,
+            sqlite_where=unpublished,
+        )
+
+    def create(self, connection: Connection) -> None:
+        """Create what is missing; safe when several instances do it at once."""
+        if connection.dialect.name == "postgresql":
+            # IF NOT EXISTS alone is not enough there: two that create the same type at once collide.
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": _LOCK_NAME})
+        for table in (self.inbox, self.floors, self.outbox):
+            connection.execute(CreateTable(table, if_not_exists=True))
+            for index in table.indexes:
+                connection.execute(CreateIndex(index, if_not_exists=True))
+
+
+TABLES: Final = Tables()
+"""The tables under their usual names, `busway_inbox`, `busway_floors` and `busway_outbox`."""
+
+
+async def create_all(engine: AsyncEngine, tables: Tables = TABLES) -> None:
+    """Create the tables that are missing; safe when several instances do it at once."""
+    async with engine.begin() as connection:
+        await connection.run_sync(tables.create)
+
+
+def check_dialect(engine: AsyncEngine, what: str) -> None:
+    """Refuse databases that nobody has tried.
+
+    Raises:
+        BadDeclaration: it is neither SQLite nor PostgreSQL.
+    """
+    if engine.dialect.name not in DIALECTS:
+        raise BadDeclaration(
+            f"{what} works with PostgreSQL (postgresql+psycopg://…) and SQLite (sqlite+aiosqlite:///…), "
+            f"not with {engine.dialect.name}"
+        )

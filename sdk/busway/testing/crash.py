@@ -1,0 +1,159 @@
+"""Killing an app under test at a named step, as a process is killed.
+
+What lives here: waiting for the step, letting go of everything without a word to anyone. What does not: starting again (`bus`).
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from busway.admin.admin import Admin
+from busway.app.extension import CRASH_POINTS, Extension, Handling
+from busway.errors import BuswayError
+from busway.types import TopicPartition
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+    from busway.testing.clock import ManualTime
+
+REACH_S: Final = 20.0
+
+
+def crash_points(*only: str) -> tuple[str, ...]:
+    """The steps at which `TestBus.crash` can kill, all or some of them, for `pytest.mark.parametrize`.
+
+    Raises:
+        ValueError: there is no such step.
+    """
+    for name in only:
+        if name not in CRASH_POINTS:
+            raise ValueError(f"no crash point {name!r}; there are {', '.join(CRASH_POINTS)}")
+    return only or CRASH_POINTS
+
+
+class Probe(Extension):
+    """What a test bus knows of its app: whether partitions came, and the step at which the app is to be killed."""
+
+    def __init__(self, clock: "ManualTime | None" = None) -> None:
+        self.came = asyncio.Event()
+        """Set when partitions were assigned since the app started last."""
+        self.point: str | None = None
+        self.at: str | None = None
+        """Where the app was killed."""
+        self.killing: asyncio.Task[None] | None = None
+        self.fallen = asyncio.Event()
+        """Set when the app has been reached by its end."""
+        self._clock = clock
+        self._app: App | None = None
+        self._blocked: set[asyncio.Task[object]] = set()
+        self._member = ""
+
+    async def starting(self, app: "App") -> None:
+        """The app starts, or starts again."""
+        self._app = app
+        self.came.clear()
+
+    async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Partitions came, and the other extensions have what they need for them."""
+        self.came.set()
+        return {}
+
+    def finished(self, handling: Handling) -> None:
+        """The app has done something; what is tried again does the next thing by itself: it waits, or calls the handler."""
+        if self._clock is not None and handling.outcome != "retried":
+            self._clock.stirred.set()
+
+    async def reached(self, point: str, topic: str, partition: int, offset: int) -> None:
+        """Where the app is to be killed, it goes no further."""
+        if self.at is None:
+            if point != self.point:
+                return
+            self.at = f"{point} of {topic}-{partition} offset {offset}"
+            self._cut()
+        task = asyncio.current_task()
+        assert task is not None
+        self._blocked.add(task)
+        await asyncio.Event().wait()
+
+    def arm(self, point: str) -> None:
+        """Kill the app when it reaches that step next."""
+        crash_points(point)
+        assert self.point is None, f"the app is to be killed at {self.point} already"
+        self.point, self.at = point, None
+        self.fallen.clear()
+        self.killing = None
+
+    def _cut(self) -> None:
+        """Nothing leaves the app any more, from this moment on."""
+        app = self._app
+        assert app is not None
+        assert app.worker is not None
+        assert app._producer is not None
+        consumer = app.worker._consumer
+        assert consumer is not None
+        self._member = consumer.member_id()
+        consumer._cluster.abort()
+        app._producer._cluster.abort()
+        self.killing = asyncio.ensure_future(self._kill())
+        self.fallen.set()
+
+    async def _kill(self) -> None:
+        """End the app without draining, flushing, committing or leaving its group; the group is told by an administrator's call.
+
+        Handlers are cancelled where they wait, which is the nearest that a coroutine can come to being killed; one that runs in a
+        thread runs to its end there. Extensions are stopped after the connections are gone, so they save nothing.
+        """
+        app = self._app
+        assert app is not None
+        assert app.worker is not None
+        assert app._producer is not None
+        worker, consumer = app.worker, app.worker._consumer
+        assert consumer is not None
+        losing = asyncio.ensure_future(worker.on_partitions_lost(tuple(consumer.assignment())))
+        await asyncio.sleep(0)  # it comes before what ends because its step was cancelled
+        for task in self._blocked:
+            task.cancel()
+        self._blocked.clear()
+        await losing
+        await consumer.abort()
+        await app._producer.abort()
+        await app.stop()
+        self.point = None
+        if self._member:
+            # A killed process would be waited for until its session times out; the bus takes it out, as an administrator can.
+            async with Admin(app.bootstrap_servers) as admin:
+                await admin.remove_members(app.group_id, [self._member])
+
+    async def ready(self) -> None:
+        """Returns when the app has been given partitions.
+
+        Raises:
+            BuswayError: it stopped by itself.
+            AssertionError: that did not happen in time.
+        """
+        assert self._app is not None
+        if self._app.worker is None:
+            return
+        await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
+
+
+async def first_of(event: asyncio.Event, app: "App", otherwise: str, timeout_s: float = REACH_S) -> None:
+    """Returns when the event is set.
+
+    Raises:
+        BuswayError: the app stopped by itself before.
+        AssertionError: neither happened in time.
+    """
+    waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(app.wait())]
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if event.is_set():
+            return
+        if waits[1].done():
+            await waits[1]
+            raise BuswayError(f"app {app.name} was stopped")
+        raise AssertionError(f"{otherwise} within {timeout_s:g} s")
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)

@@ -1,0 +1,74 @@
+"""A broker and a registry in a thread, for tests that have no event loop while they start, or none at all.
+
+What lives here: the thread and its loop. What does not: what runs in it (`bus.running_cluster`).
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any, Final
+
+from busway.testing.bus import Broker, Cluster, running_cluster
+
+START_S: Final = 20.0
+
+
+class _Elsewhere:
+    """A broker that runs in another event loop."""
+
+    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+        self._broker = broker
+        self._loop = loop
+
+    async def _there(self, call: Coroutine[Any, Any, None]) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
+
+    async def start(self) -> None:
+        await self._there(self._broker.start())
+
+    async def stop(self) -> None:
+        await self._there(self._broker.stop())
+
+    async def crash(self) -> None:
+        await self._there(self._broker.crash())
+
+
+@contextlib.contextmanager
+def cluster_in_thread() -> Iterator[Cluster]:
+    """A fresh broker and registry in a thread, which ends with the block.
+
+    Raises:
+        BadDeclaration: one is not installed; names the extra.
+    """
+    started: Future[tuple[Cluster, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def run() -> None:
+        async with running_cluster() as cluster:
+            loop, ended = asyncio.get_running_loop(), asyncio.Event()
+            started.set_result((cluster, loop, ended))
+            await ended.wait()
+
+    def work() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as problem:
+            if started.done():
+                raise
+            started.set_exception(problem)
+
+    thread = threading.Thread(target=work, name="busway-cluster")
+    thread.start()
+    try:
+        cluster, loop, ended = started.result(START_S)
+        try:
+            yield Cluster(
+                bootstrap_servers=cluster.bootstrap_servers,
+                schema_registry=cluster.schema_registry,
+                broker=_Elsewhere(cluster.broker, loop),
+            )
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+    finally:
+        thread.join()

@@ -1,0 +1,36 @@
+"""A service's HTTP side: `pip install 'busway[web]'`.
+
+What lives here: the public names. What does not: anything that `import busway` loads; this package is imported by who serves HTTP.
+
+    from busway.web import Web, application, json_response, read_json
+
+    async def ride(request):
+        return json_response(rides[request.path_params["ride_id"]])
+
+    app.extend(Web(application([Route("/rides/{ride_id}", ride)]), port=8000))
+"""
+
+from busway.app.health import Health, Readiness
+from busway.app.metrics import Metrics
+from busway.web.bodies import MAX_BODY_BYTES, Refused, application, json_response, read_json, refusal
+from busway.web.events import Feed, event_stream
+from busway.web.extension import Web
+from busway.web.server import BadAddress, CannotListen, serving
+
+__all__ = [
+    "MAX_BODY_BYTES",
+    "BadAddress",
+    "CannotListen",
+    "Feed",
+    "Health",
+    "Metrics",
+    "Readiness",
+    "Refused",
+    "Web",
+    "application",
+    "event_stream",
+    "json_response",
+    "read_json",
+    "refusal",
+    "serving",
+]

@@ -1,0 +1,128 @@
+"""Server-sent events: a page that follows.
+
+What lives here: `Feed`, which hands changes to whoever listens, and the answer that writes them out. What does not: what changed.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from busway.web.server import closing_of
+
+T = TypeVar("T")
+KEEP_ALIVE_S: Final = 15.0
+"""Proxies close connections that are silent for longer, many of them after 30 or 60 s."""
+PAUSE_S: Final = 0.1
+"""Ten pictures a second are enough for an eye."""
+LISTENER_QUEUE: Final = 1000
+"""Changes that wait for a slow listener; then the oldest go, as newer ones follow."""
+
+
+class Feed(Generic[T]):
+    """Hands each change to everybody who listens now.
+
+    Args:
+        queue: how many changes wait for one listener.
+    """
+
+    def __init__(self, *, queue: int = LISTENER_QUEUE) -> None:
+        self._size = queue
+        self._listeners: set[asyncio.Queue[T]] = set()
+
+    def put(self, change: T) -> None:
+        """Tell it; never waits. A listener whose queue is full loses its oldest change."""
+        for queue in self._listeners:
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(change)
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator["asyncio.Queue[T]"]:
+        """Changes from now on, in a queue."""
+        queue: asyncio.Queue[T] = asyncio.Queue(self._size)
+        self._listeners.add(queue)
+        try:
+            yield queue
+        finally:
+            self._listeners.discard(queue)
+
+
+def event_stream(
+    request: Request,
+    listening: "AbstractContextManager[asyncio.Queue[T]]",
+    *,
+    key: Callable[[T], Hashable] | None = None,
+    first: Callable[[], Any] | None = None,
+    pause_s: float = PAUSE_S,
+    keep_alive_s: float = KEEP_ALIVE_S,
+) -> Response:
+    """What a queue brings, as `data:` lines that each hold a JSON array; a comment when nothing came for a while.
+
+    Changes that came during a pause go together; the stream ends when the client goes or the server stops.
+
+    Args:
+        request: the one that is answered.
+        listening: entered when the stream begins, left when it ends; such as `Feed.listening()`.
+        key: of the changes that go together only the newest of each key is sent.
+        first: encoded as the first event; called after `listening` was entered, so that nothing is missed in between.
+        pause_s: between events.
+        keep_alive_s: between comments.
+    """
+
+    async def stream() -> AsyncIterator[bytes]:
+        closing = closing_of(request)
+        with listening as queue:
+            yield b"retry: 1000\n\n"
+            if first is not None:
+                yield _event(first())
+            while not closing.is_set():
+                changes = await _next(queue, closing, keep_alive_s)
+                if closing.is_set():
+                    return
+                yield _event(_newest(changes, key)) if changes else b": nothing new\n\n"
+                if changes:
+                    await _within(closing.wait(), pause_s)
+
+    return StreamingResponse(
+        stream(),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _next(queue: "asyncio.Queue[T]", closing: asyncio.Event, wait_s: float) -> list[T]:
+    """All that waits, or the next one; empty when nothing came in time or the server stops."""
+    changes: list[T] = []
+    if queue.empty():
+        arrived = asyncio.ensure_future(queue.get())
+        stop = asyncio.ensure_future(closing.wait())
+        try:
+            await asyncio.wait([arrived, stop], timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            if arrived.done():
+                changes.append(arrived.result())
+        finally:
+            arrived.cancel()
+            stop.cancel()
+            await asyncio.wait([arrived, stop])
+    while not queue.empty():
+        changes.append(queue.get_nowait())
+    return changes
+
+
+async def _within(wait: Any, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(wait, seconds)
+
+
+def _newest(changes: list[T], key: Callable[[T], Hashable] | None) -> list[T]:
+    return changes if key is None else list({key(one): one for one in changes}.values())
+
+
+def _event(found: Any) -> bytes:
+    return b"data: " + msgspec.json.encode(found) + b"\n\n"

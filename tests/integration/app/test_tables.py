@@ -1,0 +1,381 @@
+"""Tables on a real broker and registry: reading back, retries, replays, partitions that go, the whole topic in every instance."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from busway import Admin, App, BadDeclaration, ConsumerRecord, NotRunning, Producer, Retry, TopicPartition, Unencodable
+from busway.app.tables import BadRow, NotHere, Table
+from busway.testing import TestBus
+from busway_bus.testing.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.slow
+FAST = {"heartbeat_interval_ms": 50, "session_timeout_ms": 6_000}
+
+
+@dataclasses.dataclass
+class Sale:
+    shop: str
+    amount: int
+
+
+class Shops:
+    """A service that adds up sales."""
+
+    def __init__(self, name: str = "shops", **options: Any) -> None:
+        self.app = App(name, **{"consumer": FAST, "commit_interval_s": 0.02, **options})
+        self.sales = self.app.topic("sales", value=Sale, format="json", partitions=4)
+        self.totals = self.app.table("totals", value=int, format="json")
+        self.failing = 0
+        self.calls = 0
+        self.app.subscribe(self.sales, retry=Retry(attempts=3))(self.add)
+
+    async def add(self, sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        """The handler: counts each sale once, however often it comes."""
+        self.calls += 1
+        if self.totals.includes(sale.shop, record):
+            return
+        await self.totals.put(sale.shop, self.totals.get(sale.shop, 0) + sale.amount)
+        if self.failing:
+            self.failing -= 1
+            raise ConnectionError("the till is away")
+
+
+async def sell(bus: TestBus, shops: Shops, *sales: tuple[str, int]) -> None:
+    """Write sales and wait until they are handled."""
+    for shop, amount in sales:
+        await bus.send(shops.sales, Sale(shop, amount), key=shop)
+    await bus.settle()
+
+
+@contextlib.asynccontextmanager
+async def on_one_bus(*apps: App) -> AsyncIterator[LocalCluster]:
+    """Apps without Avro on one broker, not started."""
+    async with LocalCluster() as cluster:
+        for app in apps:
+            app.bootstrap_servers = cluster.bootstrap_servers
+        yield cluster
+
+
+async def test_rows_are_read_back_before_the_first_record() -> None:
+    """A restart loses the memory, not the rows; a deleted one stays away."""
+    shops = Shops()
+
+    @shops.app.subscribe(shops.sales)
+    async def close(sale: Sale) -> None:
+        if sale.amount == 0:
+            await shops.totals.delete(sale.shop)
+
+    async with shops.app.test() as bus:
+        await sell(bus, shops, *((f"s{number % 10}", number) for number in range(1, 41)), ("s3", 0))
+        before = dict(shops.totals)
+        assert sum(before.values()) == sum(number for number in range(1, 41) if number % 10 != 3)
+        assert len(before) == 9
+        await shops.app.stop()
+        assert dict(shops.totals) == {}
+        await shops.app.start()
+        await sell(bus, shops, ("s1", 1000))
+        assert dict(shops.totals) == {**before, "s1": before["s1"] + 1000}
+        assert shops.totals.held == {0, 1, 2, 3}
+
+
+async def test_what_a_failed_attempt_put_is_taken_back() -> None:
+    """The next attempt finds the row as it was, and a record that fails for good changes neither memory nor topic."""
+    shops = Shops()
+    async with shops.app.test() as bus:
+        shops.failing = 2
+        await sell(bus, shops, ("a", 5))
+        assert (dict(shops.totals), shops.calls) == ({"a": 5}, 3)
+        assert [record.value for record in await bus.records(shops.totals.topic)] == [5]
+        shops.failing = 3
+        await sell(bus, shops, ("a", 7), ("b", 1))
+        assert dict(shops.totals) == {"a": 5, "b": 1}
+        assert len(await bus.dead_letters(shops.sales)) == 1
+        await bus.restart()
+        await bus.settle()
+        assert dict(shops.totals) == {"a": 5, "b": 1}
+
+
+async def test_a_value_that_cannot_be_written_changes_nothing() -> None:
+    """The second of two puts is of another type: the first one is taken back too, in memory and in the topic."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    totals = app.table("totals", value=int, format="json")
+    wrong: Any = object()
+
+    @app.subscribe(sales, retry=Retry(attempts=1))
+    async def add(sale: Sale) -> None:
+        await totals.put("a", sale.amount)
+        await totals.put("b", wrong if sale.amount == 2 else sale.amount)
+
+    async with app.test() as bus:
+        for amount in (1, 2):
+            await bus.send(sales, Sale("a", amount))
+        await bus.settle()
+        (letter,) = await bus.dead_letters(sales)
+        assert "Unencodable" in letter.error
+        assert dict(totals) == {"a": 1, "b": 1}
+        await bus.restart()
+        await bus.settle()
+        assert dict(totals) == {"a": 1, "b": 1}
+        with pytest.raises(Unencodable):
+            await totals.put("a", wrong)
+        assert totals["a"] == 1
+
+
+async def test_a_record_that_comes_again_changes_nothing() -> None:
+    """Handled but not committed, as after a crash: each row tells which event is in it, by partition."""
+    shops = Shops()
+    async with shops.app.test() as bus:
+        await sell(bus, shops, *((f"s{number % 7}", 1) for number in range(50)))
+        before = dict(shops.totals)
+        await shops.app.stop()
+        async with Admin(shops.app.bootstrap_servers) as admin:
+            committed = await admin.list_group_offsets(shops.app.group_id)
+            await admin.alter_group_offsets(shops.app.group_id, dict.fromkeys(committed, 0))
+        await shops.app.start()
+        calls = shops.calls
+        await bus.settle()
+        assert (dict(shops.totals), shops.calls - calls) == (before, 50)
+
+
+async def test_a_row_of_another_partition_is_refused_with_the_way_out() -> None:
+    """In a handler, where it would work until a second instance comes; outside, where the instance does not have it."""
+    app = App("rides", consumer=FAST)
+    rides = app.topic("rides", value=Sale, format="json", partitions=4)
+    drivers = app.table("drivers", key=int, value=int, format="json")
+
+    @app.subscribe(rides, retry=Retry(attempts=1))
+    async def take(ride: Sale) -> None:
+        for driver in range(20):
+            await drivers.put(driver, ride.amount)
+
+    with pytest.raises(NotRunning, match="drivers"):
+        await drivers.put(1, 1)
+    async with app.test() as bus:
+        await bus.send(rides, Sale("z", 1), key="z")
+        await bus.settle()
+        (letter,) = await bus.dead_letters(rides)
+        assert "NotHere: table drivers" in letter.error
+        assert "another instance may have" in letter.error
+        assert dict(drivers) == {}
+        await drivers.put(5, 7)  # nobody's handler: this instance has all partitions
+        assert drivers[5] == 7
+        home = drivers.home(5)
+        assert home is not None
+        await drivers.revoked([TopicPartition("rides", home.partition)])
+        assert 5 not in drivers
+        with pytest.raises(NotHere, match="does not have"):
+            await drivers.put(5, 8)
+
+
+async def test_partitions_that_do_not_go_together_stop_the_start() -> None:
+    """The message names both counts; as many as the topics have is the default."""
+    many = App("many", consumer=FAST)
+    sales = many.topic("sales", value=Sale, format="json", partitions=4)
+    many.subscribe(sales)(_nothing)
+    many.table("totals", value=int, format="json", partitions=3)
+    async with on_one_bus(many):
+        with pytest.raises(BadDeclaration, match="table totals has 3 partitions and sales 4"):
+            await many.start()
+    two = App("two", consumer=FAST)
+    orders, items = (
+        two.topic(name, value=Sale, format="json", partitions=n) for name, n in (("orders", 2), ("items", 3))
+    )
+    two.subscribe(orders, items)(_nothing)
+    two.table("totals", value=int, format="json")
+    async with on_one_bus(two):
+        with pytest.raises(BadDeclaration, match="items has 3, orders has 2"):
+            await two.start()
+    bare = App("bare")
+    bare.table("totals", value=int, format="json")
+    async with on_one_bus(bare):
+        with pytest.raises(BadDeclaration, match="has no handlers"):
+            await bare.start()
+    with pytest.raises(BadDeclaration, match="frozen=True"):
+        bare.table("others", key=Sale, value=int, format="json")
+
+
+async def _nothing(sale: Sale) -> None:
+    pass
+
+
+async def test_rows_go_with_their_partitions_to_another_instance() -> None:
+    """A second instance takes half of the partitions: its rows are read back there and gone here, and each is in one place."""
+    one, two = Shops(), Shops()
+    async with on_one_bus(one.app, two.app), one.app:
+        for number in range(40):
+            await one.sales.send(Sale(f"s{number}", 1), key=f"s{number}")
+        bus = TestBus(one.app)
+        await bus.settle()
+        before = dict(one.totals)
+        assert len(before) == 40
+        with one.totals.changes() as gone:
+            async with two.app:
+                async with asyncio.timeout(20):
+                    while len(one.totals.held) != 2 or len(two.totals.held) != 2:
+                        await gone.get() if len(one.totals.held) == 4 else await asyncio.sleep(0.01)
+                assert one.totals.held | two.totals.held == {0, 1, 2, 3}
+                assert not one.totals.keys() & two.totals.keys()
+                assert {**one.totals, **two.totals} == before
+        async with asyncio.timeout(20):
+            while len(one.totals.held) != 4:
+                await asyncio.sleep(0.01)
+        assert dict(one.totals) == before
+
+
+async def test_a_row_that_cannot_be_read_stops_the_app() -> None:
+    """State that is lost silently would be worse: the error names partition and offset."""
+    shops = Shops()
+    async with shops.app.test() as bus:
+        await sell(bus, shops, ("a", 1))
+        await shops.app.stop()
+        async with Producer(shops.app.bootstrap_servers) as producer:
+            await producer.send_and_wait("totals", b"{", b"x", partition=2)
+        await shops.app.start()
+        with pytest.raises(BadRow, match="totals-2 offset 0"):
+            await shops.app.wait()
+
+
+async def test_a_global_table_is_whole_in_every_instance() -> None:
+    """Loaded before the first record is handled, followed from then on, also by an app without handlers."""
+    writer, reader = App("writer"), App("reader")
+    rates = writer.global_table("rates", value=int, format="json", partitions=3)
+    seen = reader.global_table("rates", value=int, format="json")
+    rides = reader.topic("rides", value=Sale, format="json", partitions=1)
+    at_first: list[dict[str, int]] = []
+
+    @reader.subscribe(rides)
+    async def handle(ride: Sale) -> None:
+        at_first.append(dict(seen))
+
+    async with on_one_bus(writer, reader), writer:
+        with pytest.raises(NotRunning):
+            await seen.caught_up()
+        for number in range(30):
+            await rates.put(f"z{number}", number)
+        await rates.delete("z0")
+        await rates.caught_up()
+        assert dict(rates) == {f"z{number}": number for number in range(1, 30)}
+        async with reader:
+            await rides.send(Sale("z", 1))
+            await TestBus(reader).settle()
+            assert at_first == [dict(rates)]
+            with seen.changes() as changes:
+                await rates.put("z1", 99)
+                async with asyncio.timeout(5):
+                    assert await changes.get() == ("z1", 99)
+                await rates.delete("z2")
+                async with asyncio.timeout(5):
+                    assert await changes.get() == ("z2", None)
+        assert not seen
+
+
+async def test_a_global_table_passes_over_what_it_cannot_read(caplog: pytest.LogCaptureFixture) -> None:
+    """The record is named in the log and counted; the others are there."""
+    app = App("zones")
+    zones = app.global_table("zones", value=int, format="json", partitions=1)
+    async with on_one_bus(app), app, Producer(app.bootstrap_servers) as producer:
+        await zones.put("a", 1)
+        await producer.send_and_wait("zones", b"{", b"b")
+        await zones.put("c", 3)
+        await zones.caught_up()
+        assert (dict(zones), zones.passed_over) == ({"a": 1, "c": 3}, 1)
+        assert "zones-0 offset 1 is no row" in caplog.text
+
+
+async def test_a_global_table_survives_a_restart_of_the_broker() -> None:
+    """It goes on where it was, and learns what was written meanwhile."""
+    app, other = App("zones"), App("other")
+    zones = app.global_table("zones", value=int, format="json", partitions=2)
+    theirs = other.global_table("zones", value=int, format="json")
+    async with on_one_bus(app, other) as cluster, app:
+        await zones.put("a", 1)
+        await zones.caught_up()
+        await cluster.stop()
+        await cluster.start()
+        async with other:
+            await theirs.put("b", 2)
+            async with asyncio.timeout(20):
+                await zones.caught_up()
+            assert dict(zones) == dict(theirs) == {"a": 1, "b": 2}
+
+
+def test_types_of_a_table() -> None:
+    """Keys are text unless said otherwise."""
+    app = App("typed")
+    table: Table[int, Sale] = app.table("sales", key=int, value=Sale, format="json")
+    assert (table.topic.key, table.topic.value) == (int, Sale)
+
+
+async def test_rows_by_another_key_need_their_events_in_order() -> None:
+    """A record that is tried again comes after later ones of other keys, so what is in the row could not be told."""
+    refusals: list[str] = []
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    totals = app.table("totals", value=int, format="json")
+
+    async def add(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        try:
+            if not totals.includes(sale.shop, record):
+                await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
+        except BadDeclaration as refusal:
+            refusals.append(str(refusal))
+
+    app.subscribe(sales)(add)
+    app.subscribe(sales, ordering="partition")(add)
+    async with app.test() as bus:
+        for number in range(3):
+            await bus.send(sales, Sale("a", 5), key=f"order {number}")
+        await bus.settle()
+        assert len(refusals) == 3
+        assert 'ordering="partition"' in refusals[0]
+        assert dict(totals) == {"a": 15}
+
+
+async def test_rows_of_any_key_may_go_with_their_event() -> None:
+    """With `partition=` rows are at home where their event is, whatever their key says; they are read back from there."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=4)
+    last = app.table("last", value=int, format="json")
+
+    @app.subscribe(sales, ordering="partition")
+    async def keep(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        await last.put(f"{sale.shop}/{sale.amount}", sale.amount, partition=record.partition)
+
+    async with app.test() as bus:
+        for number in range(20):
+            await app.send(sales, Sale("a", number), key="a", partition=2)
+        await bus.settle()
+        before = dict(last)
+        assert len(before) == 20
+        await bus.restart()
+        assert dict(last) == before
+        assert {record.partition for record in await bus.records(last.topic)} == {2}
+
+
+async def test_what_was_flushed_stays_though_the_handler_fails() -> None:
+    """The next attempt finds what the first one flushed, and not what it only put."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    first, second = app.table("first", value=int, format="json"), app.table("second", value=int, format="json")
+    found: list[tuple[int | None, int | None]] = []
+
+    @app.subscribe(sales, retry=Retry(attempts=2))
+    async def keep(sale: Sale) -> None:
+        found.append((first.get(sale.shop), second.get(sale.shop)))
+        await first.put(sale.shop, sale.amount)
+        await first.flush()
+        await second.put(sale.shop, sale.amount)
+        if len(found) == 1:
+            raise ConnectionError("the till is away")
+
+    async with app.test() as bus:
+        await bus.send(sales, Sale("a", 7), key="a")
+        await bus.settle()
+        assert found == [(None, None), (7, None)]
+        assert (dict(first), dict(second)) == ({"a": 7}, {"a": 7})

@@ -1,0 +1,236 @@
+"""`busway run` with processes of its own: workers that share a group, a reload, HTTP, and how it all ends."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from busway import Admin, NewTopic, Producer
+from busway.consumer.snapshot import read_to_end
+from busway_bus.testing.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.slow
+SERVICE = Path(__file__).with_name("shop.py")
+SECONDS = 40
+
+
+@pytest.fixture
+async def bootstrap() -> AsyncIterator[str]:
+    """A broker in this process, with the topics."""
+    async with (
+        LocalCluster(properties={"group.min.session.timeout.ms": "100"}) as cluster,
+        Admin(cluster.bootstrap_servers) as admin,
+    ):
+        await admin.create_topics([NewTopic("orders", 3), NewTopic("orders.done", 1)])
+        yield cluster.bootstrap_servers
+
+
+class Run:
+    """`busway run …`, with both its outputs in one."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    @classmethod
+    async def start(cls, folder: Path, bootstrap: str, *arguments: str) -> "Run":
+        """The service in that folder."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "busway.cli", "run", "shop:app", "-b", bootstrap, "--log-level", "warning", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=folder,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        return cls(process)
+
+    async def until(self, begin: str, count: int = 1) -> list[list[str]]:
+        """Read until so many lines begin so; their words."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(SECONDS):
+            while len(found := [line.split() for line in self.lines if line.startswith(begin)]) < count:
+                raw = await self.process.stdout.readline()
+                assert raw, f"ended before {begin!r}: {self.lines}"
+                self.lines.append(raw.decode().rstrip())
+        return found
+
+    async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Its exit code; the rest of what it says is read."""
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """It ends by itself."""
+        async with asyncio.timeout(SECONDS):
+            out, _ = await self.process.communicate()
+        self.lines += out.decode().splitlines()
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The service, where a test may edit it."""
+    shutil.copy(SERVICE, tmp_path)
+    return tmp_path
+
+
+async def send(bootstrap: str, numbers: range, **more: float) -> None:
+    """Orders, over all partitions."""
+    async with Producer(bootstrap) as producer:
+        for number in numbers:
+            await producer.send("orders", json.dumps({"id": number, **more}).encode(), partition=number % 3)
+
+
+async def handled(bootstrap: str) -> list[tuple[int, int]]:
+    """Order and the process that handled it."""
+    found = [json.loads(one.value or b"") async for one in read_to_end(bootstrap, "orders.done")]
+    return [(one["id"], one["by"]) for one in found]
+
+
+async def shared(bootstrap: str, members: int) -> None:
+    """Until the group has so many members, each with a partition."""
+    async with Admin(bootstrap) as admin, asyncio.timeout(SECONDS):
+        while True:
+            if "shop" in [one.group_id for one in await admin.list_groups()]:
+                found = await admin.describe_group("shop")
+                if (
+                    found.state == "Stable"
+                    and [len(one.partitions) for one in found.members] == [3 // members] * members
+                ):
+                    return
+            await asyncio.sleep(0.05)
+
+
+async def test_workers_share_partitions_and_drain(folder: Path, bootstrap: str) -> None:
+    """Three processes, a partition each; SIGTERM while each handles: all end their record, commit, and tell."""
+    run = await Run.start(folder, bootstrap, "--workers", "3")
+    await shared(bootstrap, 3)
+    await send(bootstrap, range(3), slow=0.5)
+    begun = await run.until("begins", 3)
+    assert len({words[2] for words in begun}) == 3
+    assert await run.end() == 0
+    assert sorted(one for one, _ in await handled(bootstrap)) == [0, 1, 2]
+    assert [line for line in run.lines if "stopped" in line] == ["shop stopped: 1 records handled, 0 unfinished"] * 3
+    async with Admin(bootstrap) as admin:
+        assert [one.offset for one in (await admin.list_group_offsets("shop")).values()] == [1, 1, 1]
+        assert (await admin.describe_group("shop")).members == ()
+
+
+async def test_a_killed_worker_is_started_again_and_nothing_is_lost(folder: Path, bootstrap: str) -> None:
+    """SIGKILL in the middle of a handler: its record comes again, to whoever has the partition then."""
+    run = await Run.start(folder, bootstrap, "--workers", "3")
+    await shared(bootstrap, 3)
+    (folder / "hang").touch()
+    await send(bootstrap, range(1))
+    ((_, _, victim),) = await run.until("begins")
+    (folder / "hang").unlink()
+    os.kill(int(victim), signal.SIGKILL)
+    (line,) = await run.until("busway: worker")
+    assert line[3:] == ["was", "ended", "by", "SIGKILL;", "again", "in", "0.2", "s"]
+    await send(bootstrap, range(1, 30))
+    again = await run.until("begins 0 ", 2)
+    assert again[1][2] != victim
+    async with asyncio.timeout(SECONDS):
+        while {one for one, _ in await handled(bootstrap)} != {*range(30)}:
+            await asyncio.sleep(0.05)
+    assert victim not in {str(by) for _, by in await handled(bootstrap)}
+    await shared(bootstrap, 3)
+    assert await run.end(signal.SIGINT) == 0
+    assert len([line for line in run.lines if line.startswith("shop stopped")]) == 3
+
+
+async def test_workers_end_with_their_supervisor(folder: Path, bootstrap: str) -> None:
+    """Killed without a word, it leaves no process behind; they drain."""
+    run = await Run.start(folder, bootstrap, "--workers", "2")
+    await run.until("has", 2)
+    assert await run.end(signal.SIGKILL) == -signal.SIGKILL
+    # The pipe ends when the last process that writes to it has ended.
+    assert [line for line in run.lines if "stopped" in line] == ["shop stopped: 0 records handled, 0 unfinished"] * 2
+
+
+async def test_what_cannot_start_is_not_tried_for_ever(folder: Path, bootstrap: str) -> None:
+    """An address or a declaration that no restart mends ends all at once; the reason is one line."""
+    run = await Run.start(folder, bootstrap, "--workers", "2", "--http", "0.0.0.0:0")
+    assert await run.ended() == 1
+    assert any("ended with exit code 78; the others are ended" in line for line in run.lines)
+    (folder / "shop.py").write_text("from busway import App\napp = App('shop')\napp.topic('a b', value=dict)\n")
+    run = await Run.start(folder, bootstrap, "--workers", "2")
+    assert await run.ended() == 1
+    assert "Traceback" not in "\n".join(run.lines)
+    assert any(line.startswith("busway: 'a b' is no name for a topic") for line in run.lines)
+    assert any("ended with exit code 78; the others are ended" in line for line in run.lines)
+
+
+async def test_reload_follows_edits(folder: Path, bootstrap: str) -> None:
+    """An edit is picked up, an error in the source is told in one line and waited out, records in between are not lost."""
+    run = await Run.start(folder, bootstrap, "--reload")
+    await run.until("has")
+    await send(bootstrap, range(3))
+    await run.until("begins", 3)
+    source = folder / "shop.py"
+    good = source.read_text()
+    source.write_text(good.replace('"begins"', '"started"'))
+    await run.until("busway: reload: shop.py changed")
+    await send(bootstrap, range(3, 6))
+    assert {words[1] for words in await run.until("started", 3)} == {"3", "4", "5"}
+    source.write_text(good + "\nthis is no Python\n")
+    (line,) = await run.until("busway: shop cannot be imported")
+    assert "SyntaxError:" in line
+    await run.until("busway: the service ended with exit code 1; waiting for a change")
+    source.write_text(good.replace('"begins"', '"mended"'))
+    await send(bootstrap, range(6, 9))
+    await run.until("mended", 3)
+    assert await run.end() == 0
+    assert sorted(one for one, _ in await handled(bootstrap)) == list(range(9))
+    assert "Traceback" not in "\n".join(run.lines)
+
+
+async def test_http_of_workers(folder: Path, bootstrap: str) -> None:
+    """Worker i on PORT + i, each with its own partitions; a taken port is told in one line."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    run = await Run.start(folder, bootstrap, "--workers", "2", "--http", str(port))
+    urls = {words[1] for words in await run.until("shop http://", 2)}
+    assert urls == {f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"}
+    async with httpx2.AsyncClient() as client, asyncio.timeout(SECONDS):
+        for url in urls:
+            while (answer := await client.get(f"{url}/health/ready")).status_code != 200:
+                assert answer.json()["reasons"] == ["group shop has assigned nothing yet"]
+                await asyncio.sleep(0.05)
+            assert "busway_assigned_partitions" in (await client.get(f"{url}/metrics")).text
+            assert (await client.get(f"{url}/nowhere")).json() == {"error": "Not Found"}
+    other = await Run.start(folder, bootstrap, "--http", str(port))
+    assert await other.ended() == 1
+    assert other.lines == [
+        f"busway: cannot serve HTTP on 127.0.0.1:{port}: Address already in use; stop what holds the port, or choose another"
+    ]
+    assert await run.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--workers", "2", "--reload"), "--reload is for development and runs one process; leave --workers out"),
+        (("--workers", "0"), "--workers 0: give a number from 1 to 256"),
+        (("--http", "0.0.0.0:0"), "host 0.0.0.0 is reachable by others and there is no authentication"),
+        (("--http", "here"), "'here' is no address to serve HTTP on: give [HOST:]PORT"),
+    ],
+)
+async def test_options_that_make_no_sense(folder: Path, bootstrap: str, arguments: tuple[str, ...], text: str) -> None:
+    """One line, exit code 1."""
+    run = await Run.start(folder, bootstrap, *arguments)
+    assert await run.ended() == 1
+    assert run.lines[0].startswith(f"busway: {text}")
+    assert len(run.lines) == 1

@@ -1,0 +1,99 @@
+"""The fixtures that a user of the SDK gets."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from busway import App
+from busway.testing import pytest_plugin
+from busway.testing.threaded import cluster_in_thread
+
+pytestmark = pytest.mark.slow
+
+TESTS = """
+import asyncio
+import dataclasses
+from busway import Admin, App
+
+@dataclasses.dataclass
+class Ride:
+    zone: int
+
+def service(name):
+    app = App(name)
+    rides = app.topic("rides", value=Ride, partitions=1)
+    seen = []
+    @app.subscribe(rides)
+    async def handle(ride: Ride) -> None:
+        seen.append(ride.zone)
+    return app, rides, seen
+
+async def test_two_services_on_one_bus(busway_bus):
+    one, rides, first = service("one")
+    two, _, second = service("two")
+    async with busway_bus(one) as bus, busway_bus(two, clock="manual") as other:
+        await bus.send(rides, Ride(4))
+        await bus.settle()
+        await other.settle()
+        await other.crash_broker()
+        await bus.send(rides, Ride(5))
+        await bus.settle()
+        await other.settle()
+        assert first == second == [4, 5]
+
+def test_a_plain_test_has_a_fresh_cluster(busway_cluster):
+    async def topics():
+        async with Admin(busway_cluster.bootstrap_servers) as admin:
+            return await admin.list_topics()
+    assert asyncio.run(topics()) == []
+    assert busway_cluster.schema_registry.startswith("http://127.0.0.1:")
+"""
+
+
+def test_tests_of_a_user_run_on_the_fixtures(tmp_path: Path) -> None:
+    """A test file of somebody else's project, in a pytest of its own."""
+    (tmp_path / "test_rides.py").write_text(TESTS)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "busway.testing.pytest_plugin", "-o", "asyncio_mode=auto",
+         "--rootdir", str(tmp_path), "-c", "/dev/null", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_the_plugin_loads_nothing_before_it_is_used() -> None:
+    """Every pytest of an environment loads it, most of them for tests that have nothing to do with a bus."""
+    code = (
+        "import sys, pytest; import busway.testing.pytest_plugin; "
+        "print([name for name in sys.modules if name.startswith(('busway.app', 'busway_bus', 'busway_registry', 'sqlalchemy'))])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "[]", Path(pytest_plugin.__file__).name
+
+
+def test_a_cluster_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is the test's, not the thread's."""
+    monkeypatch.setitem(sys.modules, "busway_bus.testing.local_cluster", None)
+    with pytest.raises(Exception, match=r"pip install 'busway\[bus,registry\]'"), cluster_in_thread():
+        pass
+
+
+async def test_a_bus_lets_its_app_go_as_it_was() -> None:
+    """Addresses, waits and extensions are the app's own again."""
+
+    @dataclasses.dataclass
+    class Ride:
+        zone: int
+
+    app = App("rides", bootstrap_servers="elsewhere:9092")
+    app.topic("rides", value=Ride, format="json", partitions=1)
+    with cluster_in_thread() as cluster:
+        from busway.testing.bus import bus_on
+
+        sleep = app.sleep
+        async with bus_on(cluster, app):
+            assert app.bootstrap_servers == cluster.bootstrap_servers
+        assert (app.bootstrap_servers, app.sleep, app.extensions) == ("elsewhere:9092", sleep, [])
