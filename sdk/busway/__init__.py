@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from busway.app.depends import Context, Depends
     from busway.app.extension import Extension, Handling
     from busway.app.failures import Exponential, Retry
+    from busway.app.global_table import GlobalTable
     from busway.app.hooks import ExtensionFailed
     from busway.app.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
+    from busway.app.tables import BadRow, NotHere, Table
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.errors import (
         BrokerError,
@@ -46,6 +48,7 @@ __all__ = [
     "AvroCodec",
     "AvroType",
     "BadDeclaration",
+    "BadRow",
     "Batch",
     "BrokerError",
     "BuswayError",
@@ -66,12 +69,14 @@ __all__ = [
     "Extension",
     "ExtensionFailed",
     "Float32",
+    "GlobalTable",
     "HandlerFailed",
     "HandlerTimedOut",
     "Handling",
     "Int32",
     "MessageTooLarge",
     "NewTopic",
+    "NotHere",
     "NotRunning",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -87,6 +92,7 @@ __all__ = [
     "Replay",
     "RequestTimedOut",
     "Retry",
+    "Table",
     "TooManyGaps",
     "Topic",
     "TopicPartition",
@@ -140,6 +146,8 @@ _WHERE: Final = {
         "Consumer",
         "RebalanceListener",
     ),
+    "busway.app.global_table": ("GlobalTable",),
+    "busway.app.tables": ("BadRow", "NotHere", "Table"),
     "busway.errors": (
         "BrokerError",
         "BuswayError",

@@ -312,6 +312,7 @@ async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> As
     try:
         await app.start()
         bus._step()
+        await probe.came_or_stopped()
         yield bus
         assert probe.point is None, f"the app was to be killed at {probe.point}; await what bus.crash(…) returned"
     finally:

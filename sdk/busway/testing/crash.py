@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from busway.admin.admin import Admin
 from busway.app.extension import CRASH_POINTS, Extension, Handling
-from busway.errors import BuswayError
+from busway.errors import NotRunning
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -124,36 +124,47 @@ class Probe(Extension):
             async with Admin(app.bootstrap_servers) as admin:
                 await admin.remove_members(app.group_id, [self._member])
 
+    async def came_or_stopped(self) -> None:
+        """Returns when the app has been given partitions, or has stopped by itself, as whoever waits for it will hear.
+
+        Raises:
+            AssertionError: neither happened in time.
+        """
+        assert self._app is not None
+        if self._app.worker is not None:
+            await _either(self.came, self._app, f"app {self._app.name} was given no partitions")
+
     async def ready(self) -> None:
         """Returns when the app has been given partitions.
 
         Raises:
-            BuswayError: it stopped by itself.
+            Exception: it stopped by itself, for this reason.
             AssertionError: that did not happen in time.
         """
         assert self._app is not None
-        if self._app.worker is None:
-            return
-        await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
+        if self._app.worker is not None:
+            await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
 
 
-async def first_of(event: asyncio.Event, app: "App", otherwise: str, timeout_s: float = REACH_S) -> None:
+async def first_of(event: asyncio.Event, app: "App", otherwise: str) -> None:
     """Returns when the event is set.
 
     Raises:
-        BuswayError: the app stopped by itself before.
+        Exception: the app stopped by itself before, for this reason.
         AssertionError: neither happened in time.
     """
+    if not await _either(event, app, otherwise):
+        await app.wait()
+        raise NotRunning(f"app {app.name} was stopped")
+
+
+async def _either(event: asyncio.Event, app: "App", otherwise: str) -> bool:
     waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(app.wait())]
     try:
-        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if event.is_set():
-            return
-        if waits[1].done():
-            await waits[1]
-            raise BuswayError(f"app {app.name} was stopped")
-        raise AssertionError(f"{otherwise} within {timeout_s:g} s")
+        done, _ = await asyncio.wait(waits, timeout=REACH_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
+    assert done, f"{otherwise} within {REACH_S:g} s"
+    return event.is_set()
