@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from busway.app.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.app.tables import BadRow, NotHere, Table
     from busway.consumer.consumer import Consumer, RebalanceListener
+    from busway.consumer.snapshot import read_to_end
     from busway.errors import (
         BrokerError,
         BuswayError,
@@ -100,6 +101,7 @@ __all__ = [
     "Undecodable",
     "Unencodable",
     "UnsupportedByBroker",
+    "read_to_end",
 ]
 
 _WHERE: Final = {
@@ -148,6 +150,7 @@ _WHERE: Final = {
     ),
     "busway.app.global_table": ("GlobalTable",),
     "busway.app.tables": ("BadRow", "NotHere", "Table"),
+    "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "BrokerError",
         "BuswayError",

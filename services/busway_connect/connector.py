@@ -132,6 +132,15 @@ class Source(Connector):
         """
         raise NotImplementedError
 
+    def position(self, offset: Offset) -> Sequence[int | str] | None:
+        """Where an offset lies in the order in which the source hands its records over; it never falls within a source partition.
+
+        With it nothing is doubled after a crash either (see `runtime.exactly_once`). The source then promises that it hands the same
+        records over again, in the same order, when it is started with the same offsets, and that records which share a position come
+        in one `read`. None: it cannot promise that, and what was read since the stored offset comes again.
+        """
+        return None
+
     async def committed(self, offset: Offset) -> None:
         """Every record up to the one with this offset is acknowledged by the bus, and the offset is stored: the outside may forget it."""
 

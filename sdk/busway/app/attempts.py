@@ -52,16 +52,18 @@ class Item:
         record: as it came.
         typed: as handlers see it, once it was read; None before, and when it is unreadable.
         pending: handlers that are not done with it.
+        home: the partition that it is counted in; for who feeds and commits.
         buried: whether it lies among the dead letters for one of them.
         unreadable: whether one of them found that nobody can read it.
     """
 
-    __slots__ = ("buried", "done", "pending", "record", "typed", "unreadable")
+    __slots__ = ("buried", "done", "home", "pending", "record", "typed", "unreadable")
 
-    def __init__(self, done: CompletedOffsets, record: Record, pending: int) -> None:
+    def __init__(self, done: CompletedOffsets, record: Record, pending: int, home: Any) -> None:
         self.done = done
         self.record = record
         self.pending = pending
+        self.home = home
         self.typed: ConsumerRecord[Any, Any] | None = None
         self.buried = False
         self.unreadable = False

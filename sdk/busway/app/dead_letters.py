@@ -134,7 +134,13 @@ class DeadLetters:
         partitions = None if wanted.partition is None else [wanted.partition]
         count = 0
         async with contextlib.aclosing(
-            read_to_end(self._bootstrap, topic, partitions, client_id=_CLIENT, begin=dict(next_offset))
+            read_to_end(
+                self._bootstrap,
+                topic,
+                partitions,
+                starts={one.partition: offset for one, offset in next_offset.items()},
+                client_id=_CLIENT,
+            )
         ) as records:
             async for record in records:
                 partition = TopicPartition(topic, record.partition)

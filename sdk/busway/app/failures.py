@@ -52,7 +52,8 @@ class Retry:
 
     Attributes:
         attempts: calls in all; 1 tries once.
-        backoff: how long to wait between them. Records of the same partition wait too, so that order is kept.
+        backoff: how long to wait between them. Later records of the same key wait too, so that its order is kept; with
+            `ordering="partition"`, or in batches, the whole partition waits.
         on: exceptions that are tried again.
         give_up_on: exceptions that are not, although `on` holds them.
     """

@@ -78,7 +78,7 @@ class Assigned:
             if record.headers and _is_for_others(record, group):
                 self.done.finish(record.offset)
                 continue
-            item = Item(self.done, record, pending)
+            item = Item(self.done, record, pending, self)
             for lane in lanes:
                 lane.add(item)
 
@@ -90,7 +90,10 @@ class Assigned:
     @property
     def has_room(self) -> bool:
         """Whether a paused partition should go on."""
-        return not self.is_full and all(lane.schedule.queued <= LOW_WATER for lane in self.lanes)
+        for lane in self.lanes:  # asked for each record: the cheap question first
+            if lane.schedule.queued > LOW_WATER:
+                return False
+        return not self.is_full
 
 
 class Worker(RebalanceListener):
@@ -193,11 +196,11 @@ class Worker(RebalanceListener):
         if not item.buried:
             self._counts.handled += 1
         self.progress.set()
-        assigned = self._assigned.get(TopicPartition(item.record.topic, item.record.partition))
-        if assigned is not None and assigned.paused and assigned.has_room:
-            assigned.paused = False
-            if self._consumer is not None and assigned.partition in self._consumer.assignment():
-                self._consumer.resume(assigned.partition)
+        home: Assigned = item.home
+        if home.paused and not home.closing and home.has_room:
+            home.paused = False
+            if self._consumer is not None and home.partition in self._consumer.assignment():
+                self._consumer.resume(home.partition)
 
     def _fail(self, problem: Exception) -> None:
         if not self._failed.done():

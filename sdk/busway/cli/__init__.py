@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "up": "servers",
     "broker": "servers",
     "registry": "servers",
+    "connect": "connect",
     "topics": "topics",
     "produce": "records",
     "consume": "records",

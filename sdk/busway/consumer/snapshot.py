@@ -15,10 +15,10 @@ async def read_to_end(
     topic: str,
     partitions: Iterable[int] | None = None,
     *,
+    starts: Mapping[int, int] | None = None,
     client_id: str = "busway",
-    begin: Mapping[TopicPartition, int] | None = None,
 ) -> AsyncGenerator[Record, None]:
-    """The records of a topic, or of some of its partitions, each partition in order, from `begin` where it names one.
+    """The records of a topic, or of some of its partitions, each partition in order, from its first or from where `starts` says.
 
     Raises:
         BrokerError: the topic cannot be had.
@@ -31,12 +31,13 @@ async def read_to_end(
         assigned = consumer.assignment()
         wanted = assigned if partitions is None else {TopicPartition(topic, number) for number in partitions} & assigned
         beginnings = await consumer.beginning_offsets(wanted)
+        for partition, first in beginnings.items():
+            beginnings[partition] = max(first, (starts or {}).get(partition.partition, first))
         ends = await consumer.end_offsets(wanted)
-        starts = {partition: max(first, (begin or {}).get(partition, 0)) for partition, first in beginnings.items()}
-        left = {partition: end for partition, end in ends.items() if starts[partition] < end}
+        left = {partition: end for partition, end in ends.items() if beginnings[partition] < end}
         await consumer.assign(left)
         for partition in left:
-            consumer.seek(partition, starts[partition])
+            consumer.seek(partition, beginnings[partition])
         while left:
             for partition, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
                 for record in records:

@@ -187,6 +187,13 @@ class Producer:
         await self._cluster.ensure_topics([topic])
         return len(self._cluster.metadata.topics[topic].partitions)
 
+    async def partition_for(self, topic: str, key: bytes) -> int:
+        """The partition that a record with this key goes to."""
+        count = await self.partitions_for(topic)
+        if self.options.partitioner is not None:
+            return self._given(topic, self.options.partitioner(topic, key, count))
+        return partition_for_key(key, count)
+
     def _choose(self, topic: str, key: bytes | None, size: int) -> int:
         count = len(self._cluster.metadata.topics[topic].partitions)
         if self.options.partitioner is not None:

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.integration.app.test_app import Quote, Ride, committed, service, until
+from tests.integration.app.test_app import FAST, Quote, Ride, committed, service, until
 
 from busway import Batch, ConsumerRecord, Exponential, HandlerFailed, Producer, Retry
 from busway.app.worker import OPEN_MAX
@@ -147,6 +147,44 @@ async def test_what_is_open_has_a_bound() -> None:
         may_go.set()
         await bus.settle()
     assert done == 4 * OPEN_MAX
+
+
+async def test_what_runs_ahead_of_a_parked_record_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop gives the parked one up; it and what was handled beyond it come again, for nothing beyond it was committed."""
+    monkeypatch.setattr("busway.app.worker.AHEAD_MAX", 700)
+    app = service(consumer={**FAST, "max_poll_records": 100})
+    rides = app.topic("rides", value=Ride, format="json")
+    may_go = asyncio.Event()
+    done: list[int] = []
+
+    async def wait(seconds: float) -> None:
+        await may_go.wait()
+
+    @app.subscribe(rides, concurrency=4)
+    async def handle(ride: Ride) -> None:
+        if ride.zone == 3 and not may_go.is_set():
+            raise TimeoutError
+        done.append(ride.zone)
+
+    async with app.test() as bus:
+        app.sleep = wait
+        for number in range(2_000):
+            await rides.send_soon(Ride(f"r{number}", number), key=f"k{number}")
+
+        async def ahead() -> bool:
+            assert app.worker is not None
+            return any(one.paused and one.done.open == len(done) - 2 for one in app.worker._assigned.values())
+
+        await until(ahead)
+        assert 700 <= len(done) <= 800
+        async with asyncio.timeout(4):
+            await app.stop()
+        assert await committed(app, "rides") == {0: 3}
+        may_go.set()
+        before = len(done)
+        await app.start()
+        await bus.settle()
+    assert sorted(done[before:]) == list(range(3, 2_000))
 
 
 async def test_a_handler_that_takes_too_long_has_failed() -> None:

@@ -1,0 +1,101 @@
+"""`busway connect`.
+
+What lives here: options → a worker's settings, what is printed at start. What does not: the worker, which is an extra.
+"""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from busway.cli.output import AsJson, CommandFailed, write_json
+
+
+def connect(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="A worker.properties file with Kafka Connect's names.")
+    ] = None,
+    override: Annotated[
+        list[str] | None, typer.Option("--override", "-o", help="name=value, over what the file says.")
+    ] = None,
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Brokers.")
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Write Avro through this schema registry."
+        ),
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Where to listen.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="Of the REST API; 0 takes a free one. [default: 8083]")
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a worker that runs connectors, with Kafka Connect's REST API; a second one of the same group stands by."""
+    try:
+        from busway_connect import door
+    except ImportError as missing:
+        raise CommandFailed(f"this needs the connect extra: pip install 'busway[connect]' ({missing})") from None
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+
+    async def main() -> None:
+        properties = _properties(door, config, override or [])
+        if bootstrap is not None:
+            properties["bootstrap.servers"] = bootstrap
+        if host is not None:
+            properties["rest.host.name"] = host
+        if port is not None:
+            properties["rest.port"] = str(port)
+        if insecure:
+            properties["busway.insecure"] = "true"
+        for name in ("key.converter", "value.converter"):
+            if registry is not None and name not in properties:
+                properties[name] = "io.confluent.connect.avro.AvroConverter"
+                properties[f"{name}.schema.registry.url"] = registry
+        await _serve(door, door.WorkerConfig.from_properties(properties), as_json=as_json)
+
+    try:
+        door.run(main())
+    except CommandFailed:
+        raise
+    except door.CANNOT_START as problem:
+        if isinstance(problem, OSError) and problem.strerror:
+            raise
+        raise CommandFailed(str(problem)) from None
+
+
+def _properties(door: Any, config: Path | None, override: list[str]) -> dict[str, str]:
+    properties: dict[str, str] = door.read_properties(config) if config is not None else {}
+    for one in override:
+        name, equals, text = one.partition("=")
+        if not equals:
+            raise CommandFailed(f"--override {one}: give name=value")
+        properties[name.strip()] = text.strip()
+    return properties
+
+
+async def _serve(door: Any, config: Any, *, as_json: bool) -> None:
+    async with door.ConnectServer(config) as server:
+        stopped = door.until_signal()
+        if as_json:
+            write_json({"connect": server.url, "group": config.group_id})
+        else:
+            typer.echo(f"connect   {server.url}\nbus       {config.bootstrap_servers}\nCtrl-C stops")
+        sys.stdout.flush()
+        failed = asyncio.ensure_future(server.failed())
+        await asyncio.wait([stopped, failed], return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            stopped.cancel()
+            failed.result()
+        failed.cancel()

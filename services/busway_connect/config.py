@@ -1,0 +1,151 @@
+"""The worker's settings, by Kafka Connect's names.
+
+What lives here: names, defaults, checks. What does not: a connector's own settings (`validation`), where they come from (`busway.cli`).
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final
+
+log = logging.getLogger("busway.connect")
+
+JSON_CONVERTER: Final = "org.apache.kafka.connect.json.JsonConverter"
+_CONVERTER_PREFIXES: Final = ("key.converter", "value.converter")
+
+
+class BadSetting(ValueError):
+    """A setting makes no sense; names it and says what would."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """All settings of a worker.
+
+    Attributes:
+        bootstrap_servers: `host:port`, several with commas.
+        group_id: workers of one group run the same connectors: one works, the others stand by.
+        config_storage_topic, offset_storage_topic, status_storage_topic: compacted topics, made where they are missing.
+        offset_storage_partitions, status_storage_partitions: of topics that are made here.
+        replication_factor: of topics that are made here; -1 takes the broker's default.
+        converters: `key.converter`, `value.converter` and what begins with them; a connector may name its own.
+        host, port: of the REST API; beyond this machine only with `insecure`, as there is no authentication. Port 0 takes a free one.
+        advertised_host: by which others find this worker, and the first half of its id.
+        offset_flush_interval_ms: between two writes of a source's offset (Kafka Connect: 60000); shorter means less read again.
+        task_shutdown_timeout_ms: a task that has not ended so long after it was told to is cut off.
+        session_timeout_ms, heartbeat_interval_ms: a worker that is silent for so long loses its work to one that stands by.
+        plugin_modules: Python modules with connectors of one's own, beside those that are built in.
+    """
+
+    bootstrap_servers: str = "localhost:9092"
+    group_id: str = "connect-cluster"
+    config_storage_topic: str = "connect-configs"
+    offset_storage_topic: str = "connect-offsets"
+    status_storage_topic: str = "connect-status"
+    offset_storage_partitions: int = 25
+    status_storage_partitions: int = 5
+    replication_factor: int = -1
+    converters: Mapping[str, str] = field(
+        default_factory=lambda: {"key.converter": JSON_CONVERTER, "value.converter": JSON_CONVERTER}
+    )
+    host: str = "127.0.0.1"
+    port: int = 8083
+    advertised_host: str = ""
+    offset_flush_interval_ms: int = 1_000
+    task_shutdown_timeout_ms: int = 5_000
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    plugin_modules: tuple[str, ...] = ()
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("bootstrap_servers", "group_id", "config_storage_topic", "offset_storage_topic"):
+            if not getattr(self, name):
+                raise BadSetting(f"{name.replace('_', '.')} is empty")
+        topics = {self.config_storage_topic, self.offset_storage_topic, self.status_storage_topic}
+        if len(topics) < 3:
+            raise BadSetting("config.storage.topic, offset.storage.topic and status.storage.topic are three topics")
+        if not 0 <= self.port < 65536:
+            raise BadSetting(f"rest.port is a number from 0 to 65535, not {self.port}")
+        for name in ("offset_flush_interval_ms", "task_shutdown_timeout_ms", "offset_storage_partitions"):
+            if getattr(self, name) <= 0:
+                raise BadSetting(f"{name.replace('_', '.')} is above 0, not {getattr(self, name)}")
+        if not self.insecure and not _is_this_machine(self.host):
+            raise BadSetting(
+                f"host {self.host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
+                "(--insecure) if the network is trusted"
+            )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> "WorkerConfig":
+        """The settings in a worker's properties; names that are not known are passed over with a warning.
+
+        Raises:
+            BadSetting: a value cannot be.
+        """
+        given: dict[str, object] = {}
+        converters = {name: text for name, text in properties.items() if name.startswith(_CONVERTER_PREFIXES)}
+        given["converters"] = {"key.converter": JSON_CONVERTER, "value.converter": JSON_CONVERTER, **converters}
+        for name, text in properties.items():
+            if name in converters:
+                continue
+            if name == "listeners":
+                given["host"], given["port"] = _listener(text)
+            elif name in _REPLICATION:
+                given["replication_factor"] = _number(name, text)
+            elif name == "plugin.modules":
+                given["plugin_modules"] = tuple(one.strip() for one in text.split(",") if one.strip())
+            elif name == "busway.insecure":
+                given["insecure"] = text.strip().lower() == "true"
+            elif name in _TEXTS:
+                given[_TEXTS[name]] = text.strip()
+            elif name in _NUMBERS:
+                given[_NUMBERS[name]] = _number(name, text)
+            else:
+                log.warning("the worker setting %s is not known here and is passed over", name)
+        return cls(**given)  # type: ignore[arg-type]
+
+
+_TEXTS: Final = {
+    "bootstrap.servers": "bootstrap_servers",
+    "group.id": "group_id",
+    "config.storage.topic": "config_storage_topic",
+    "offset.storage.topic": "offset_storage_topic",
+    "status.storage.topic": "status_storage_topic",
+    "rest.host.name": "host",
+    "rest.advertised.host.name": "advertised_host",
+}
+_NUMBERS: Final = {
+    "offset.storage.partitions": "offset_storage_partitions",
+    "status.storage.partitions": "status_storage_partitions",
+    "rest.port": "port",
+    "offset.flush.interval.ms": "offset_flush_interval_ms",
+    "task.shutdown.graceful.timeout.ms": "task_shutdown_timeout_ms",
+    "session.timeout.ms": "session_timeout_ms",
+    "heartbeat.interval.ms": "heartbeat_interval_ms",
+}
+_REPLICATION: Final = frozenset(f"{kind}.storage.replication.factor" for kind in ("config", "offset", "status"))
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise BadSetting(f"{name} is a number, not {text!r}") from None
+
+
+def _listener(text: str) -> tuple[str, int]:
+    first = text.split(",", maxsplit=1)[0].strip()
+    scheme, _, rest = first.partition("://")
+    host, _, port = rest.rpartition(":")
+    if scheme.lower() != "http" or not port.isdigit():
+        raise BadSetting(f"listeners is http://HOST:PORT, not {text!r}")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what Kafka Connect means by no host; checked like any other
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

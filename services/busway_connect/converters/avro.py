@@ -1,0 +1,237 @@
+"""`io.confluent.connect.avro.AvroConverter`: Avro bodies behind the id of their schema in a registry.
+
+What lives here: values ↔ bytes, and the talk with the registry. What does not: schemas ↔ Avro (`avro_schema`).
+
+Settings: `schema.registry.url`; `auto.register.schemas` (true); `scrub.invalid.names` (false). Subjects are `TOPIC-key` and `TOPIC-value`.
+"""
+
+import io
+import json
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import fastavro
+
+from busway import RegistryClient, RegistryRefused, RegistryUnreachable
+from busway_connect.connector import Retriable
+from busway_connect.converters.avro_schema import FromAvro, ToAvro, scrubbed
+from busway_connect.converters.interface import CACHED_SCHEMAS, BySchema, ConversionFailed, Converter
+from busway_connect.schema import Schema
+
+_FRAME: Final = struct.Struct(">bI")
+_SERVER_ERRORS: Final = 500
+Change = Callable[[Any], Any]
+
+
+class _Writing:
+    """How values of one schema are written."""
+
+    __slots__ = ("change", "parsed", "text")
+
+    def __init__(self, schema: Schema, *, scrub: bool) -> None:
+        avro = ToAvro(_default_out, scrub=scrub).convert(schema)
+        self.text = json.dumps(avro, ensure_ascii=False, separators=(",", ":"))
+        try:
+            self.parsed = fastavro.parse_schema(_plain(avro))
+        except Exception as problem:  # noqa: BLE001 - fastavro raises nearly anything at a name that Avro forbids
+            hint = "" if scrub else "; scrub.invalid.names=true changes names that Avro forbids"
+            raise ConversionFailed(f"no Avro schema can say this: {problem}{hint}") from None
+        self.change = _change(schema, scrub=scrub)
+
+
+class AvroConverter(Converter):
+    """See the module."""
+
+    def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
+        super().__init__(settings, is_key=is_key)
+        url = settings.get("schema.registry.url", "").split(",")[0].strip()
+        if not url:
+            which = "key" if is_key else "value"
+            raise ConversionFailed(f'Missing required configuration "{which}.converter.schema.registry.url"')
+        self._registry = RegistryClient(url)
+        self._register = settings.get("auto.register.schemas", "true").strip().lower() != "false"
+        self._scrub = settings.get("scrub.invalid.names", "false").strip().lower() == "true"
+        self._writings: BySchema[_Writing] = BySchema()
+        self._found_ids: dict[tuple[str, str], int] = {}
+        self._readings: dict[int, tuple[Any, Schema, Change | None]] = {}
+
+    async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        """The framed Avro of a value."""
+        if value is None and (schema is None or schema.optional):
+            return None
+        if schema is None:
+            raise ConversionFailed(
+                "a value without a schema cannot become Avro; use the JsonConverter, or a source that has schemas"
+            )
+        writing = self._writings.get(schema) or self._writings.put(schema, _Writing(schema, scrub=self._scrub))
+        out = io.BytesIO()
+        out.write(_FRAME.pack(0, await self._id(f"{topic}-{'key' if self.is_key else 'value'}", writing.text)))
+        try:
+            fastavro.schemaless_writer(out, writing.parsed, value if writing.change is None else writing.change(value))
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as problem:
+            raise ConversionFailed(
+                f"{value!r:.200} does not fit its schema: {problem or type(problem).__name__}"
+            ) from None
+        return out.getvalue()
+
+    async def _id(self, subject: str, text: str) -> int:
+        try:
+            if self._register:
+                return await self._registry.register(subject, text)
+            if (subject, text) not in self._found_ids:
+                found = await self._registry.request("POST", f"/subjects/{quote(subject, safe='')}", {"schema": text})
+                self._found_ids[subject, text] = int(found["id"])
+            return self._found_ids[subject, text]
+        except (RegistryUnreachable, RegistryRefused) as problem:
+            raise _translated(problem, f"the schema of {subject}") from None
+
+    async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
+        """The value in a framed body."""
+        if data is None:
+            return None, None
+        if len(data) < _FRAME.size or data[0] != 0:
+            raise ConversionFailed("Unknown magic byte! The record was not written through a schema registry")
+        schema_id = _FRAME.unpack_from(data)[1]
+        parsed, schema, change = await self._reading(schema_id)
+        body = io.BytesIO(data)
+        body.seek(_FRAME.size)
+        try:
+            value: Any = fastavro.schemaless_reader(body, parsed, None, return_named_type=False)
+        except Exception as problem:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything
+            raise ConversionFailed(f"the body written with schema {schema_id} cannot be read: {problem}") from None
+        if body.read(1):
+            raise ConversionFailed(f"bytes are left over after the value written with schema {schema_id}")
+        return schema, value if change is None else change(value)
+
+    async def _reading(self, schema_id: int) -> tuple[Any, Schema, Change | None]:
+        if schema_id not in self._readings:
+            try:
+                text = await self._registry.schema(schema_id)
+            except (RegistryUnreachable, RegistryRefused) as problem:
+                raise _translated(problem, f"schema {schema_id}") from None
+            try:
+                found = json.loads(text)
+                schema = FromAvro().convert(found)
+                parsed = fastavro.parse_schema(_plain(found))
+            except ConversionFailed:
+                raise
+            except Exception as problem:  # noqa: BLE001 - others' schemas: fastavro raises nearly anything
+                raise ConversionFailed(f"schema {schema_id} cannot be used: {problem}") from None
+            if len(self._readings) >= CACHED_SCHEMAS:
+                del self._readings[next(iter(self._readings))]
+            self._readings[schema_id] = (parsed, schema, _change_back(schema))
+        return self._readings[schema_id]
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._registry.close()
+
+
+def _translated(problem: RegistryUnreachable | RegistryRefused, what: str) -> Exception:
+    if isinstance(problem, RegistryUnreachable) or problem.code // 100 == _SERVER_ERRORS // 100:
+        return Retriable(str(problem))
+    return ConversionFailed(f"the registry refuses {what}: {problem}")
+
+
+def _plain(avro: Any) -> Any:
+    """Without logical types: Connect's values are in the form that Avro's primitives have."""
+    if isinstance(avro, list):
+        return [_plain(one) for one in avro]
+    if isinstance(avro, dict):
+        return {name: _plain(part) if name in _NESTED else part for name, part in avro.items() if name != "logicalType"}
+    return avro
+
+
+_NESTED: Final = frozenset({"type", "items", "values", "fields"})
+
+
+def _default_out(schema: Schema, value: Any) -> Any:
+    """A default as Avro has it in JSON."""
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("latin-1")
+    if schema.type == "array":
+        assert schema.value_schema is not None
+        return [_default_out(schema.value_schema, one) for one in value]
+    if schema.type == "struct":
+        return {one.name: _default_out(one.schema, value.get(one.name)) for one in schema.fields}
+    return value
+
+
+def _change(schema: Schema, *, scrub: bool) -> Change | None:
+    """What has to be done to a value before fastavro takes it; None for nothing, which is the usual."""
+    inner = _change_inner(schema, scrub=scrub)
+    default = schema.default if schema.has_default else None
+    if default is None and inner is None:
+        return None
+
+    def change(value: Any) -> Any:
+        if value is None:
+            value = default
+        return value if value is None or inner is None else inner(value)
+
+    return change
+
+
+def _change_inner(schema: Schema, *, scrub: bool) -> Change | None:
+    if schema.type == "struct":
+        return _change_struct(schema, scrub=scrub)
+    if schema.type == "array":
+        assert schema.value_schema is not None
+        item = _change(schema.value_schema, scrub=scrub)
+        return None if item is None else _each(item)
+    if schema.type == "map":
+        assert schema.key_schema is not None
+        assert schema.value_schema is not None
+        item = _change(schema.value_schema, scrub=scrub)
+        if schema.key_schema.type != "string" or schema.key_schema.optional:
+            key = _change(schema.key_schema, scrub=scrub) or _same
+            inner = item or _same
+            return lambda value: [{"key": key(name), "value": inner(one)} for name, one in value.items()]
+        return None if item is None else _each_value(item)
+    return None
+
+
+def _each(item: Change) -> Change:
+    return lambda value: [item(one) for one in value]
+
+
+def _each_value(item: Change) -> Change:
+    return lambda value: {name: item(one) for name, one in value.items()}
+
+
+def _change_struct(schema: Schema, *, scrub: bool) -> Change | None:
+    parts = [
+        (one.name, scrubbed(one.name) if scrub else one.name, _change(one.schema, scrub=scrub)) for one in schema.fields
+    ]
+    if all(name == shown and change is None for name, shown, change in parts):
+        return None
+    chosen = [(name, shown, change or _same) for name, shown, change in parts]
+    return lambda value: {shown: change(value.get(name)) for name, shown, change in chosen}
+
+
+def _change_back(schema: Schema) -> Change | None:
+    """What has to be done to what fastavro read: maps whose keys are no text are lists of entries in Avro."""
+    if schema.type == "struct":
+        parts = [(one.name, _change_back(one.schema)) for one in schema.fields]
+        changes = [(name, change) for name, change in parts if change is not None]
+        if not changes:
+            return None
+        return lambda value: (
+            value if value is None else {**value, **{name: change(value[name]) for name, change in changes}}
+        )
+    inner = None if schema.value_schema is None else _change_back(schema.value_schema)
+    if schema.type == "array" and inner is not None:
+        return lambda value: value if value is None else [inner(one) for one in value]
+    if schema.type == "map" and schema.key_schema is not None:
+        item = inner or _same
+        if schema.key_schema.type != "string" or schema.key_schema.optional:
+            return lambda value: value if value is None else {one["key"]: item(one["value"]) for one in value}
+        if inner is not None:
+            return lambda value: value if value is None else {name: inner(one) for name, one in value.items()}
+    return None
+
+
+def _same(value: Any) -> Any:
+    return value

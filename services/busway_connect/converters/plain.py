@@ -1,0 +1,59 @@
+"""Text and bytes as they are: `StringConverter`, `ByteArrayConverter`."""
+
+from typing import Any
+
+from busway_connect.converters.interface import ConversionFailed, Converter
+from busway_connect.schema import Schema
+
+_OPTIONAL_STRING = Schema(type="string", optional=True)
+_OPTIONAL_BYTES = Schema(type="bytes", optional=True)
+
+
+class StringConverter(Converter):
+    """UTF-8 text (`converter.encoding` for another); other values as text."""
+
+    def _encoding(self) -> str:
+        return self.settings.get("converter.encoding", "utf-8")
+
+    async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        """The text of the value."""
+        if value is None:
+            return None
+        try:
+            return (value if isinstance(value, str) else _java_text(value)).encode(self._encoding())
+        except (UnicodeEncodeError, LookupError) as problem:
+            raise ConversionFailed(f"no text in {self._encoding()}: {problem}") from None
+
+    async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
+        """The bytes as text."""
+        if data is None:
+            return _OPTIONAL_STRING, None
+        try:
+            return _OPTIONAL_STRING, data.decode(self._encoding())
+        except (UnicodeDecodeError, LookupError) as problem:
+            raise ConversionFailed(f"no text in {self._encoding()}: {problem}") from None
+
+
+def _java_text(value: Any) -> str:
+    """As Java's `toString` writes booleans, maps and structs."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "Struct{" + ",".join(f"{name}={_java_text(one)}" for name, one in value.items() if one is not None) + "}"
+    return str(value)
+
+
+class ByteArrayConverter(Converter):
+    """Bytes, untouched."""
+
+    async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        """The bytes themselves."""
+        if schema is not None and schema.type != "bytes":
+            raise ConversionFailed(f"the ByteArrayConverter writes bytes only, and the schema says {schema.type}")
+        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+            raise ConversionFailed(f"the ByteArrayConverter writes bytes only, not {type(value).__name__}")
+        return None if value is None else bytes(value)
+
+    async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
+        """The bytes themselves."""
+        return _OPTIONAL_BYTES, data

@@ -1,0 +1,123 @@
+"""Lines of a file ↔ a topic: Kafka's own example connectors, by their names and settings.
+
+What lives here: `FileStreamSource` and `FileStreamSink`. Good for a first try and for tests; a file that somebody shortens begins again.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, ClassVar, Final
+
+from busway_connect.connector import Config, Offset, Retriable, Setting, Sink, SinkRecord, Source, SourceRecord
+from busway_connect.schema import Schema
+
+_WAIT_S: Final = 0.25
+_STRING: Final = Schema(type="string")
+
+
+class FileStreamSource(Source):
+    """Each line of a file is a record."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("org.apache.kafka.connect.file.FileStreamSourceConnector",)
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="file", doc="Source filename.", required=True, importance="HIGH"),
+        Setting(name="topic", doc="The topic to publish data to", required=True, importance="HIGH"),
+        Setting(name="batch.size", doc="The most records that are read at a time", default="2000", type="INT", importance="LOW"),
+    )  # fmt: skip
+
+    def __init__(self, name: str, config: Config) -> None:
+        super().__init__(name, config)
+        self._path = Path(config["file"])
+        self._batch = int(config.get("batch.size", "2000"))
+        self._partition: Mapping[str, Any] = {"filename": config["file"]}
+        self._file: IO[bytes] | None = None
+        self._position = 0
+
+    async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
+        """Go on behind the line that was read last."""
+        self._position = next((int(at["position"]) for one, at in offsets if one == self._partition), 0)
+
+    def position(self, offset: Offset) -> Sequence[int | str]:
+        """Bytes of the file."""
+        return [int(offset["position"])]
+
+    async def read(self) -> Sequence[SourceRecord]:
+        """Whole lines only: the last one comes when it has its end."""
+        records = await asyncio.to_thread(self._read_lines)
+        if not records:
+            await asyncio.sleep(_WAIT_S)
+        return records
+
+    def _read_lines(self) -> list[SourceRecord]:
+        try:
+            if self._file is None:
+                self._file = self._path.open("rb")
+        except FileNotFoundError:
+            return []
+        except OSError as problem:
+            raise Retriable(f"{self._path} cannot be read: {problem.strerror}") from None
+        if os.fstat(self._file.fileno()).st_size < self._position:
+            self._position = 0
+        self._file.seek(self._position)
+        records: list[SourceRecord] = []
+        for line in self._file:
+            if not line.endswith(b"\n") or len(records) >= self._batch:
+                break
+            self._position += len(line)
+            text = line.rstrip(b"\r\n").decode(errors="replace")
+            records.append(
+                SourceRecord(
+                    topic=self.config["topic"],
+                    value=text,
+                    value_schema=_STRING,
+                    partition=self._partition,
+                    offset={"position": self._position},
+                )
+            )
+        return records
+
+    async def stop(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class FileStreamSink(Sink):
+    """Each record is a line of a file, flushed to the disk before its offset is committed."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("org.apache.kafka.connect.file.FileStreamSinkConnector",)
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="file", doc="Destination filename.", required=True, importance="HIGH"),
+    )
+
+    def __init__(self, name: str, config: Config) -> None:
+        super().__init__(name, config)
+        self._file: IO[str] | None = None
+
+    async def start(self) -> None:
+        """Open the file at its end."""
+        try:
+            self._file = await asyncio.to_thread(Path(self.config["file"]).open, "a", encoding="utf-8")
+        except OSError as problem:
+            raise Retriable(f"{self.config['file']} cannot be written: {problem.strerror}") from None
+
+    async def write(self, batch: Sequence[SinkRecord]) -> None:
+        """Append."""
+        await asyncio.to_thread(self._write, "".join(f"{record.value}\n" for record in batch))
+
+    def _write(self, text: str) -> None:
+        assert self._file is not None
+        try:
+            self._file.write(text)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as problem:
+            raise Retriable(f"{self.config['file']} cannot be written: {problem.strerror}") from None
+
+    async def stop(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,112 @@
+"""Reading requests and writing answers: JSON as Kafka Connect's REST API has it.
+
+What lives here: bodies in and out, and every exception → `{"error_code": …, "message": …}`. What does not: what is asked for (`resources`).
+
+One difference from Kafka Connect on purpose: a body that cannot be read is the client's fault and answered with 400, not 500.
+"""
+
+import json
+import logging
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from busway import BuswayError
+from busway_connect.runtime.refusals import Refused
+
+log = logging.getLogger("busway.connect")
+BODY_BYTES_MAX: Final = 1024 * 1024
+"""A connector's settings are a few kilobytes."""
+_EMPTY: Final = {"Content-Length": "0"}
+
+
+def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """JSON."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return Response(text.encode(errors="replace"), status, headers, "application/json")
+
+
+def empty(status: int) -> Response:
+    """No body."""
+    return Response(b"", status, None if status == 204 else _EMPTY)
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """The JSON object in a body.
+
+    Raises:
+        Refused: 400 it is none; 413 it is too large; 415 it is said to be something else.
+    """
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refused(415, "HTTP 415 Unsupported Media Type")
+    data = b""
+    async for part in request.stream():
+        data += part
+        if len(data) > BODY_BYTES_MAX:
+            raise Refused(413, f"The body is larger than {BODY_BYTES_MAX} bytes")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as problem:
+        raise Refused(400, f"The body is not JSON: {problem}") from None
+    if not isinstance(found, dict):
+        raise Refused(400, f"The body is a JSON {type(found).__name__}, an object is expected")
+    return found
+
+
+def texts(found: Any, what: str) -> dict[str, str | None]:
+    """Settings: text by name; numbers and booleans as their text, as Kafka Connect takes them.
+
+    Raises:
+        Refused: 400 a value is an object or a list.
+    """
+    if not isinstance(found, dict):
+        raise Refused(400, f"{what} is an object of names and texts")
+    made: dict[str, str | None] = {}
+    for name, value in found.items():
+        if isinstance(value, dict | list):
+            raise Refused(400, f"{what}: {name} is a text, not {json.dumps(value)[:80]}")
+        made[name] = value if value is None or isinstance(value, str) else json.dumps(value)
+    return made
+
+
+def refused(request: Request, problem: Exception) -> Response:
+    """A refusal of ours."""
+    assert isinstance(problem, Refused)
+    return answer({"error_code": problem.status, "message": str(problem)}, problem.status)
+
+
+def no_route(request: Request, problem: Exception) -> Response:
+    """Unknown paths and methods."""
+    assert isinstance(problem, HTTPException)
+    said = {404: "HTTP 404 Not Found", 405: "HTTP 405 Method Not Allowed"}
+    message = said.get(problem.status_code, f"HTTP {problem.status_code} {problem.detail}")
+    return answer({"error_code": problem.status_code, "message": message}, problem.status_code)
+
+
+def bus_failed(request: Request, problem: Exception) -> Response:
+    """The brokers do not answer as they should."""
+    log.error("%s %s: %s", request.method, request.url.path, problem)
+    return answer({"error_code": 500, "message": f"The bus does not answer: {problem}"}, 500)
+
+
+def gone(request: Request, problem: Exception) -> Response:
+    """The client hung up in the middle of its request; nobody reads this."""
+    return answer({"error_code": 400, "message": "the client hung up"}, 400)
+
+
+def broken(request: Request, problem: Exception) -> Response:
+    """A defect of ours; the client learns that, the log the rest."""
+    log.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
+    return answer({"error_code": 500, "message": "Internal Server Error; see the worker's log"}, 500)
+
+
+HANDLERS: Final[dict[Any, Any]] = {
+    ClientDisconnect: gone,
+    Refused: refused,
+    HTTPException: no_route,
+    BuswayError: bus_failed,
+    Exception: broken,
+}

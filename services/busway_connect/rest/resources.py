@@ -1,0 +1,355 @@
+"""Kafka Connect's REST API, path by path.
+
+What lives here: which request asks the worker for what, and the shape of each answer. What does not: bodies and errors (`bodies`), the
+use cases (`worker`). Source: `org.apache.kafka.connect.runtime.rest.resources` of Kafka 4.3.1.
+"""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from busway_connect.plugins import NoSuchPlugin, kind_of
+from busway_connect.rest.bodies import answer, empty, read_object, texts
+from busway_connect.runtime.refusals import Refused
+from busway_connect.runtime.runner import Runner
+from busway_connect.runtime.worker import Worker
+from busway_connect.validation import definition, known_settings, verdict
+
+_INITIAL: Final = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
+_MODIFIED: Final = "The offsets for this connector have been {} successfully"
+
+
+def _worker(request: Request) -> Worker:
+    worker: Worker = request.app.state.worker
+    return worker
+
+
+def _name(request: Request) -> str:
+    return unquote(request.path_params["connector"])
+
+
+# The worker
+
+
+async def root(request: Request) -> Response:
+    """Which worker this is."""
+    return answer({"version": version("busway"), "commit": "busway", "kafka_cluster_id": _worker(request).cluster_id})
+
+
+async def health(request: Request) -> Response:
+    """Whether it serves (KIP-1017)."""
+    if _worker(request).active.is_set():
+        text = "Worker has completed startup and is ready to handle requests."
+        return answer({"status": "healthy", "message": text})
+    text = "Worker is still starting up. It stands by for another worker of its group, or is taking over."
+    return answer({"status": "starting", "message": text}, 503)
+
+
+# Connectors
+
+
+def _info(worker: Worker, runner: Runner) -> dict[str, Any]:
+    kind = worker.kind(runner)
+    return {
+        "name": runner.name,
+        "config": dict(runner.config),
+        "tasks": [{"connector": runner.name, "task": 0}] if runner.task is not None else [],
+        "type": "unknown" if kind is None else kind_of(kind),
+    }
+
+
+def _state(worker: Worker, name: str, trace: str | None, shown: str | None) -> dict[str, Any]:
+    found = {"state": name, "worker_id": worker.worker_id, "trace": trace, "version": shown}
+    return {one: text for one, text in found.items() if text is not None}
+
+
+def _status(worker: Worker, runner: Runner, **instead: str) -> dict[str, Any]:
+    kind = worker.kind(runner)
+    shown = None if kind is None else kind.version
+    tasks = []
+    if runner.task is not None:
+        name, trace = runner.task.name, runner.task.trace
+        if "task" in instead:
+            name, trace = instead["task"], None
+        tasks = [{"id": 0, **_state(worker, name, trace, shown)}]
+    name, trace = runner.state.name, runner.state.trace
+    if "connector" in instead:
+        name, trace = instead["connector"], None
+    return {
+        "name": runner.name,
+        "connector": _state(worker, name, trace, shown),
+        "tasks": tasks,
+        "type": "unknown" if kind is None else kind_of(kind),
+    }
+
+
+async def list_connectors(request: Request) -> Response:
+    """Names, or with `expand=status` and `expand=info` more."""
+    worker = _worker(request)
+    names = worker.names()
+    if "expand" not in request.query_params:
+        return answer(names)
+    wanted = request.query_params.getlist("expand")
+    found: dict[str, Any] = {}
+    for name in names:
+        runner = worker.find(name)
+        found[name] = {}
+        if "status" in wanted:
+            found[name]["status"] = _status(worker, runner)
+        if "info" in wanted:
+            found[name]["info"] = _info(worker, runner)
+    return answer(found)
+
+
+async def create_connector(request: Request) -> Response:
+    """`{"name": …, "config": {…}, "initial_state": …}`."""
+    body = await read_object(request)
+    unknown = body.keys() - {"name", "config", "initial_state"}
+    if unknown:
+        raise Refused(400, f"Unrecognized field {sorted(unknown)[0]!r}; there is name, config and initial_state")
+    if body.get("config") is None:
+        raise Refused(400, "There is no config; it is an object of names and texts")
+    state = body.get("initial_state") or "RUNNING"
+    if state not in _INITIAL:
+        raise Refused(400, f"initial_state is RUNNING, PAUSED or STOPPED, not {state!r}")
+    name = str(body.get("name") or "").strip()
+    return await _put(request, name, texts(body["config"], "config"), create=True, target=_INITIAL[state])
+
+
+async def _put(
+    request: Request, name: str, given: Mapping[str, str | None], *, create: bool, target: str = "STARTED"
+) -> Response:
+    config = {one: text for one, text in given.items() if text is not None}
+    included = config.get("name")
+    if included is not None and included != name:
+        raise Refused(
+            400, f"Connector name configuration ({included}) doesn't match connector name in the URL ({name})"
+        )
+    config["name"] = name
+    worker = _worker(request)
+    new = await worker.put(name, config, create=create, target=target)
+    if not new:
+        return answer(_info(worker, worker.find(name)))
+    location = str(request.url.replace(path=f"/connectors/{quote(name, safe='')}", query=""))
+    return answer(_info(worker, worker.find(name)), 201, {"Location": location})
+
+
+async def get_connector(request: Request) -> Response:
+    """Settings, tasks and type."""
+    worker = _worker(request)
+    return answer(_info(worker, worker.find(_name(request))))
+
+
+async def delete_connector(request: Request) -> Response:
+    """End it and forget it."""
+    await _worker(request).delete(_name(request))
+    return empty(204)
+
+
+async def get_config(request: Request) -> Response:
+    """Settings."""
+    return answer(dict(_worker(request).find(_name(request)).config))
+
+
+async def put_config(request: Request) -> Response:
+    """Make it, or replace its settings."""
+    given = texts(await read_object(request), "the body")
+    return await _put(request, _name(request), given, create=False)
+
+
+async def patch_config(request: Request) -> Response:
+    """Change some settings; null removes one."""
+    worker, name = _worker(request), _name(request)
+    await worker.patch(name, texts(await read_object(request), "the body"))
+    return answer(_info(worker, worker.find(name)))
+
+
+async def get_status(request: Request) -> Response:
+    """States and traces."""
+    worker = _worker(request)
+    return answer(_status(worker, worker.find(_name(request), "No status found for connector {}")))
+
+
+async def pause(request: Request) -> Response:
+    """Go on with nothing, keep everything."""
+    await _worker(request).retarget(_name(request), "PAUSED")
+    return empty(202)
+
+
+async def resume(request: Request) -> Response:
+    """Go on."""
+    await _worker(request).retarget(_name(request), "STARTED")
+    return empty(202)
+
+
+async def stop(request: Request) -> Response:
+    """End the task, keep the connector."""
+    await _worker(request).retarget(_name(request), "STOPPED")
+    return empty(204)
+
+
+def _flag(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "false").lower() == "true"
+
+
+async def restart(request: Request) -> Response:
+    """Start the connector again, with `includeTasks=true` its task too (KIP-745)."""
+    worker = _worker(request)
+    runner = worker.find(_name(request), "Unknown connector: {}")
+    include, only_failed = _flag(request, "includeTasks"), _flag(request, "onlyFailed")
+    of_connector = not only_failed or runner.state.name == "FAILED"
+    of_task = include and runner.task is not None and (not only_failed or runner.task.name == "FAILED")
+    instead = {**({"connector": "RESTARTING"} if of_connector else {}), **({"task": "RESTARTING"} if of_task else {})}
+    shown = _status(worker, runner, **instead)
+    if of_task or (of_connector and runner.state.name == "FAILED"):
+        runner.restart()
+    return answer(shown, 202) if include or only_failed else empty(204)
+
+
+# Tasks
+
+
+def _task(request: Request) -> int:
+    text: str = request.path_params["task"]
+    if not text.isdigit():
+        raise Refused(404, "HTTP 404 Not Found")
+    return int(text)
+
+
+async def list_tasks(request: Request) -> Response:
+    """Tasks with their settings."""
+    runner = _worker(request).find(_name(request))
+    if runner.task is None:
+        return answer([])
+    return answer([{"id": {"connector": runner.name, "task": 0}, "config": dict(runner.config)}])
+
+
+async def get_task_status(request: Request) -> Response:
+    """The state of one task."""
+    worker, name, number = _worker(request), _name(request), _task(request)
+    text = f"No status found for task {name}-{number}"
+    tasks = _status(worker, worker.find(name, text))["tasks"]
+    if number >= len(tasks):
+        raise Refused(404, text)
+    return answer(tasks[number])
+
+
+async def restart_task(request: Request) -> Response:
+    """Start it again."""
+    await _worker(request).restart_task(_name(request), _task(request))
+    return empty(204)
+
+
+# Offsets and topics
+
+
+async def get_offsets(request: Request) -> Response:
+    """How far it is."""
+    found = await _worker(request).offsets(_name(request))
+    return answer({"offsets": [{"partition": dict(one), "offset": dict(at)} for one, at in found]})
+
+
+async def patch_offsets(request: Request) -> Response:
+    """Set offsets of a stopped connector."""
+    body = await read_object(request)
+    given = body.get("offsets")
+    if not isinstance(given, list) or not given:
+        raise Refused(400, "Partitions / offsets need to be provided for an alter offsets request")
+    changes: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = []
+    for one in given:
+        partition = one.get("partition") if isinstance(one, dict) else None
+        if not isinstance(partition, dict):
+            raise Refused(400, "Partition objects cannot be null")
+        offset = one.get("offset")
+        if offset is not None and not isinstance(offset, dict):
+            raise Refused(400, f"An offset is an object or null, not {offset!r:.80}")
+        changes.append((partition, offset))
+    await _worker(request).alter_offsets(_name(request), changes)
+    return answer({"message": _MODIFIED.format("altered")})
+
+
+async def delete_offsets(request: Request) -> Response:
+    """Forget the offsets of a stopped connector."""
+    await _worker(request).reset_offsets(_name(request))
+    return answer({"message": _MODIFIED.format("reset")})
+
+
+async def get_topics(request: Request) -> Response:
+    """The topics that it has used (KIP-558)."""
+    name = _name(request)
+    return answer({name: {"topics": _worker(request).topics(name)}})
+
+
+async def reset_topics(request: Request) -> Response:
+    """Forget them."""
+    await _worker(request).reset_topics(_name(request))
+    return empty(202)
+
+
+# Plugins
+
+
+async def list_plugins(request: Request) -> Response:
+    """Connectors; with `connectorsOnly=false` also transforms and converters."""
+    plugins = _worker(request).plugins
+    found = plugins.connectors()
+    if request.query_params.get("connectorsOnly", "true").lower() == "false":
+        found += plugins.others()
+    shown = [{"class": one.class_name, "type": one.kind, "version": one.version} for one in found]
+    return answer([{name: text for name, text in one.items() if text} for one in shown])
+
+
+async def plugin_config(request: Request) -> Response:
+    """The settings that a connector knows."""
+    name = unquote(request.path_params["plugin"])
+    try:
+        kind = _worker(request).plugins.connector(name)
+    except NoSuchPlugin:
+        raise Refused(404, f"Unknown plugin {name}.") from None
+    return answer([definition(one) for one in known_settings(kind) if one.group is None])
+
+
+async def validate(request: Request) -> Response:
+    """What is wrong with settings."""
+    plugin = unquote(request.path_params["plugin"])
+    given = texts(await read_object(request), "the body")
+    config = {one: text for one, text in given.items() if text is not None}
+    included = config.get("connector.class")
+    if included is not None and not included.removesuffix("Connector").endswith(plugin.removesuffix("Connector")):
+        raise Refused(400, f"Included connector type {included} does not match request type {plugin}")
+    worker = _worker(request)
+    kind = worker.class_of(config)
+    return answer(verdict(worker.plugins, config["connector.class"], kind, config))
+
+
+def _both(path: str, **methods: Any) -> list[Route]:
+    return [Route(path, endpoint, methods=[method]) for method, endpoint in methods.items()]
+
+
+_ONE: Final = "/connectors/{connector}"
+ROUTES: Final = [
+    *_both("/", GET=root),
+    *_both("/health", GET=health),
+    *_both("/connectors", GET=list_connectors, POST=create_connector),
+    *_both(_ONE, GET=get_connector, DELETE=delete_connector),
+    *_both(f"{_ONE}/config", GET=get_config, PUT=put_config, PATCH=patch_config),
+    *_both(f"{_ONE}/status", GET=get_status),
+    *_both(f"{_ONE}/pause", PUT=pause),
+    *_both(f"{_ONE}/resume", PUT=resume),
+    *_both(f"{_ONE}/stop", PUT=stop),
+    *_both(f"{_ONE}/restart", POST=restart),
+    *_both(f"{_ONE}/tasks", GET=list_tasks),
+    *_both(f"{_ONE}/tasks/{{task}}/status", GET=get_task_status),
+    *_both(f"{_ONE}/tasks/{{task}}/restart", POST=restart_task),
+    *_both(f"{_ONE}/offsets", GET=get_offsets, PATCH=patch_offsets, DELETE=delete_offsets),
+    *_both(f"{_ONE}/topics", GET=get_topics),
+    *_both(f"{_ONE}/topics/reset", PUT=reset_topics),
+    *_both("/connector-plugins", GET=list_plugins),
+    *_both("/connector-plugins/{plugin}/config", GET=plugin_config),
+    *_both("/connector-plugins/{plugin}/config/validate", PUT=validate),
+]

@@ -1,0 +1,295 @@
+"""The life of one connector: start, pause, stop, start again after a failure.
+
+What lives here: its states, and what leads from one to the next. What does not: what its task does (`source_task`, `sink_task`), who asks
+for a change (`worker`).
+
+A task that meets `Retriable` or an unreachable broker is RESTARTING and tries again, waiting longer each time up to
+`errors.retry.delay.max.ms`; any other failure leaves it FAILED with its trace until somebody restarts or changes it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from busway import (
+    BrokerError,
+    BuswayError,
+    CommitFailed,
+    ConnectionFailed,
+    DeliveryFailed,
+    RegistryUnreachable,
+    RequestTimedOut,
+)
+from busway_connect.connector import Config, Connector, Retriable, Sink, Source
+from busway_connect.plugins import Plugins
+from busway_connect.runtime.failures import Tolerance, trace_of
+from busway_connect.runtime.parts import Counts, Stores, TaskParts
+from busway_connect.runtime.sink_task import SinkTask
+from busway_connect.runtime.source_task import SourceTask
+from busway_connect.validation import aliases, under
+
+log = logging.getLogger("busway.connect")
+_FIRST_DELAY_S: Final = 0.5
+_PASSING: Final = (Retriable, ConnectionFailed, RequestTimedOut, DeliveryFailed, CommitFailed, RegistryUnreachable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a worker gives each of its runners."""
+
+    bootstrap: str
+    plugins: Plugins
+    stores: Stores
+    converters: Config
+    flush_interval_s: float
+    shutdown_timeout_s: float
+
+
+@dataclass(slots=True)
+class State:
+    """A connector's or a task's, as the status call shows it."""
+
+    name: str
+    trace: str | None = None
+
+
+class Runner:
+    """One connector.
+
+    Args:
+        name, config, target: what is stored of it.
+        around: what the worker gives it.
+    """
+
+    def __init__(self, name: str, config: Config, target: str, around: Surroundings) -> None:
+        self.name = name
+        self.config = config
+        self.target = target
+        self.counts = Counts()
+        self.connector: Connector | None = None
+        self.state = State("UNASSIGNED")
+        self.task: State | None = None
+        self._around = around
+        self._failed = False
+        self._ended = False
+        self._stop = asyncio.Event()
+        self._resumed = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._delay_s = _FIRST_DELAY_S
+
+    # What others ask for
+
+    def retarget(self, target: str) -> None:
+        """STARTED, PAUSED or STOPPED from now on."""
+        before, self.target = self.target, target
+        if target == "PAUSED" and before == "STARTED":
+            self._resumed.clear()
+        elif target == "STARTED" and before == "PAUSED":
+            self._resumed.set()
+        if "STOPPED" in {before, target}:
+            self._again()
+        else:
+            self._show_pause()
+
+    def reconfigure(self, config: Config) -> None:
+        """Other settings from now on."""
+        self.config = config
+        self._again()
+
+    def restart(self) -> None:
+        """Start the task again, also after it failed."""
+        self._again()
+
+    def end(self) -> None:
+        """The connector is removed, or belongs to another worker now."""
+        self._ended = True
+        self._again()
+
+    async def idle(self) -> None:
+        """Returns when no task runs."""
+        await self._idle.wait()
+
+    def _again(self) -> None:
+        self._failed = False
+        self._delay_s = _FIRST_DELAY_S
+        self._idle.clear()
+        self._stop.set()
+
+    # The life
+
+    async def run(self) -> None:
+        """Until it is ended."""
+        while not self._ended:
+            self._stop.clear()
+            if self.target == "STOPPED":
+                self.task = None
+                await self._show("STOPPED", None)
+                await self._around.stores.statuses.remove_task(self.name, 0)
+                if self._around.stores.configs.tasks(self.name):
+                    await self._around.stores.configs.put_tasks(self.name, [])
+            elif not self._failed:
+                await self._attempts()
+                if not self._failed:
+                    continue
+            self._idle.set()
+            await self._stop.wait()
+        self._idle.set()
+
+    async def _attempts(self) -> None:
+        """Run the task until something else is asked for; or until it failed for good."""
+        first_time = not self._around.stores.configs.tasks(self.name)
+        if self.target == "PAUSED" and first_time:
+            await self._show("PAUSED", None)  # no task yet, as in Kafka Connect
+            self._idle.set()
+            await self._wait_for_start()
+            return
+        while not self._stop.is_set():
+            try:
+                await self._once()
+                return
+            except Exception as problem:
+                if not _passing(problem):
+                    log.error("connector %s failed: %s", self.name, problem, exc_info=problem)
+                    self._failed = True
+                    await self._show_task("FAILED", trace_of(problem))
+                    return
+                log.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, problem)
+                await self._show_task("RESTARTING", trace_of(problem))
+            self.counts.restarts += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._delay_s * random.uniform(0.8, 1.2)):  # noqa: S311 - spreads load, guards nothing
+                    await self._stop.wait()
+            limit_s = int(self.config.get("errors.retry.delay.max.ms", "60000")) / 1000
+            self._delay_s = min(self._delay_s * 2, limit_s)
+
+    async def _wait_for_start(self) -> None:
+        waits = [asyncio.ensure_future(one.wait()) for one in (self._stop, self._resumed)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _once(self) -> None:
+        """One run of the task, which is cut off if it does not end in time when it is told to."""
+        running = asyncio.ensure_future(self._run_task())
+        told = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait([running, told], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await asyncio.wait([running], timeout=self._around.shutdown_timeout_s)
+            if not running.done():
+                log.warning("connector %s did not stop in time and is cut off", self.name)
+        finally:
+            told.cancel()
+            running.cancel()
+            await asyncio.wait([running, told])
+        if not running.cancelled():
+            running.result()
+
+    async def _run_task(self) -> None:
+        around = self._around
+        (self._resumed.set if self.target == "STARTED" else self._resumed.clear)()
+        try:
+            kind = around.plugins.connector(self.config["connector.class"])
+            connector = self.connector = kind(self.name, self.config)
+        except Exception as problem:
+            self.task = None
+            await self._show("FAILED", trace_of(problem))
+            raise
+        if self.state.name != "RUNNING" or self.task is None:
+            await self._show("RUNNING" if self.target == "STARTED" else "PAUSED", None)
+        if not around.stores.configs.tasks(self.name):
+            await around.stores.configs.put_tasks(self.name, [self.config])
+        parts = self._parts(self.config)
+        try:
+            task = SourceTask(connector, parts) if isinstance(connector, Source) else None
+            if task is None:
+                assert isinstance(connector, Sink)
+                await SinkTask(connector, parts).run(self._stop, self._resumed)
+            else:
+                await task.run(self._stop, self._resumed)
+        finally:
+            for end in (connector.stop, parts.key_converter.close, parts.value_converter.close):
+                await self._quietly(end)
+
+    async def _quietly(self, end: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            async with asyncio.timeout(self._around.shutdown_timeout_s):
+                await end()
+        except Exception as problem:  # noqa: BLE001 - a connector that cannot even stop has no say in what comes next
+            log.warning("connector %s: letting go failed: %s", self.name, problem)
+
+    def _parts(self, config: Config) -> TaskParts:
+        around = self._around
+        transforms = []
+        for alias in aliases(config):
+            settings = under(config, f"transforms.{alias}.")
+            transforms.append(around.plugins.transform(settings["type"])(settings))
+        return TaskParts(
+            name=self.name,
+            config=config,
+            bootstrap=around.bootstrap,
+            stores=around.stores,
+            counts=self.counts,
+            tolerance=Tolerance.of(config),
+            transforms=transforms,
+            key_converter=self._converter(config, "key"),
+            value_converter=self._converter(config, "value"),
+            flush_interval_s=around.flush_interval_s,
+            started=self._started,
+            progressed=self._progressed,
+        )
+
+    def _converter(self, config: Config, which: str) -> Any:
+        """The connector's own, with its own settings alone; else the worker's."""
+        name = f"{which}.converter"
+        chosen = config if name in config else self._around.converters
+        return self._around.plugins.converter(chosen[name])(under(chosen, f"{name}."), is_key=which == "key")
+
+    # What others see
+
+    async def _started(self) -> None:
+        await self._show_task("RUNNING" if self._resumed.is_set() else "PAUSED", None)
+
+    def _progressed(self) -> None:
+        self._delay_s = _FIRST_DELAY_S
+        self.counts.progress_at = time.monotonic()
+
+    def _show_pause(self) -> None:
+        state = "RUNNING" if self.target == "STARTED" else "PAUSED"
+        if self.state.name != "FAILED":
+            self.state = State(state)
+        if self.task is not None and self.task.name in {"RUNNING", "PAUSED"}:
+            self.task = State(state)
+
+    async def keep_states(self) -> None:
+        """Write the states as they are."""
+        put = self._around.stores.statuses.put
+        version = self.connector.version if self.connector is not None else None
+        await put(self.name, None, self.state.name, self.state.trace, version)
+        if self.task is not None:
+            await put(self.name, 0, self.task.name, self.task.trace, version)
+
+    async def _show(self, state: str, trace: str | None) -> None:
+        self.state = State(state, trace)
+        await self.keep_states()
+
+    async def _show_task(self, state: str, trace: str | None) -> None:
+        if self.state.name == "FAILED":
+            return
+        self.task = State(state, trace)
+        with contextlib.suppress(
+            BuswayError
+        ):  # a broker that is away is why the task starts again; its word stays in memory
+            await self.keep_states()
+
+
+def _passing(problem: Exception) -> bool:
+    """Whether the same may succeed later without anybody's doing."""
+    return problem.retriable if isinstance(problem, BrokerError) else isinstance(problem, _PASSING)

@@ -1,0 +1,164 @@
+"""One run of a sink: read topics, convert, transform, write, and commit behind what is written.
+
+What lives here: the loop and the order of its steps. What does not: bad records (`failures`), starting again (`runner`).
+
+The offsets of the group `connect-NAME` are committed after each `write`, so that a record comes again rather than never.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from busway import Admin, Consumer, OffsetAndMetadata, Producer, Record
+from busway_connect.connector import RecordRefused, Sink, SinkRecord
+from busway_connect.converters.interface import ConversionFailed
+from busway_connect.runtime.failures import BadRecord, Failures
+from busway_connect.runtime.parts import TaskParts
+from busway_connect.transforms.interface import TransformFailed
+
+POLL_MS: Final = 500
+_NEW_TOPICS_S: Final = 30.0
+"""How often topics are looked for that match `topics.regex` now."""
+
+
+def group_of(connector: str) -> str:
+    """The consumer group of a sink."""
+    return f"connect-{connector}"
+
+
+class SinkTask:
+    """Runs a sink until it is told to stop.
+
+    Args:
+        sink: not started yet.
+        parts: what the worker gives every task.
+    """
+
+    def __init__(self, sink: Sink, parts: TaskParts) -> None:
+        self._sink = sink
+        self._parts = parts
+        self._pattern = parts.config.get("topics.regex", "").strip()
+        self._topics = {one.strip() for one in parts.config.get("topics", "").split(",") if one.strip()}
+        self._looked_at = 0.0
+        self._announced: set[str] = set()
+
+    async def run(self, stop: asyncio.Event, resumed: asyncio.Event) -> None:
+        """Read and write until `stop` is set; not while `resumed` is not.
+
+        Raises:
+            Retriable, BuswayError: something cannot be reached.
+            TaskFailed: a record cannot be dealt with.
+        """
+        parts = self._parts
+        consumer = Consumer(
+            bootstrap_servers=parts.bootstrap,
+            client_id=f"connector-consumer-{parts.name}-0",
+            group_id=group_of(parts.name),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            max_poll_records=int(parts.config.get("consumer.override.max.poll.records", "500")),
+        )
+        async with (
+            Producer(parts.bootstrap, client_id=f"connector-dlq-producer-{parts.name}") as producer,
+            Admin(parts.bootstrap, client_id=f"connector-adminclient-{parts.name}") as admin,
+            consumer,
+        ):
+            failures = Failures(parts.name, parts.tolerance, producer)
+            parts.counts.failures = failures
+            await self._sink.start()
+            await self._subscribe(consumer, admin)
+            await parts.started()
+            while not stop.is_set():
+                if self._pattern and time.monotonic() - self._looked_at >= _NEW_TOPICS_S:
+                    await self._subscribe(consumer, admin)
+                if resumed.is_set():
+                    consumer.resume(*consumer.paused())
+                else:
+                    consumer.pause(*consumer.assignment())
+                found = await consumer.getmany(timeout_ms=POLL_MS)
+                if found:
+                    await self._deliver([record for records in found.values() for record in records], failures)
+                    await consumer.commit(
+                        {
+                            one: OffsetAndMetadata(records[-1].offset + 1, "", records[-1].leader_epoch)
+                            for one, records in found.items()
+                        }
+                    )
+                    parts.counts.offset_commits += 1
+                    parts.progressed()
+
+    async def _subscribe(self, consumer: Consumer, admin: Admin) -> None:
+        self._looked_at = time.monotonic()
+        topics = self._topics
+        if self._pattern:
+            topics = {name for name in await admin.list_topics() if re.fullmatch(self._pattern, name)}
+        if topics and (topics != self._topics or not consumer.assignment()):
+            await consumer.subscribe(sorted(topics))
+        self._topics = topics
+
+    async def _deliver(self, records: Sequence[Record], failures: Failures) -> None:
+        batch: list[SinkRecord] = []
+        raw: list[Record] = []
+        for record in records:
+            await self._announce(record.topic)
+            self._parts.counts.polled += 1
+            made = await self._made(record, failures)
+            if made is not None:
+                batch.append(made)
+                raw.append(record)
+        while batch:
+            rest = list(batch)
+            try:
+                await failures.patiently(lambda rest=rest: self._sink.write(rest))  # type: ignore[misc]
+            except RecordRefused as refused:
+                at = refused.index
+                self._parts.counts.written_records += at
+                bad = self._bad(raw[at], "TASK_PUT", type(self._sink).class_names[0])
+                await failures.refused(lambda bad=bad: bad, refused)  # type: ignore[misc]
+                batch, raw = batch[at + 1 :], raw[at + 1 :]
+            else:
+                self._parts.counts.written_records += len(batch)
+                return
+
+    async def _announce(self, topic: str) -> None:
+        if topic not in self._announced:
+            await self._parts.stores.statuses.add_topic(self._parts.name, topic, time.time_ns() // 1_000_000)
+            self._announced.add(topic)
+
+    async def _made(self, record: Record, failures: Failures) -> SinkRecord | None:
+        parts = self._parts
+        stage, by = "KEY_CONVERTER", type(parts.key_converter).__qualname__
+        try:
+            key_schema, key = await failures.patiently(lambda: parts.key_converter.to_connect(record.topic, record.key))
+            stage, by = "VALUE_CONVERTER", type(parts.value_converter).__qualname__
+            value_schema, value = await failures.patiently(
+                lambda: parts.value_converter.to_connect(record.topic, record.value)
+            )
+            made: SinkRecord | None = SinkRecord(
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                timestamp_ms=record.timestamp_ms,
+                key=key,
+                key_schema=key_schema,
+                value=value,
+                value_schema=value_schema,
+                headers=record.headers,
+            )
+            stage = "TRANSFORMATION"
+            for transform in parts.transforms:
+                by = type(transform).__qualname__
+                if made is None:
+                    return None
+                made = transform.apply(made)
+        except (ConversionFailed, TransformFailed) as problem:
+            bad = self._bad(record, stage, by)
+            await failures.refused(lambda: bad, problem)
+            return None
+        return made
+
+    def _bad(self, record: Record, stage: str, by: str) -> BadRecord:
+        source = (record.topic, record.partition, record.offset)
+        return BadRecord(key=record.key, value=record.value, headers=record.headers, stage=stage, by=by, source=source)

@@ -1,0 +1,242 @@
+"""What outlives the worker: three compacted topics in Kafka Connect's own formats.
+
+What lives here: their keys and values, read to the end at start, written through. What does not: what is done with them (`worker`).
+One worker of a group writes at a time, so what is in memory is what is in the topic.
+
+`connect-configs`: `connector-NAME`, `target-state-NAME`, `task-NAME-0`, `commit-NAME` as Kafka Connect, and `source-epoch-NAME` of our own
+(see `exactly_once`), which Kafka Connect passes over. `connect-offsets`: `["NAME",{partition}]`. `connect-status`: `status-connector-NAME`,
+`status-task-NAME-0`, `status-topic-TOPIC:connector-NAME`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from busway import Admin, BrokerError, NewTopic, Producer, read_to_end
+from busway_connect.connector import Offset
+
+STATES: Final = ("STARTED", "PAUSED", "STOPPED")
+
+
+class StorageUnfit(ValueError):
+    """A storage topic is there but cannot be used; names it and the remedy."""
+
+
+class CompactedTopic:
+    """The newest value of each key of a topic, and the way to change it.
+
+    Args:
+        producer: started; shared by the topics.
+        topic: where.
+    """
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer = producer
+        self.topic = topic
+        self.values: dict[bytes, Any] = {}
+
+    async def load(self, bootstrap: str) -> None:
+        """Read all there is."""
+        self.values = {}
+        async for record in read_to_end(bootstrap, self.topic):
+            if record.key is None:
+                continue
+            value = _parsed(record.value)
+            if value is None:
+                self.values.pop(record.key, None)
+            else:
+                self.values[record.key] = value
+
+    async def put(self, key: bytes, value: Any) -> None:
+        """Write and wait for the acknowledgement; None removes the key."""
+        await self._producer.send_and_wait(self.topic, None if value is None else encoded(value), key)
+        if value is None:
+            self.values.pop(key, None)
+        else:
+            self.values[key] = value
+
+
+def encoded(value: Any) -> bytes:
+    """JSON without blanks, as Kafka Connect writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _parsed(data: bytes | None) -> Any:
+    try:
+        return None if data is None else json.loads(data)
+    except ValueError:
+        return None
+
+
+async def ensure_compacted(admin: Admin, topic: str, partitions: int, replication_factor: int, *, single: bool) -> None:
+    """Make a storage topic, or check the one that is there.
+
+    Raises:
+        StorageUnfit: it is not compacted, so that what is in it would be deleted in time; or it has several partitions and may not.
+    """
+    try:
+        wanted = NewTopic(
+            topic, partitions=partitions, replication_factor=replication_factor, configs={"cleanup.policy": "compact"}
+        )
+        await admin.create_topics([wanted])
+    except BrokerError as problem:
+        if problem.code.name != "TOPIC_ALREADY_EXISTS":
+            raise
+        found = (await admin.describe_topics([topic]))[topic]
+        if single and len(found.partitions) != 1:
+            raise StorageUnfit(
+                f"the topic {topic} (config.storage.topic) has {len(found.partitions)} partitions and needs exactly one, "
+                "as its records have one order; name another topic"
+            ) from None
+        policy = (await admin.describe_configs(topic))["cleanup.policy"].value
+        if policy != "compact":
+            raise StorageUnfit(
+                f"the topic {topic} has cleanup.policy={policy}, so that what the worker keeps there would be deleted; run "
+                f"busway topics alter {topic} --config cleanup.policy=compact, or name another topic"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A connector as it is kept."""
+
+    config: Mapping[str, str]
+    target_state: str
+
+
+class ConfigStore:
+    """`connect-configs`."""
+
+    def __init__(self, topic: CompactedTopic) -> None:
+        self._topic = topic
+
+    def connectors(self) -> dict[str, Stored]:
+        """All of them."""
+        found = {}
+        for key, value in self._topic.values.items():
+            if key.startswith(b"connector-") and isinstance(value, dict) and isinstance(value.get("properties"), dict):
+                name = key[len(b"connector-") :].decode()
+                config = {one: str(text) for one, text in value["properties"].items() if text is not None}
+                found[name] = Stored(config=config, target_state=self._target_state(name))
+        return found
+
+    def _target_state(self, name: str) -> str:
+        value = self._topic.values.get(f"target-state-{name}".encode(), {})
+        state = value.get("state.v2") or value.get("state")
+        return state if state in STATES else "STARTED"
+
+    async def put_config(self, name: str, config: Mapping[str, str]) -> None:
+        """Keep a connector's settings."""
+        await self._topic.put(f"connector-{name}".encode(), {"properties": dict(config)})
+
+    async def put_tasks(self, name: str, tasks: list[Mapping[str, str]]) -> None:
+        """Keep its tasks' settings."""
+        for number, config in enumerate(tasks):
+            await self._topic.put(f"task-{name}-{number}".encode(), {"properties": dict(config)})
+        await self._topic.put(f"commit-{name}".encode(), {"tasks": len(tasks)})
+
+    def tasks(self, name: str) -> int:
+        """How many tasks it has: none before it was started for the first time, and while it is stopped."""
+        return int(self._topic.values.get(f"commit-{name}".encode(), {}).get("tasks", 0))
+
+    async def put_target_state(self, name: str, state: str) -> None:
+        """Keep what it shall be; older workers know no STOPPED and take PAUSED for it (KIP-875)."""
+        older = "PAUSED" if state == "STOPPED" else state
+        await self._topic.put(f"target-state-{name}".encode(), {"state": older, "state.v2": state})
+
+    async def remove(self, name: str) -> None:
+        """Forget a connector. Its offsets stay, as in Kafka Connect: one of the same name goes on where it ended."""
+        await self._topic.put(f"connector-{name}".encode(), None)
+        await self._topic.put(f"target-state-{name}".encode(), None)
+        await self._topic.put(f"commit-{name}".encode(), {"tasks": 0})
+
+    def epoch(self, name: str) -> int:
+        """How often a person has changed the connector's offsets."""
+        return int(self._topic.values.get(f"source-epoch-{name}".encode(), {}).get("epoch", 0))
+
+    async def raise_epoch(self, name: str) -> None:
+        """A person changes the offsets now: what lies in the topics says nothing any more of where the source goes on."""
+        await self._topic.put(f"source-epoch-{name}".encode(), {"epoch": self.epoch(name) + 1})
+
+
+class OffsetStore:
+    """`connect-offsets`."""
+
+    def __init__(self, topic: CompactedTopic) -> None:
+        self._topic = topic
+        self._keys: dict[tuple[str, str], bytes] = {}
+        for key in topic.values:
+            parts = _parsed(key)
+            if isinstance(parts, list) and len(parts) == 2 and isinstance(parts[1], dict):
+                self._keys[str(parts[0]), _canonical(parts[1])] = key
+
+    def of(self, connector: str) -> list[tuple[Mapping[str, Any], Offset]]:
+        """Source partition → offset."""
+        return [
+            (json.loads(partition), self._topic.values[key])
+            for (name, partition), key in self._keys.items()
+            if name == connector and isinstance(self._topic.values.get(key), dict)
+        ]
+
+    async def put(self, connector: str, partition: Mapping[str, Any], offset: Offset | None) -> None:
+        """Keep the offset of a source partition; None forgets it. The same partition keeps its key whatever the order of its parts."""
+        known = (connector, _canonical(partition))
+        key = self._keys.setdefault(known, encoded([connector, dict(partition)]))
+        await self._topic.put(key, None if offset is None else dict(offset))
+
+
+def _canonical(partition: Mapping[str, Any]) -> str:
+    return json.dumps(dict(partition), sort_keys=True)
+
+
+class StatusStore:
+    """`connect-status`."""
+
+    def __init__(self, topic: CompactedTopic, worker_id: str, generation: int) -> None:
+        self._topic = topic
+        self._worker_id = worker_id
+        self._generation = generation
+
+    async def put(self, name: str, task: int | None, state: str, trace: str | None, version: str | None) -> None:
+        """Keep the state of a connector, or of one of its tasks."""
+        value = {"state": state, "trace": trace, "worker_id": self._worker_id, "generation": self._generation}
+        await self._topic.put(_status_key(name, task), {**value, "version": version})
+
+    async def remove(self, name: str) -> None:
+        """Forget the states and the topics of a connector."""
+        await self.remove_task(name, 0)
+        await self._topic.put(_status_key(name, None), None)
+        await self.reset_topics(name)
+
+    async def remove_task(self, name: str, task: int) -> None:
+        """Forget the state of a task."""
+        key = _status_key(name, task)
+        if key in self._topic.values:
+            await self._topic.put(key, None)
+
+    def topics(self, name: str) -> list[str]:
+        """The topics that a connector has used."""
+        end = f":connector-{name}"
+        keys = [key.decode(errors="replace") for key in self._topic.values]
+        return sorted(key[len("status-topic-") : -len(end)] for key in keys if _is_topic_of(key, end))
+
+    async def add_topic(self, name: str, topic: str, now_ms: int) -> None:
+        """Remember that a connector uses a topic."""
+        key = f"status-topic-{topic}:connector-{name}".encode()
+        if key not in self._topic.values:
+            about = {"name": topic, "connector": name, "task": 0, "discoverTimestamp": now_ms}
+            await self._topic.put(key, {"topic": about})
+
+    async def reset_topics(self, name: str) -> None:
+        """Forget which topics it used."""
+        for topic in self.topics(name):
+            await self._topic.put(f"status-topic-{topic}:connector-{name}".encode(), None)
+
+
+def _status_key(name: str, task: int | None) -> bytes:
+    return (f"status-connector-{name}" if task is None else f"status-task-{name}-{task}").encode()
+
+
+def _is_topic_of(key: str, end: str) -> bool:
+    return key.startswith("status-topic-") and key.endswith(end)

@@ -1,0 +1,389 @@
+"""The worker: which connectors there are, and everything that the REST API asks for.
+
+What lives here: use cases on connectors, one at a time; the turn of this worker in its group. What does not: a connector's life (`runner`),
+HTTP (`rest`).
+
+Workers with one `group.id` share a consumer group on the configs topic, which has one partition: who has it works, the others stand by.
+Their sessions end as any consumer's, so when a worker dies the next one takes over within `session.timeout.ms`.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
+from busway_connect.config import WorkerConfig
+from busway_connect.connector import Config, Connector, Offset
+from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
+from busway_connect.runtime.parts import Stores
+from busway_connect.runtime.refusals import Refused
+from busway_connect.runtime.runner import Runner, Surroundings
+from busway_connect.runtime.sink_task import group_of
+from busway_connect.runtime.storage import (
+    CompactedTopic,
+    ConfigStore,
+    OffsetStore,
+    StatusStore,
+    ensure_compacted,
+)
+from busway_connect.validation import BadConfig, check
+
+log = logging.getLogger("busway.connect")
+_POLL_MS: Final = 500
+_NOT_ACTIVE: Final = "Cannot complete request momentarily: this worker stands by for another one of its group, or is taking over just now"
+
+
+class Worker(RebalanceListener):
+    """Runs connectors while it is its turn.
+
+    Args:
+        config: its settings.
+        worker_id: `host:port` of its REST API.
+    """
+
+    def __init__(self, config: WorkerConfig, worker_id: str) -> None:
+        self.config = config
+        self.worker_id = worker_id
+        self.plugins = Plugins(config.plugin_modules)
+        self.cluster_id = ""
+        self.active = asyncio.Event()
+        """Set while it is this worker's turn and all that is stored is read."""
+        self.placed = asyncio.Event()
+        """Set once it works, or stands by for another worker."""
+        self.runners: dict[str, Runner] = {}
+        self._turn = asyncio.Event()
+        self._over = asyncio.Event()
+        self._standing = asyncio.Event()
+        self._standing.set()
+        self._one_at_a_time = asyncio.Lock()
+        self._generation = 0
+        self._stores: Stores | None = None
+        self._admin: Admin | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    # Its turn
+
+    async def run(self) -> None:
+        """Until cancelled; then every task ends in order.
+
+        Raises:
+            StorageUnfit: a storage topic cannot be used.
+            BuswayError: the brokers cannot be reached at the start, or the group refuses this worker.
+        """
+        config = self.config
+        async with Admin(config.bootstrap_servers, client_id="connect-admin") as admin:
+            self._admin = admin
+            self.cluster_id = (await admin.describe_cluster()).cluster_id
+            for topic, count in (
+                (config.config_storage_topic, 1),
+                (config.offset_storage_topic, config.offset_storage_partitions),
+                (config.status_storage_topic, config.status_storage_partitions),
+            ):
+                single = topic == config.config_storage_topic
+                await ensure_compacted(admin, topic, count, config.replication_factor, single=single)
+            consumer = Consumer(
+                config.config_storage_topic,
+                bootstrap_servers=config.bootstrap_servers,
+                client_id=f"connect-{self.worker_id}",
+                group_id=config.group_id,
+                enable_auto_commit=False,
+                partition_assignment_strategy=("cooperative-sticky",),  # a newcomer waits, and does not take over
+                session_timeout_ms=config.session_timeout_ms,
+                heartbeat_interval_ms=min(config.heartbeat_interval_ms, config.session_timeout_ms // 3),
+                listener=self,
+            )
+            async with consumer, asyncio.TaskGroup() as tasks:
+                holding = tasks.create_task(self._hold(consumer))
+                try:
+                    while True:
+                        await self._turn.wait()
+                        await self._work()
+                finally:
+                    holding.cancel()
+
+    async def _hold(self, consumer: Consumer) -> None:
+        while True:
+            consumer.pause(*consumer.assignment())
+            await consumer.getmany(timeout_ms=_POLL_MS)
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """It is this worker's turn; or, with nothing, another's."""
+        if tuple(assigned):
+            self._over.clear()
+            self._turn.set()
+        elif not self._turn.is_set():
+            log.info("worker %s stands by", self.worker_id)
+            self.placed.set()
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """The turn ends: everything here has stopped before another worker begins."""
+        await self._give_up()
+
+    async def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+        """The turn is over already, as this worker was silent for too long."""
+        log.warning("worker %s lost its turn in group %s", self.worker_id, self.config.group_id)
+        await self._give_up()
+
+    async def _give_up(self) -> None:
+        self._turn.clear()
+        self._over.set()
+        await self._standing.wait()
+
+    async def _work(self) -> None:
+        config = self.config
+        self._generation += 1
+        self._standing.clear()
+        try:
+            async with Producer(
+                config.bootstrap_servers, client_id=f"connect-storage-{self.worker_id}", linger_ms=0
+            ) as producer:
+                self._stores = await self._load(producer)
+                async with asyncio.TaskGroup() as group:
+                    self._group = group
+                    for name, stored in self._stores.configs.connectors().items():
+                        self._begin(name, stored.config, stored.target_state)
+                    log.info("worker %s works on %d connectors", self.worker_id, len(self.runners))
+                    self.active.set()
+                    self.placed.set()
+                    try:
+                        await self._over.wait()
+                    finally:
+                        self.active.clear()
+                        for runner in self.runners.values():
+                            runner.end()
+        finally:
+            self.runners = {}
+            self._stores = self._group = None
+            self._standing.set()
+
+    async def _load(self, producer: Producer) -> Stores:
+        config = self.config
+        topics = [
+            CompactedTopic(producer, name)
+            for name in (config.config_storage_topic, config.offset_storage_topic, config.status_storage_topic)
+        ]
+        for topic in topics:
+            await topic.load(config.bootstrap_servers)
+        return Stores(
+            configs=ConfigStore(topics[0]),
+            offsets=OffsetStore(topics[1]),
+            statuses=StatusStore(topics[2], self.worker_id, self._generation),
+        )
+
+    def _begin(self, name: str, config: Config, target: str) -> Runner:
+        assert self._group is not None
+        runner = Runner(
+            name,
+            config,
+            target,
+            Surroundings(
+                bootstrap=self.config.bootstrap_servers,
+                plugins=self.plugins,
+                stores=self._need(),
+                converters=self.config.converters,
+                flush_interval_s=self.config.offset_flush_interval_ms / 1000,
+                shutdown_timeout_s=self.config.task_shutdown_timeout_ms / 1000,
+            ),
+        )
+        self.runners[name] = runner
+        self._group.create_task(runner.run(), name=f"connector-{name}")
+        return runner
+
+    def _need(self) -> Stores:
+        if self._stores is None:
+            raise Refused(409, _NOT_ACTIVE)
+        return self._stores
+
+    # What is asked of it
+
+    def names(self) -> list[str]:
+        """All connectors."""
+        self._need()
+        return sorted(self.runners)
+
+    def find(self, name: str, text: str = "Connector {} not found") -> Runner:
+        """One connector.
+
+        Raises:
+            Refused: 404 there is none; 409 it is not this worker's turn.
+        """
+        self._need()
+        runner = self.runners.get(name)
+        if runner is None:
+            raise Refused(404, text.format(name))
+        return runner
+
+    def kind(self, runner: Runner) -> type[Connector] | None:
+        """Its class, if it is known here."""
+        try:
+            return self.plugins.connector(runner.config["connector.class"])
+        except (NoSuchPlugin, KeyError):
+            return None
+
+    async def put(self, name: str, config: Mapping[str, str], *, create: bool, target: str = "STARTED") -> bool:
+        """Make a connector, or change its settings; whether it is new.
+
+        Raises:
+            Refused: 400 the settings cannot be; 409 it is there and `create` says it may not.
+        """
+        stores = self._need()
+        self.class_of(config)
+        try:
+            check(self.plugins, self.class_of(config), config)
+        except BadConfig as problem:
+            raise Refused(400, str(problem)) from None
+        async with self._one_at_a_time:
+            runner = self.runners.get(name)
+            if runner is not None and create:
+                raise Refused(409, f"Connector {name} already exists")
+            if runner is None and target != "STARTED":
+                await stores.configs.put_target_state(name, target)
+            await stores.configs.put_config(name, config)
+            if runner is None:
+                self._begin(name, config, target)
+            else:
+                runner.reconfigure(config)
+        return runner is None
+
+    def class_of(self, config: Mapping[str, str]) -> type[Connector]:
+        """The class that a config names.
+
+        Raises:
+            Refused: 400 it names none, or none that is known here.
+        """
+        name = config.get("connector.class")
+        if not name:
+            shown = ", ".join(f"{one}={text}" for one, text in config.items() if "password" not in one)
+            raise Refused(400, f"Connector config {{{shown}}} contains no connector type")
+        try:
+            return self.plugins.connector(name)
+        except NoSuchPlugin as problem:
+            raise Refused(400, str(problem)) from None
+
+    async def patch(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Change some settings; None removes one (KIP-477)."""
+        config = {**self.find(name).config, **changes}
+        await self.put(name, {one: text for one, text in config.items() if text is not None}, create=False)
+
+    async def retarget(self, name: str, target: str) -> None:
+        """STARTED, PAUSED or STOPPED from now on, also after a restart of the worker."""
+        async with self._one_at_a_time:
+            runner = self.find(name, "Unknown connector {}")
+            await self._need().configs.put_target_state(name, target)
+            runner.retarget(target)
+            if target != "STOPPED":
+                await runner.keep_states()
+
+    async def delete(self, name: str) -> None:
+        """End a connector and forget it, save its offsets."""
+        async with self._one_at_a_time:
+            runner = self.find(name)
+            runner.end()
+            await runner.idle()
+            await self._need().configs.remove(name)
+            await self._need().statuses.remove(name)
+            del self.runners[name]
+
+    async def restart_task(self, name: str, task: int) -> None:
+        """Start its task again."""
+        runner = self.find(name, "Unknown connector: {}")
+        if task != 0 or runner.task is None:
+            raise Refused(404, f"Unknown task: {name}-{task}")
+        runner.restart()
+
+    # Offsets (KIP-875)
+
+    async def offsets(self, name: str) -> list[tuple[Mapping[str, Any], Offset]]:
+        """How far it is, by source partition or by partition of its topics."""
+        runner = self.find(name)
+        if self._is_source(runner):
+            return self._need().offsets.of(name)
+        assert self._admin is not None
+        found = await self._admin.list_group_offsets(group_of(name))
+        return [
+            ({"kafka_partition": one.partition, "kafka_topic": one.topic}, {"kafka_offset": at.offset})
+            for one, at in sorted(found.items())
+        ]
+
+    def _is_source(self, runner: Runner) -> bool:
+        kind = self.kind(runner)
+        return kind is None or kind_of(kind) == "source"
+
+    async def _stopped(self, name: str) -> Runner:
+        runner = self.find(name)
+        if runner.target != "STOPPED":
+            raise Refused(
+                400,
+                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
+                f"specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint",
+            )
+        await runner.idle()
+        return runner
+
+    async def alter_offsets(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
+        """Set or forget offsets of a stopped connector."""
+        async with self._one_at_a_time:
+            runner = await self._stopped(name)
+            if not self._is_source(runner):
+                await self._alter_group(name, changes)
+                return
+            await self._need().configs.raise_epoch(name)
+            for partition, offset in changes:
+                await self._need().offsets.put(name, partition, offset)
+
+    async def _alter_group(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
+        assert self._admin is not None
+        sets: dict[TopicPartition, int] = {}
+        forgets: list[TopicPartition] = []
+        for partition, offset in changes:
+            if not {"kafka_topic", "kafka_partition"} <= partition.keys():
+                raise Refused(
+                    400,
+                    "The partition for a sink connector offset must contain the keys 'kafka_topic' and 'kafka_partition'",
+                )
+            try:
+                where = TopicPartition(str(partition["kafka_topic"]), int(partition["kafka_partition"]))
+                if offset is None:
+                    forgets.append(where)
+                    continue
+                if "kafka_offset" not in offset:
+                    raise Refused(
+                        400, "The offset for a sink connector should either be null or contain the key 'kafka_offset'"
+                    )
+                sets[where] = int(offset["kafka_offset"])
+            except (TypeError, ValueError):
+                raise Refused(
+                    400, f"Partition and offset of a sink are whole numbers, not {dict(partition)} and {offset}"
+                ) from None
+            if sets[where] < 0:
+                raise Refused(400, f"Failed to modify offsets for sink connector {name}: an offset is 0 or above")
+        try:
+            if sets:
+                await self._admin.alter_group_offsets(group_of(name), sets)
+            if forgets:
+                await self._admin.delete_group_offsets(group_of(name), forgets)
+        except BrokerError as problem:
+            raise Refused(400, f"Failed to modify offsets for sink connector {name}: {problem}") from None
+
+    async def reset_offsets(self, name: str) -> None:
+        """Forget all offsets of a stopped connector: it begins anew."""
+        async with self._one_at_a_time:
+            runner = await self._stopped(name)
+            if self._is_source(runner):
+                await self._need().configs.raise_epoch(name)
+                for partition, _ in self._need().offsets.of(name):
+                    await self._need().offsets.put(name, partition, None)
+                return
+            assert self._admin is not None
+            with contextlib.suppress(BrokerError):  # without offsets there is no group
+                await self._admin.delete_groups([group_of(name)])
+
+    def topics(self, name: str) -> list[str]:
+        """The topics that it has used; none of a connector that is not there, as in Kafka Connect."""
+        return self._need().statuses.topics(name)
+
+    async def reset_topics(self, name: str) -> None:
+        """Forget them."""
+        await self._need().statuses.reset_topics(name)

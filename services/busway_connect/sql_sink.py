@@ -1,0 +1,287 @@
+"""The SQL sink: topics → tables, by the config names of Confluent's and Debezium's JDBC sinks.
+
+What lives here: which record becomes which row. What does not: tables and statements (`sql_tables`), values (`sql_values`).
+
+Plain values and Debezium's envelopes both work: of an envelope the row after the change is written. A tombstone and an envelope's delete
+take the row away with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write can be repeated:
+`upsert` writes the row anew, `insert` leaves the one that is there.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
+
+from busway_connect.connector import Config, ConfigInvalid, RecordRefused, Retriable, Setting, Sink, SinkRecord
+from busway_connect.schema import Schema
+from busway_connect.sql_tables import DIALECTS, Row, Tables
+from busway_connect.sql_values import Kind, column_type, column_value
+from busway_connect.transforms.unwrap import is_envelope, part_schema
+
+_CHOICES: Final = {
+    "insert.mode": ("insert", "upsert", "update"),
+    "primary.key.mode": ("none", "kafka", "record_key", "record_value"),
+    "schema.evolution": ("none", "basic"),
+    "delete.enabled": ("true", "false"),
+}
+_KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
+_BATCH: Final = 500
+_TOO_LONG: Final = frozenset({"08", "53", "57", "40", "55"})
+"""SQLSTATE classes that pass: connection, resources, operator intervention, serialization, a lock that is not available."""
+
+
+class JdbcSink(Sink):
+    """See the module."""
+
+    class_names: ClassVar[tuple[str, ...]] = (
+        "io.debezium.connector.jdbc.JdbcSinkConnector",
+        "io.confluent.connect.jdbc.JdbcSinkConnector",
+    )
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="connection.url", doc="SQLAlchemy's URL of the database, or JDBC's", required=True, importance="HIGH"),
+        Setting(name="connection.username", doc="User, where the URL names none (connection.user is accepted too)"),
+        Setting(name="connection.password", doc="Password, where the URL has none", type="PASSWORD"),
+        Setting(name="insert.mode", doc="insert, upsert or update", default="insert", importance="HIGH"),
+        Setting(name="primary.key.mode", doc="none, kafka, record_key or record_value (pk.mode is accepted too)", default="none"),
+        Setting(name="primary.key.fields", doc="Columns of the primary key, with commas (pk.fields is accepted too)", default=""),
+        Setting(name="delete.enabled", doc="Whether tombstones and deletes take rows away", default="false", type="BOOLEAN"),
+        Setting(name="collection.name.format", doc="Name of the table; ${topic} with _ for dots, ${source.table} of an envelope", default="${topic}"),
+        Setting(name="schema.evolution", doc="basic makes tables and columns that are missing", default="none"),
+        Setting(name="batch.size", doc="The most rows of one transaction", default=str(_BATCH), type="INT"),
+    )  # fmt: skip
+
+    def __init__(self, name: str, config: Config) -> None:
+        super().__init__(name, config)
+        read = _read(config)
+        self._url = read["connection.url"]
+        self._mode = read["insert.mode"]
+        self._key_mode = read["primary.key.mode"]
+        self._key_fields = [one.strip() for one in read["primary.key.fields"].split(",") if one.strip()]
+        self._deletes = read["delete.enabled"] == "true"
+        self._format = read["collection.name.format"]
+        self._evolve = read["schema.evolution"] == "basic"
+        self._batch = int(read["batch.size"])
+        self._engine: Engine | None = None
+        self._tables: Tables | None = None
+        self._dialect = ""
+
+    @classmethod
+    def validate(cls, config: Config) -> dict[str, str]:
+        """What is wrong, by setting."""
+        read = _read(config)
+        wrong = {
+            name: f"is one of {', '.join(choices)}, not {read[name]!r}"
+            for name, choices in _CHOICES.items()
+            if read[name] not in choices
+        }
+        if wrong:
+            return wrong
+        mode = read["primary.key.mode"]
+        if read["insert.mode"] != "insert" and mode in {"none", "kafka"}:
+            wrong["primary.key.mode"] = (
+                f"insert.mode={read['insert.mode']} finds rows by a key: set record_key or record_value"
+            )
+        if read["delete.enabled"] == "true" and mode != "record_key":
+            wrong["delete.enabled"] = "a delete has nothing but its key: set primary.key.mode=record_key"
+        if not read["batch.size"].isdigit() or int(read["batch.size"]) < 1:
+            wrong["batch.size"] = "is a number above 0"
+        try:
+            if _backend(read["connection.url"]) not in DIALECTS:
+                wrong["connection.url"] = f"names {_backend(read['connection.url'])}; served are {', '.join(DIALECTS)}"
+        except (ArgumentError, ValueError):
+            wrong["connection.url"] = (
+                "is no URL of a database; such as postgresql+psycopg://user@host/name or sqlite:///FILE"
+            )
+        return wrong
+
+    async def start(self) -> None:
+        """Connect."""
+        try:
+            self._engine = create_engine(self._url, pool_pre_ping=True)
+            self._dialect = self._engine.dialect.name
+            self._tables = Tables(self._engine, self._mode, evolve=self._evolve)
+            await asyncio.to_thread(self._try)
+        except (ImportError, NoSuchModuleError) as problem:
+            raise ConfigInvalid({"connection.url": f"its driver is not installed: {problem}"}) from None
+        except OperationalError as problem:
+            raise Retriable(f"the database cannot be reached: {_said(problem)}") from None
+
+    def _try(self) -> None:
+        assert self._engine is not None
+        self._engine.connect().close()
+
+    async def write(self, batch: Sequence[SinkRecord]) -> None:
+        """All of it, a transaction for each `batch.size` rows."""
+        for start in range(0, len(batch), self._batch):
+            await asyncio.to_thread(self._write, batch[start : start + self._batch], start)
+
+    def _write(self, records: Sequence[SinkRecord], start: int) -> None:
+        assert self._tables is not None
+        rows: list[tuple[int, Row]] = []
+        refused: RecordRefused | None = None
+        for index, record in enumerate(records, start):
+            try:
+                row = self.row(record)
+            except (ValueError, TypeError, KeyError, OverflowError) as problem:
+                refused = RecordRefused(index, f"{type(problem).__name__}: {problem}")
+                break
+            if row is not None:
+                rows.append((index, row))
+        try:
+            self._tables.write([row for _, row in rows])
+        except SQLAlchemyError as problem:
+            self._judge(problem)
+            self._one_by_one(rows)
+        if refused is not None:
+            raise refused
+
+    def _one_by_one(self, rows: Sequence[tuple[int, Row]]) -> None:
+        """One of them is refused by the database: write what comes before it."""
+        assert self._tables is not None
+        self._tables.forget()
+        for index, row in rows:
+            try:
+                self._tables.write([row])
+            except SQLAlchemyError as problem:
+                self._judge(problem)
+                raise RecordRefused(index, _said(problem)) from None
+
+    def _judge(self, problem: SQLAlchemyError) -> None:
+        """Raise what passes."""
+        state = str(getattr(getattr(problem, "orig", None), "sqlstate", None) or "")
+        away = isinstance(problem, DBAPIError) and (
+            problem.connection_invalidated or isinstance(problem, InterfaceError)
+        )
+        if away or state[:2] in _TOO_LONG or (isinstance(problem, OperationalError) and not state):
+            assert self._tables is not None
+            self._tables.forget()
+            raise Retriable(f"the database cannot be reached: {_said(problem)}") from None
+
+    def row(self, record: SinkRecord) -> Row | None:
+        """What a record does; None for nothing.
+
+        Raises:
+            ValueError, TypeError, KeyError, OverflowError: it cannot be a row.
+        """
+        schema, value = record.value_schema, record.value
+        if value is None and "${source." in self._format:
+            return None  # the delete before this tombstone said which table; the tombstone does not
+        table = self._table_of(record)
+        if value is not None and is_envelope(schema, value):
+            operation = value["op"]
+            if operation in {"t", "m"}:
+                return None
+            which = "before" if operation == "d" else "after"
+            schema, value = part_schema(schema, which), value[which]
+            if operation == "d":
+                value = None
+        if value is None:
+            if not self._deletes:
+                return None
+            key, kinds = self._key(record, None, None)
+            return Row(table=table, key=key, values=None, kinds=kinds)
+        if not isinstance(value, Mapping):
+            raise TypeError(f"a row is made of a struct or a map, not of {type(value).__name__}")
+        key, kinds = self._key(record, schema, value)
+        values = {}
+        for name, one in value.items():
+            if name not in key:
+                inner = part_schema(schema, name)
+                kinds[name] = column_type(inner, one, self._dialect)
+                values[name] = column_value(inner, one, self._dialect)
+        return Row(table=table, key=key, values=values, kinds=kinds)
+
+    def _table_of(self, record: SinkRecord) -> str:
+        name = self._format.replace("${topic}", record.topic.replace(".", "_"))
+        if "${source." in name:
+            source = record.value.get("source") if isinstance(record.value, Mapping) else None
+            if not isinstance(source, Mapping):
+                raise ValueError(f"collection.name.format={self._format} needs an envelope with its source")
+            for part, text in source.items():
+                name = name.replace(f"${{source.{part}}}", str(text))
+        return name
+
+    def _key(self, record: SinkRecord, schema: Schema | None, value: Any) -> tuple[dict[str, Any], dict[str, Kind]]:
+        if self._key_mode == "none":
+            return {}, {}
+        if self._key_mode == "kafka":
+            names = self._key_fields or _KAFKA
+            found = dict(zip(names, (record.topic, record.partition, record.offset), strict=True))
+            return found, {name: column_type(None, one, self._dialect) for name, one in found.items()}
+        if self._key_mode == "record_key":
+            schema, value = record.key_schema, record.key
+            if value is not None and not isinstance(value, Mapping):
+                if len(self._key_fields) != 1:
+                    raise ValueError("the key is one value: name its column in primary.key.fields")
+                name = self._key_fields[0]
+                return {name: column_value(schema, value, self._dialect)}, {
+                    name: column_type(schema, value, self._dialect)
+                }
+        if not isinstance(value, Mapping):
+            raise ValueError(
+                f"primary.key.mode={self._key_mode}: the record has no {self._key_mode.removeprefix('record_')}"
+            )
+        names = self._key_fields or list(value)
+        missing = [name for name in names if value.get(name) is None]
+        if missing:
+            raise ValueError(f"the key's field {missing[0]} is missing or null")
+        key = {name: column_value(part_schema(schema, name), value[name], self._dialect) for name in names}
+        return key, {name: column_type(part_schema(schema, name), value[name], self._dialect) for name in names}
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        if self._engine is not None:
+            await asyncio.to_thread(self._engine.dispose)
+            self._engine = None
+
+
+def _read(config: Config) -> dict[str, str]:
+    """The settings by Debezium's names, with their defaults; Confluent's names are taken too."""
+    given = {
+        "connection.username": config.get("connection.user"),
+        "primary.key.mode": config.get("pk.mode"),
+        "primary.key.fields": config.get("pk.fields"),
+        "collection.name.format": config.get("table.name.format"),
+        "schema.evolution": "basic" if "true" in {config.get("auto.create"), config.get("auto.evolve")} else None,
+    }
+    found = {}
+    for one in JdbcSink.settings:
+        text = config.get(one.name, given.get(one.name))
+        found[one.name] = (one.default or "") if text is None else text.strip()
+    found["connection.url"] = _url(found)
+    return found
+
+
+def _url(read: Mapping[str, str]) -> str:
+    text = read["connection.url"].removeprefix("jdbc:")
+    if text.startswith("sqlite:") and not text.startswith("sqlite://"):
+        return f"sqlite:///{text.removeprefix('sqlite:')}"
+    if text.startswith(("postgresql://", "postgres://")):
+        text = f"postgresql+psycopg://{text.partition('://')[2]}"
+    user, password = read.get("connection.username"), read.get("connection.password")
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        return text
+    if user and not url.username:
+        url = url.set(username=user, password=password or None)
+    return url.render_as_string(hide_password=False)
+
+
+def _backend(url: str) -> str:
+    return make_url(url).get_backend_name()
+
+
+def _said(problem: SQLAlchemyError) -> str:
+    """What the database said, on one line and without the statement."""
+    return " ".join(str(getattr(problem, "orig", None) or problem).split())[:500]

@@ -1,0 +1,192 @@
+"""Tables of a database, as the SQL sink needs them: found, made, widened, written.
+
+What lives here: SQLAlchemy's side: reflection, `CREATE TABLE`, `ALTER TABLE … ADD COLUMN`, statements for each insert mode. What does not:
+which record becomes which row (`sql_sink`). SQLite and PostgreSQL.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, Engine, Index, MetaData, Table, delete, insert, inspect, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import NoSuchTableError
+from sqlalchemy.schema import CreateColumn
+from sqlalchemy.sql import bindparam
+from sqlalchemy.sql.base import Executable
+
+from busway_connect.connector import ConfigInvalid
+from busway_connect.sql_values import Kind
+
+DIALECTS: Final = ("sqlite", "postgresql")
+_KEY: Final = "b_"
+"""Before the names of parameters that find a row, as a column's own name is the parameter of its new value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What a record does to a table.
+
+    Attributes:
+        table: its name, with its schema before a dot if it has one.
+        key: values of the primary key by column.
+        values: of the other columns; None deletes the row.
+        kinds: the type of each column, for where it has to be made.
+    """
+
+    table: str
+    key: Mapping[str, Any]
+    values: Mapping[str, Any] | None
+    kinds: Mapping[str, Kind]
+
+    @property
+    def shape(self) -> tuple[str, tuple[str, ...], tuple[str, ...] | None]:
+        """Rows of one shape are written by one statement."""
+        return self.table, tuple(self.key), None if self.values is None else tuple(self.values)
+
+
+class Tables:
+    """Writes rows.
+
+    Args:
+        engine: of the database.
+        mode: insert, upsert or update.
+        evolve: whether tables and columns are made that are missing.
+    """
+
+    def __init__(self, engine: Engine, mode: str, *, evolve: bool) -> None:
+        self._engine = engine
+        self._mode = mode
+        self._evolve = evolve
+        self._known: dict[str, Table] = {}
+        self._statements: dict[Any, Executable] = {}
+
+    def forget(self) -> None:
+        """The database may have changed: look again."""
+        self._known.clear()
+        self._statements.clear()
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """All of them, in order, in one transaction.
+
+        Raises:
+            ConfigInvalid: a table or a column is missing and may not be made.
+            sqlalchemy.exc.SQLAlchemyError: what the database says.
+        """
+        for row in rows:
+            self._ready(row)
+        with self._engine.begin() as connection:
+            run: list[Row] = []
+            for row in rows:
+                if run and row.shape != run[0].shape:
+                    self._run(connection, run)
+                    run = []
+                run.append(row)
+            if run:
+                self._run(connection, run)
+
+    def _run(self, connection: Connection, rows: Sequence[Row]) -> None:
+        first = rows[0]
+        if first.shape not in self._statements:
+            self._statements[first.shape] = self._statement(first)
+        finding = first.values is None or self._mode == "update"
+        parameters = []
+        for row in rows:
+            key = {f"{_KEY}{name}": value for name, value in row.key.items()} if finding else dict(row.key)
+            parameters.append({**key, **(row.values or {})})
+        connection.execute(self._statements[first.shape], parameters)
+
+    def _statement(self, row: Row) -> Executable:
+        table = self._known[row.table]
+        found = [table.c[name] == bindparam(f"{_KEY}{name}") for name in row.key]
+        if row.values is None:
+            return delete(table).where(*found)
+        if self._mode == "update":
+            return update(table).where(*found).values({name: bindparam(name) for name in row.values})
+        names = [*row.key, *row.values]
+        values: dict[str, Any] = {name: bindparam(name) for name in names}
+        if not row.key:
+            return insert(table).values(values)
+        make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
+        statement = make(table).values(values)
+        if self._mode == "insert" or not row.values:
+            # The record that comes again after a crash is there already.
+            return statement.on_conflict_do_nothing(index_elements=list(row.key))
+        changes = {name: statement.excluded[name] for name in row.values}
+        return statement.on_conflict_do_update(index_elements=list(row.key), set_=changes)
+
+    # Tables
+
+    def _ready(self, row: Row) -> None:
+        """See that the table has every column of the row."""
+        table = self._known.get(row.table)
+        if table is None:
+            table = self._reflect(row.table)
+        if table is None:
+            table = self._create(row)
+        wanted = [*row.key, *(row.values or {})]
+        missing = [name for name in wanted if name not in table.c]
+        if missing:
+            table = self._widen(row, missing)
+        unkeyed = (
+            self._mode != "update" and row.values is not None and row.key and not self._is_unique(table, set(row.key))
+        )
+        if unkeyed:
+            raise ConfigInvalid(
+                {
+                    "primary.key.mode": f"the table {row.table} has no primary key or unique index on "
+                    f"{', '.join(row.key)}, without which a row cannot be found again; give it one, or choose others"
+                }
+            )
+
+    def _is_unique(self, table: Table, key: set[str]) -> bool:
+        if {one.name for one in table.primary_key.columns} == key:
+            return True
+        return any(index.unique and {one.name for one in index.columns} == key for index in table.indexes)
+
+    def _reflect(self, name: str) -> Table | None:
+        schema, _, simple = name.rpartition(".")
+        try:
+            table = Table(simple, MetaData(), schema=schema or None, autoload_with=self._engine)
+        except NoSuchTableError:
+            return None
+        for constraint in inspect(self._engine).get_unique_constraints(simple, schema=schema or None):
+            Index(None, *(table.c[one] for one in constraint["column_names"]), unique=True)
+        self._known[name] = table
+        return table
+
+    def _create(self, row: Row) -> Table:
+        if not self._evolve:
+            raise ConfigInvalid(
+                {"schema.evolution": f"the table {row.table} does not exist; create it, or set schema.evolution=basic"}
+            )
+        schema, _, simple = row.table.rpartition(".")
+        columns = [Column(name, row.kinds[name], primary_key=True, autoincrement=False) for name in row.key]
+        columns += [Column(name, row.kinds[name], nullable=True) for name in row.values or {}]
+        Table(simple, MetaData(), *columns, schema=schema or None).create(self._engine, checkfirst=True)
+        table = self._reflect(row.table)
+        assert table is not None, "the table was created"
+        return table
+
+    def _widen(self, row: Row, missing: Sequence[str]) -> Table:
+        if not self._evolve:
+            raise ConfigInvalid(
+                {
+                    "schema.evolution": f"the table {row.table} has no column {', '.join(missing)}; add it, or set "
+                    "schema.evolution=basic"
+                }
+            )
+        table = self._known[row.table]
+        quoted = self._engine.dialect.identifier_preparer.format_table(table)
+        with self._engine.begin() as connection:
+            there = {one["name"] for one in inspect(connection).get_columns(table.name, schema=table.schema)}
+            for name in missing:
+                if name not in there:
+                    column = CreateColumn(Column(name, row.kinds[name], nullable=True)).compile(
+                        dialect=self._engine.dialect
+                    )
+                    connection.execute(text(f"ALTER TABLE {quoted} ADD COLUMN {column}"))
+        self.forget()
+        widened = self._reflect(row.table)
+        assert widened is not None, "the table was there a moment ago"
+        return widened

@@ -1,0 +1,114 @@
+"""What a field of Connect's data model is in a table: its column type, and its value.
+
+What lives here: schemas → SQLAlchemy types, wire forms (days, microseconds, unscaled bytes) → Python's dates and decimals. What does not:
+tables and statements (`sql_tables`).
+"""
+
+import datetime as dt
+import decimal
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sqlalchemy import types
+
+from busway_connect.decimals import DECIMAL, decimal_from_bytes, scale_of
+from busway_connect.schema import Schema
+
+Kind = types.TypeEngine[Any]
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a moment without a zone, as these types are
+_DAY_ZERO: Final = dt.date(1970, 1, 1)
+_VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
+
+
+def _date(days: int) -> dt.date:
+    return _DAY_ZERO + dt.timedelta(days=days)
+
+
+def _moment(per_second: int) -> Callable[[int], dt.datetime]:
+    return lambda count: _EPOCH + dt.timedelta(microseconds=count * 1_000_000 // per_second)
+
+
+def _time(per_second: int) -> Callable[[int], dt.time]:
+    return lambda count: (_EPOCH + dt.timedelta(microseconds=count * 1_000_000 // per_second)).time()
+
+
+def _zoned(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)
+
+
+_NAMED: Final[Mapping[str, tuple[Kind, Callable[[Any], Any]]]] = {
+    "org.apache.kafka.connect.data.Date": (types.Date(), _date),
+    "org.apache.kafka.connect.data.Time": (types.Time(), _time(1_000)),
+    "org.apache.kafka.connect.data.Timestamp": (types.DateTime(), _moment(1_000)),
+    "io.debezium.time.Date": (types.Date(), _date),
+    "io.debezium.time.Time": (types.Time(), _time(1_000)),
+    "io.debezium.time.MicroTime": (types.Time(), _time(1_000_000)),
+    "io.debezium.time.NanoTime": (types.Time(), _time(1_000_000_000)),
+    "io.debezium.time.Timestamp": (types.DateTime(), _moment(1_000)),
+    "io.debezium.time.MicroTimestamp": (types.DateTime(), _moment(1_000_000)),
+    "io.debezium.time.NanoTimestamp": (types.DateTime(), _moment(1_000_000_000)),
+    "io.debezium.time.ZonedTimestamp": (types.DateTime(timezone=True), _zoned),
+}
+_PLAIN: Final[Mapping[str, Kind]] = {
+    "int8": types.SmallInteger(),
+    "int16": types.SmallInteger(),
+    "int32": types.Integer(),
+    "int64": types.BigInteger(),
+    "float32": types.REAL(),
+    "float64": types.Double(),
+    "boolean": types.Boolean(),
+    "string": types.Text(),
+    "bytes": types.LargeBinary(),
+}
+
+
+def column_type(schema: Schema | None, value: Any, dialect: str) -> Kind:
+    """The type of a column for a field; without a schema by the first value that is seen."""
+    if schema is None:
+        return _type_of(value)
+    if schema.name is not None and schema.name in _NAMED:
+        return _NAMED[schema.name][0]
+    if schema.name in (DECIMAL, _VARIABLE):
+        return types.Text() if dialect == "sqlite" else types.Numeric()  # SQLite would make a float of it
+    return _PLAIN.get(schema.type, types.Text())
+
+
+def _type_of(value: Any) -> Kind:
+    if isinstance(value, bool):
+        return types.Boolean()
+    if isinstance(value, int):
+        return types.BigInteger()
+    if isinstance(value, float):
+        return types.Double()
+    return types.LargeBinary() if isinstance(value, bytes) else types.Text()
+
+
+def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
+    """The value as the database driver takes it.
+
+    Raises:
+        ValueError, TypeError, OverflowError: it is not what its schema says.
+    """
+    if value is None:
+        return None
+    if schema is not None:
+        if schema.name is not None and schema.name in _NAMED:
+            return _NAMED[schema.name][1](value)
+        if schema.name == DECIMAL:
+            return _exact(decimal_from_bytes(value, scale_of(schema)), dialect)
+        if schema.name == _VARIABLE:
+            return _exact(decimal_from_bytes(value["value"], value["scale"]), dialect)
+        if schema.type in {"int8", "int16", "int32", "int64"} and (
+            isinstance(value, bool) or not isinstance(value, int)
+        ):
+            raise ValueError(f"{value!r:.80} is no {schema.type}")
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(
+            value, ensure_ascii=False, default=lambda one: one.hex() if isinstance(one, bytes) else str(one)
+        )
+    return value
+
+
+def _exact(value: decimal.Decimal, dialect: str) -> Any:
+    return format(value, "f") if dialect == "sqlite" else value

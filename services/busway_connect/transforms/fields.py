@@ -1,0 +1,185 @@
+"""`RegexRouter`, `ReplaceField` and `InsertField` of Kafka Connect.
+
+What lives here: what they do to topic, key and value, and to their schemas, which are changed once each. Settings have Kafka's names.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from busway_connect.connector import Setting, SinkRecord
+from busway_connect.converters.interface import BySchema
+from busway_connect.schema import Field, Schema
+from busway_connect.transforms.interface import R, Transform, TransformFailed
+
+_TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
+
+
+class RegexRouter(Transform):
+    """Records of a topic whose whole name matches `regex` go to `replacement`, in which `$1` is the first group."""
+
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="regex", doc="Of the whole topic name", required=True),
+        Setting(name="replacement", doc="The new name", required=True),
+    )
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        for name in ("regex", "replacement"):
+            if name not in settings:
+                raise ValueError(f"{name} is missing")
+        try:
+            self._regex = re.compile(settings["regex"])
+        except re.error as problem:
+            raise ValueError(f"regex: {problem}") from None
+        self._replacement = re.sub(r"\$(\d+)", r"\\g<\1>", settings["replacement"].replace("\\", r"\\"))
+
+    def apply(self, record: R) -> R | None:
+        """The record, perhaps for another topic."""
+        if not self._regex.fullmatch(record.topic):
+            return record
+        try:
+            return dataclasses.replace(record, topic=self._regex.sub(self._replacement, record.topic, count=1))
+        except (re.error, IndexError) as problem:
+            raise TransformFailed(f"replacement: {problem}") from None
+
+
+class _OnStruct(Transform):
+    """Changes the members of a record's value, or of its key."""
+
+    on_key: ClassVar[bool] = False
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        self._schemas: BySchema[Schema] = BySchema()
+
+    def _part(self, record: R) -> tuple[Schema | None, Any]:
+        schema, value = (record.key_schema, record.key) if self.on_key else (record.value_schema, record.value)
+        if value is not None and not isinstance(value, Mapping):
+            raise TransformFailed(f"{type(self).__name__} works on structs and maps, not on {type(value).__name__}")
+        return schema, value
+
+    def _with(self, record: R, schema: Schema | None, value: Any) -> R:
+        if self.on_key:
+            return dataclasses.replace(record, key=value, key_schema=schema)
+        return dataclasses.replace(record, value=value, value_schema=schema)
+
+    def _changed(self, schema: Schema | None, change: Callable[[Schema], tuple[Field, ...]]) -> Schema | None:
+        if schema is None:
+            return None
+        return self._schemas.get(schema) or self._schemas.put(
+            schema, dataclasses.replace(schema, fields=change(schema))
+        )
+
+
+class ReplaceField(_OnStruct):
+    """Takes members out (`exclude`), keeps some alone (`include`), or gives others names (`renames`, `old:new` with commas)."""
+
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="exclude", doc="Fields to exclude", default="", type="LIST"),
+        Setting(name="include", doc="Fields to include", default="", type="LIST"),
+        Setting(name="renames", doc="Field rename mappings", default="", type="LIST"),
+    )
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        self._exclude = set(_listed(settings, "exclude"))
+        self._include = set(_listed(settings, "include"))
+        self._renames: dict[str, str] = {}
+        for one in _listed(settings, "renames"):
+            old, colon, new = one.partition(":")
+            if not colon or not old or not new:
+                raise ValueError(f"renames: {one!r} is not old:new")
+            self._renames[old] = new
+
+    def _kept(self, name: str) -> bool:
+        return name not in self._exclude and (not self._include or name in self._include)
+
+    def apply(self, record: R) -> R | None:
+        """The record with fewer or renamed members."""
+        schema, value = self._part(record)
+        if value is None:
+            return record
+        made = {self._renames.get(name, name): one for name, one in value.items() if self._kept(name)}
+        return self._with(record, self._changed(schema, self._fields), made)
+
+    def _fields(self, schema: Schema) -> tuple[Field, ...]:
+        return tuple(
+            dataclasses.replace(one, name=self._renames.get(one.name, one.name))
+            for one in schema.fields
+            if self._kept(one.name)
+        )
+
+
+class ReplaceKeyField(ReplaceField):
+    """The same on keys."""
+
+    on_key: ClassVar[bool] = True
+
+
+class InsertField(_OnStruct):
+    """Adds what is known of a record: `topic.field`, `partition.field`, `offset.field`, `timestamp.field`, `static.field` with `static.value`.
+
+    A `!` behind a name makes the member required, `?` optional, which is the default. Partition and offset are known in sinks only.
+    """
+
+    settings: ClassVar[tuple[Setting, ...]] = tuple(
+        Setting(name=f"{one}.field", doc=f"Field name for the {one}")
+        for one in ("topic", "partition", "offset", "timestamp", "static")
+    )
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        self._adds: list[tuple[str, str, bool]] = []
+        for kind in ("topic", "partition", "offset", "timestamp", "static"):
+            text = settings.get(f"{kind}.field", "").strip()
+            if text:
+                self._adds.append((kind, text.rstrip("!?"), not text.endswith("!")))
+        if not self._adds:
+            raise ValueError("No field insertion configured")
+        if any(kind == "static" for kind, _, _ in self._adds) and "static.value" not in settings:
+            raise ValueError("static.value: No value specified for static field")
+
+    def apply(self, record: R) -> R | None:
+        """The record with more members."""
+        schema, value = self._part(record)
+        if value is None:
+            return record
+        made = {**value, **{name: self._known(record, kind) for kind, name, _ in self._adds}}
+        return self._with(record, self._changed(schema, self._fields), made)
+
+    def _known(self, record: R, kind: str) -> Any:
+        if kind == "topic":
+            return record.topic
+        if kind == "timestamp":
+            return record.timestamp_ms
+        if kind == "static":
+            return self.config["static.value"]
+        if not isinstance(record, SinkRecord):
+            raise TransformFailed(f"{kind}.field: only a sink knows the {kind} of a record")
+        return record.partition if kind == "partition" else record.offset
+
+    def _fields(self, schema: Schema) -> tuple[Field, ...]:
+        added = []
+        for kind, name, optional in self._adds:
+            if kind == "timestamp":
+                one = Schema(type="int64", name=_TIMESTAMP, version=1, optional=optional)
+            elif kind == "partition":
+                one = Schema(type="int32", optional=optional)
+            elif kind == "offset":
+                one = Schema(type="int64", optional=optional)
+            else:
+                one = Schema(type="string", optional=optional)
+            added.append(Field(name=name, schema=one))
+        return (*schema.fields, *added)
+
+
+class InsertKeyField(InsertField):
+    """The same on keys."""
+
+    on_key: ClassVar[bool] = True
+
+
+def _listed(settings: Mapping[str, str], name: str) -> list[str]:
+    return [one.strip() for one in settings.get(name, "").split(",") if one.strip()]

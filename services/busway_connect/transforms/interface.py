@@ -1,0 +1,39 @@
+"""What a transform (SMT) is: a record in, a record out, or none.
+
+What lives here: the interface and its errors. What does not: the transforms; which one is meant (`plugins`).
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, TypeVar
+
+from busway_connect.connector import Setting, SinkRecord, SourceRecord
+
+R = TypeVar("R", SourceRecord, SinkRecord)
+
+
+class TransformFailed(ValueError):
+    """A record is not what the transform works on."""
+
+
+class Transform:
+    """One of a connector's `transforms`.
+
+    Args:
+        settings: what follows `transforms.NAME.` in the configuration.
+
+    Raises:
+        ValueError: a setting is missing or cannot be; the text begins with its name.
+    """
+
+    settings: ClassVar[tuple[Setting, ...]] = ()
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.config = settings
+
+    def apply(self, record: R) -> R | None:
+        """The record as it goes on; None takes it out.
+
+        Raises:
+            TransformFailed: the record is not what the transform works on.
+        """
+        raise NotImplementedError

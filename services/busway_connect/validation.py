@@ -1,0 +1,261 @@
+"""Checking a connector's settings, as `PUT /connector-plugins/{class}/config/validate` tells them.
+
+What lives here: the settings that every connector has, their types, Kafka Connect's own words for what is wrong. What does not: settings
+of one connector (`Connector.settings`, `Connector.validate`).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from busway_connect.connector import Config, Connector, Setting, Source
+from busway_connect.plugins import NoSuchPlugin, Plugins
+
+_SEE: Final = (
+    "\nYou can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
+)
+_COMMON: Final = "Common"
+_ERRORS: Final = "Error Handling"
+_TRANSFORMS: Final = "Transforms"
+
+
+class BadConfig(ValueError):
+    """A connector's settings cannot be; the text is Kafka Connect's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A setting with its group."""
+
+    setting: Setting
+    group: str | None
+    order: int
+
+
+def _common(
+    name: str, doc: str, default: str | None = None, kind: str = "STRING", importance: str = "MEDIUM"
+) -> Setting:
+    return Setting(name=name, doc=doc, default=default, type=kind, importance=importance)
+
+
+_EVERY: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
+    (
+        _COMMON,
+        (
+            Setting(name="name", doc="Globally unique name to use for this connector.", required=True, importance="HIGH"),
+            Setting(name="connector.class", doc="Name or alias of the class for this connector.", required=True, importance="HIGH"),
+            _common("tasks.max", "Maximum number of tasks to use for this connector; one is used.", "1", "INT", "HIGH"),
+            _common("key.converter", "Converter class for keys; the worker's where it is not set.", None, "CLASS", "LOW"),
+            _common("value.converter", "Converter class for values; the worker's where it is not set.", None, "CLASS", "LOW"),
+        ),
+    ),
+    (_TRANSFORMS, (_common("transforms", "Aliases for the transformations to be applied to records.", "", "LIST", "LOW"),)),
+    (
+        _ERRORS,
+        (
+            _common("errors.retry.timeout", "Milliseconds in which what cannot be reached is tried again in place; -1 without end.", "0", "LONG"),
+            _common("errors.retry.delay.max.ms", "The longest wait between two tries, in milliseconds.", "60000", "LONG"),
+            _common("errors.tolerance", "none: a bad record stops the task; all: it is passed over.", "none"),
+            _common("errors.log.enable", "Whether records that are passed over are logged.", "false", "BOOLEAN"),
+            _common("errors.deadletterqueue.topic.name", "Where records go that are passed over; empty for nowhere.", ""),
+            _common("errors.deadletterqueue.context.headers.enable", "Whether they get headers that tell what happened.", "false", "BOOLEAN"),
+        ),
+    ),
+)  # fmt: skip
+_SOURCE: Final = (
+    (
+        "Exactly Once Support",
+        (_common("exactly.once.support", "required refuses a source that cannot promise it; requested takes it if it can.", "requested"),),
+    ),
+)  # fmt: skip
+_SINK: Final = (
+    (
+        _COMMON,
+        (
+            _common("topics", "List of topics to consume, separated by commas.", "", "LIST", "HIGH"),
+            _common("topics.regex", "Regular expression giving topics to consume.", "", "STRING", "HIGH"),
+        ),
+    ),
+)
+_CHOICES: Final = {"errors.tolerance": ("none", "all"), "exactly.once.support": ("required", "requested")}
+_NUMBERS: Final = {"INT": 2**31, "LONG": 2**63}
+
+
+def known_settings(connector: type[Connector]) -> list[_Known]:
+    """Every setting that a connector may have, common ones first."""
+    groups: list[tuple[str | None, tuple[Setting, ...]]] = [*_EVERY]
+    groups += _SOURCE if issubclass(connector, Source) else _SINK
+    groups.append((None, connector.settings))
+    orders: dict[str, int] = {}
+    found = []
+    for group, settings in groups:
+        for setting in settings:
+            order = -1
+            if group is not None:
+                order = orders[group] = orders.get(group, 0) + 1
+            found.append(_Known(setting=setting, group=group, order=order))
+    return found
+
+
+def problems(plugins: Plugins, connector: type[Connector], config: Config) -> dict[str, list[str]]:
+    """What is wrong, by setting; empty if nothing is."""
+    found: dict[str, list[str]] = {}
+    for one in known_settings(connector):
+        text = config.get(one.setting.name)
+        wrong = _wrong(one.setting, text)
+        if wrong:
+            found[one.setting.name] = wrong
+    _check_plugins(plugins, config, found)
+    if issubclass(connector, Source):
+        if config.get("exactly.once.support") == "required" and connector.position is Source.position:
+            found["exactly.once.support"] = [
+                "The connector does not support exactly-once semantics with the provided configuration."
+            ]
+    else:
+        _check_topics(config, found)
+    if not found:
+        found = {name: [text] for name, text in connector.validate(config).items()}
+    return found
+
+
+def _wrong(setting: Setting, text: str | None) -> list[str]:
+    name = setting.name
+    if text is None:
+        if setting.required:
+            return [f'Missing required configuration "{name}" which has no default value.']
+        return []
+    if name == "name" and not text.strip():
+        return [f"Invalid value {text} for configuration name: String may not be empty"]
+    if name == "name" and any(ord(one) < 32 for one in text):
+        return [f"Invalid value {text!r} for configuration name: String may not contain control sequences"]
+    if setting.type in _NUMBERS:
+        limit = _NUMBERS[setting.type]
+        if not re.fullmatch(r"[+-]?[0-9]+", text.strip()) or not -limit <= int(text) < limit:
+            return [f"Invalid value {text} for configuration {name}: Not a number of type {setting.type}"]
+        if name == "tasks.max" and int(text) < 1:
+            return [f"Invalid value {text} for configuration tasks.max: Value must be at least 1"]
+    if setting.type == "BOOLEAN" and text.strip().lower() not in {"true", "false"}:
+        return [f"Invalid value {text} for configuration {name}: Expected value to be either true or false"]
+    choices = _CHOICES.get(name)
+    if choices is not None and text not in choices:
+        return [
+            f"Invalid value {text} for configuration {name}: String must be one of (case insensitive): {', '.join(choices).upper()}"
+        ]
+    return []
+
+
+def _check_plugins(plugins: Plugins, config: Config, found: dict[str, list[str]]) -> None:
+    for name in ("key.converter", "value.converter"):
+        if name in config:
+            try:
+                plugins.converter(config[name])
+            except NoSuchPlugin as problem:
+                found[name] = [f"Invalid value {config[name]} for configuration {name}: {problem}"]
+    for alias in aliases(config):
+        kind = f"transforms.{alias}.type"
+        text = config.get(kind)
+        if not text:
+            found[kind] = [f'Missing required configuration "{kind}" which has no default value.']
+            continue
+        try:
+            plugins.transform(text)(under(config, f"transforms.{alias}."))
+        except ValueError as problem:
+            found[kind] = [f"Invalid value {text} for configuration {kind}: {problem}"]
+
+
+def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
+    topics = [one.strip() for one in config.get("topics", "").split(",") if one.strip()]
+    pattern = config.get("topics.regex", "").strip()
+    dead = config.get("errors.deadletterqueue.topic.name", "").strip()
+    if topics and pattern:
+        text = "topics and topics.regex are mutually exclusive options, but both are set."
+        found["topics"] = found["topics.regex"] = [text]
+    elif not topics and not pattern:
+        found["topics"] = found["topics.regex"] = ["Must configure one of topics or topics.regex"]
+    if pattern:
+        try:
+            matches = bool(dead and re.fullmatch(pattern, dead))
+        except re.error as problem:
+            found["topics.regex"] = [
+                f"Invalid value {pattern} for configuration topics.regex: Invalid regex: {problem}"
+            ]
+            return
+        if matches:
+            found["topics.regex"] = [
+                f"The DLQ topic '{dead}' may not be matched by the regex for the topics ('topics.regex={pattern}') consumed by the connector"
+            ]
+    if dead and dead in topics:
+        found["topics"] = [
+            f"The DLQ topic '{dead}' may not be included in the list of topics ('topics=[{', '.join(topics)}]') consumed by the connector"
+        ]
+
+
+def aliases(config: Config) -> list[str]:
+    """The names in `transforms`, in order."""
+    return [one.strip() for one in config.get("transforms", "").split(",") if one.strip()]
+
+
+def under(config: Config, prefix: str) -> dict[str, str]:
+    """The settings whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
+
+
+def check(plugins: Plugins, connector: type[Connector], config: Config) -> None:
+    """Raise what is wrong.
+
+    Raises:
+        BadConfig: something is.
+    """
+    texts = [text for wrong in problems(plugins, connector, config).values() for text in wrong]
+    if texts:
+        listed = "".join(f"\n{text}" for text in texts)
+        raise BadConfig(
+            f"Connector configuration is invalid and contains the following {len(texts)} error(s):{listed}{_SEE}"
+        )
+
+
+def definition(known: _Known) -> dict[str, Any]:
+    """A setting as the REST API describes it."""
+    one = known.setting
+    return {
+        "name": one.name,
+        "type": one.type,
+        "required": one.required,
+        "default_value": one.default,
+        "importance": one.importance,
+        "documentation": one.doc,
+        "group": known.group,
+        "order_in_group": known.order,
+        "width": "NONE" if known.group is None else "MEDIUM",
+        "display_name": one.name,
+        "dependents": [],
+    }
+
+
+def verdict(plugins: Plugins, shown: str, connector: type[Connector], config: Config) -> dict[str, Any]:
+    """The answer of the validate call."""
+    wrong = problems(plugins, connector, config)
+    known = known_settings(connector)
+    names = {one.setting.name for one in known}
+    groups: Mapping[str, None] = dict.fromkeys(one.group for one in known if one.group is not None)
+    configs = [
+        {
+            "definition": definition(one),
+            "value": _value(one.setting.name, config.get(one.setting.name, one.setting.default), wrong),
+        }
+        for one in known
+    ]
+    for name in wrong.keys() - names:
+        setting = _Known(setting=Setting(name=name, doc="", required=True), group=_TRANSFORMS, order=0)
+        configs.append({"definition": definition(setting), "value": _value(name, config.get(name), wrong)})
+    return {
+        "name": shown,
+        "error_count": sum(len(texts) for texts in wrong.values()),
+        "groups": list(groups),
+        "configs": configs,
+    }
+
+
+def _value(name: str, value: str | None, wrong: Mapping[str, list[str]]) -> dict[str, Any]:
+    return {"name": name, "value": value, "recommended_values": [], "errors": wrong.get(name, []), "visible": True}

@@ -1,0 +1,143 @@
+"""What becomes of records that cannot be dealt with, and of an outside that is away."""
+
+import json
+
+import pytest
+from tests.integration.connect.conftest import Rest, records_of, until
+from tests.support.connectors import CollectingSink, CountingSource
+
+from busway import Producer
+
+PLAIN = {
+    "value_converter": "JsonConverter",
+    "value_converter_schemas_enable": "false",
+    "key_converter": "StringConverter",
+}
+
+
+async def send(bootstrap: str, topic: str, *values: bytes | None) -> None:
+    """Records of a topic."""
+    async with Producer(bootstrap) as producer:
+        for value in values:
+            await producer.send(topic, value, b"key")
+
+
+async def test_a_bad_record_stops_the_task_until_it_is_restarted(rest: Rest, bus: str) -> None:
+    """`errors.tolerance=none`: FAILED with the trace; what came before is collected once and nothing behind it."""
+    await send(bus, "in", b'{"n":1}', b"{bad", b'{"n":2}')
+    await rest.create("strict", connector_class="CollectingSink", topics="in", **PLAIN)
+    await rest.wait_for("strict", "FAILED")
+    _, found = await rest.call("GET", "/connectors/strict/status")
+    assert found["connector"]["state"] == "RUNNING"
+    assert "Tolerance exceeded in error handler: the record is not JSON" in found["tasks"][0]["trace"]
+    assert {"n": 2} not in CollectingSink.collected.get("strict", [])
+    assert (await rest.call("POST", "/connectors/strict/restart?includeTasks=true&onlyFailed=true"))[0] == 202
+    await rest.call("PATCH", "/connectors/strict/config", {"errors.tolerance": "all"})
+    await until(lambda: _collected("strict", {"n": 2}))
+    assert CollectingSink.collected["strict"] == [{"n": 1}, {"n": 2}]
+
+
+async def _collected(name: str, value: object) -> bool:
+    return value in CollectingSink.collected.get(name, [])
+
+
+async def test_bad_records_go_to_the_dead_letter_topic_with_their_story(rest: Rest, bus: str) -> None:
+    """Undecodable and refused records lie there as they were, with Kafka Connect's headers; the others are collected."""
+    await send(bus, "in", b'{"n":1}', b"{bad", b'{"n":2}', b'{"n":3}')
+    await rest.create(
+        "lenient",
+        connector_class="CollectingSink",
+        topics="in",
+        refuses="{'n': 2}",
+        errors_tolerance="all",
+        errors_deadletterqueue_topic_name="dead",
+        errors_deadletterqueue_context_headers_enable="true",
+        **PLAIN,
+    )
+    await until(lambda: _collected("lenient", {"n": 3}))
+    assert CollectingSink.collected["lenient"] == [{"n": 1}, {"n": 3}]
+    undecodable, refused = await records_of(bus, "dead")
+    assert (undecodable.key, undecodable.value, refused.value) == (b"key", b"{bad", b'{"n":2}')
+    headers = {name: (value or b"").decode() for name, value in refused.headers}
+    trace = headers.pop("__connect.errors.exception.stacktrace")
+    assert "RecordRefused" in trace
+    assert headers == {
+        "__connect.errors.topic": "in",
+        "__connect.errors.partition": "0",
+        "__connect.errors.offset": "2",
+        "__connect.errors.connector.name": "lenient",
+        "__connect.errors.task.id": "0",
+        "__connect.errors.stage": "TASK_PUT",
+        "__connect.errors.class.name": "tests.CollectingSinkConnector",
+        "__connect.errors.exception.class.name": "busway_connect.connector.RecordRefused",
+        "__connect.errors.exception.message": "{'n': 2} can never be written",
+    }
+    assert dict(undecodable.headers)["__connect.errors.stage"] == b"VALUE_CONVERTER"
+
+
+async def test_a_sources_bad_record_goes_there_as_json(rest: Rest, bus: str) -> None:
+    """A value that does not fit its schema; those around it arrive."""
+    await rest.create(
+        "unfit",
+        connector_class="CountingSource",
+        count="5",
+        topics="numbers",
+        unfit_at="2",
+        errors_tolerance="all",
+        errors_deadletterqueue_topic_name="dead",
+    )
+    await until(lambda: _stored(rest, "unfit", 4))
+    found = [json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, "numbers")]
+    assert sorted(found) == [0, 0, 1, 3, 3, 4]
+    (dead,) = await records_of(bus, "dead")
+    assert dead.value is not None
+    assert b"no number" in dead.value
+
+
+async def _stored(rest: Rest, name: str, number: int) -> bool:
+    _, found = await rest.call("GET", f"/connectors/{name}/offsets")
+    return bool(found["offsets"]) and found["offsets"][0]["offset"]["n"] == number
+
+
+@pytest.mark.slow
+async def test_a_source_that_cannot_reach_the_outside_starts_again_by_itself(rest: Rest, bus: str) -> None:
+    """`Retriable`: the task goes on behind what it produced, without a person."""
+    CountingSource.failed.discard("away")
+    CountingSource.committed_offsets.pop("away", None)
+    await rest.create("away", connector_class="CountingSource", count="200", topics="numbers", fails_at="120")
+    await until(lambda: _stored(rest, "away", 199))
+    found = [json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, "numbers")]
+    assert len(found) == sum(2 if number % 3 == 0 else 1 for number in range(200))
+    told = CountingSource.committed_offsets["away"]
+    assert told == sorted(told)
+    assert told[-1] == 199
+    assert (
+        'busway_connect_task_restarts_total{connector="away",type="source"} 1.0'
+        in (await rest.http.get("/metrics")).text
+    )
+
+
+async def test_a_sink_is_tried_again_in_place(rest: Rest, bus: str) -> None:
+    """`errors.retry.timeout`: the records wait while the outside is away, and the task does not even restart."""
+    CollectingSink.away.pop("patient", None)
+    await send(bus, "in", b'{"n":1}', b'{"n":2}')
+    await rest.create(
+        "patient", connector_class="CollectingSink", topics="in", away_times="1", errors_retry_timeout="10000", **PLAIN
+    )
+    await until(lambda: _collected("patient", {"n": 2}))
+    assert CollectingSink.collected["patient"] == [{"n": 1}, {"n": 2}]
+    assert (
+        'busway_connect_task_restarts_total{connector="patient",type="sink"} 0.0'
+        in (await rest.http.get("/metrics")).text
+    )
+
+
+async def test_any_other_failure_waits_for_a_person(rest: Rest, bus: str) -> None:
+    """FAILED with what the connector raised; what was read before is stored."""
+    await rest.create("broken", connector_class="CountingSource", count="10", topics="numbers", breaks_at="5")
+    await rest.wait_for("broken", "FAILED")
+    _, found = await rest.call("GET", "/connectors/broken/tasks/0/status")
+    assert "breaks.at: this number cannot be" in found["trace"]
+    assert await _stored(rest, "broken", 4)
+    await rest.call("PATCH", "/connectors/broken/config", {"breaks.at": None})
+    await until(lambda: _stored(rest, "broken", 9))

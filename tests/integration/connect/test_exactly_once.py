@@ -1,0 +1,200 @@
+"""A source's records are in the topics exactly once, however the worker ends."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.integration.connect.conftest import SECONDS, Rest, records_of, until
+
+from busway import Admin, NewTopic
+from busway_connect.runtime.exactly_once import HEADER
+
+ROOT = Path(__file__).resolve().parents[3]
+TOPICS = ("even", "odd")
+COUNT = 20_000
+
+
+def expected(count: int) -> Counter[int]:
+    """How often each number is to be there."""
+    return Counter({number: 2 if number % 3 == 0 else 1 for number in range(count)})
+
+
+class WorkerProcess:
+    """`busway connect` in a process of its own."""
+
+    def __init__(self, bootstrap: str, *, flush_ms: int = 50) -> None:
+        settings = {
+            "plugin.modules": "tests.support.connectors",
+            "offset.storage.partitions": "1",
+            "status.storage.partitions": "1",
+            "offset.flush.interval.ms": str(flush_ms),
+            "session.timeout.ms": "600",
+            "heartbeat.interval.ms": "100",
+        }
+        overrides = [part for name, text in settings.items() for part in ("--override", f"{name}={text}")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "busway.cli", "connect", "-b", bootstrap, "--port", "0", "--json", *overrides],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
+        )
+
+    async def url(self) -> str:
+        """Where it listens; waits until it works or stands by."""
+        assert self.process.stdout is not None
+        line = await asyncio.to_thread(self.process.stdout.readline)
+        assert line, "the worker did not start"
+        return str(json.loads(line)["connect"])
+
+    async def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """End it."""
+        self.process.send_signal(number)
+        code = await asyncio.to_thread(self.process.wait, SECONDS)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+async def make_topics(bootstrap: str) -> None:
+    """Two topics of three partitions."""
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, partitions=3) for name in TOPICS])
+
+
+async def numbers(bootstrap: str) -> list[int]:
+    """All numbers in the topics, partition by partition in order."""
+    found = []
+    for topic in TOPICS:
+        last: dict[int, int] = {}
+        for record in await records_of(bootstrap, topic):
+            assert record.value is not None
+            number = json.loads(record.value)["payload"]["n"]
+            assert last.get(record.partition, -1) <= number, f"{topic}-{record.partition} is out of order at {number}"
+            last[record.partition] = number
+            found.append(number)
+    return found
+
+
+CONFIG = {
+    "connector_class": "CountingSource",
+    "topics": ",".join(TOPICS),
+    "topic_creation_default_partitions": "3",
+}
+
+
+@pytest.mark.slow
+async def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(bus: str) -> None:
+    """SIGKILL at random moments, eight times: every number is there as often as the source gave it, each partition in order."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    await make_topics(bus)
+    for turn in range(8):
+        worker = WorkerProcess(bus, flush_ms=chance.choice([20, 200]))
+        rest = Rest(await worker.url())
+        if turn == 0:
+            await rest.create("count", count=str(COUNT), **CONFIG)
+        await asyncio.sleep(chance.uniform(0.0, 0.3))  # the moment of the kill is what is tried out
+        await worker.kill()
+        await rest.http.aclose()
+    worker = WorkerProcess(bus)
+    rest = Rest(await worker.url())
+    await until(lambda: _finished(rest, COUNT))
+    await rest.http.aclose()
+    assert await worker.kill(signal.SIGTERM) == 0
+    assert Counter(await numbers(bus)) == expected(COUNT)
+
+
+async def _finished(rest: Rest, count: int) -> bool:
+    _, found = await rest.call("GET", "/connectors/count/offsets")
+    return bool(found.get("offsets")) and found["offsets"][0]["offset"]["n"] == count - 1
+
+
+@pytest.mark.slow
+async def test_records_produced_but_not_stored_are_found_in_the_topics(bus: str) -> None:
+    """Killed before any offset was stored: all is read again, and all of it is there already."""
+    await make_topics(bus)
+    worker = WorkerProcess(bus, flush_ms=600_000)
+    rest = Rest(await worker.url())
+    await rest.create("count", count="500", **CONFIG)
+
+    async def produced() -> bool:
+        return len(await numbers(bus)) >= expected(500).total()
+
+    await until(produced)
+    _, found = await rest.call("GET", "/connectors/count/offsets")
+    await worker.kill()
+    await rest.http.aclose()
+    assert found == {"offsets": []}
+    worker = WorkerProcess(bus)
+    rest = Rest(await worker.url())
+    await until(lambda: _finished(rest, 500))
+    text = (await rest.http.get("/metrics")).text
+    await worker.kill(signal.SIGTERM)
+    await rest.http.aclose()
+    assert Counter(await numbers(bus)) == expected(500)
+    dropped = (
+        f'busway_connect_records_already_written_total{{connector="count",type="source"}} {expected(500).total()}.0'
+    )
+    assert dropped in text
+
+
+@pytest.mark.slow
+async def test_offsets_taken_back_on_purpose_write_again(rest: Rest, bus: str) -> None:
+    """A person who sets the offset back wants the records again: the marks of before do not hide them."""
+    await make_topics(bus)
+    await rest.create("count", count="100", **CONFIG)
+    await until(lambda: _finished(rest, 100))
+    await rest.call("PUT", "/connectors/count/stop")
+    await rest.wait_for("count", None)
+    change = {"offsets": [{"partition": {"counter": "one"}, "offset": {"n": 49}}]}
+    assert (await rest.call("PATCH", "/connectors/count/offsets", change))[0] == 200
+    await rest.call("PUT", "/connectors/count/resume")
+    await until(lambda: _finished(rest, 100))
+    await rest.call("PUT", "/connectors/count/stop")
+    await rest.wait_for("count", None)
+    found: Counter[int] = Counter()
+    for topic in TOPICS:
+        found.update(json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, topic))
+    assert found == expected(100) + Counter({number: times for number, times in expected(100).items() if number >= 50})
+
+
+async def test_each_record_carries_where_it_came_from(rest: Rest, bus: str) -> None:
+    """The header names connector, epoch, source partition, position, and counts what shares a position."""
+    await rest.create("count", count="4", connector_class="CountingSource", topics="one")
+    await until(lambda: _finished(rest, 4))
+    marks = [dict(record.headers)[HEADER] for record in await records_of(bus, "one")]
+    assert sorted(marks) == [
+        b'["count",0,{"counter":"one"},[%d],%d]' % place for place in [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
+    ]
+
+
+@pytest.mark.slow
+async def test_a_second_worker_stands_by_and_takes_over(bus: str) -> None:
+    """One of a group works; when it is killed the other goes on where it was."""
+    await make_topics(bus)
+    first = WorkerProcess(bus)
+    rest = Rest(await first.url())
+    await rest.create("count", count=str(COUNT), **CONFIG)
+    second = WorkerProcess(bus)
+    other = Rest(await second.url())
+    assert (await other.call("GET", "/health"))[0] == 503
+    assert (await other.call("GET", "/connectors"))[0] == 409
+    await first.kill()
+
+    async def took_over() -> bool:
+        return (await other.call("GET", "/health"))[0] == 200
+
+    await until(took_over)
+    await until(lambda: _finished(other, COUNT))
+    await second.kill(signal.SIGTERM)
+    await rest.http.aclose()
+    await other.http.aclose()
+    assert Counter(await numbers(bus)) == expected(COUNT)

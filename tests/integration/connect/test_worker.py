@@ -1,0 +1,184 @@
+"""A worker on the real bus: what outlives it, what it refuses, files and tables from end to end."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from tests.integration.connect.conftest import Rest, records_of, until, worker_config
+
+from busway import Admin, App, NewTopic
+from busway_connect.config import BadSetting, WorkerConfig
+from busway_connect.runtime.storage import StorageUnfit
+from busway_connect.server import CannotListen, ConnectServer
+
+FILE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+
+
+async def test_lines_of_a_file_reach_another_file(rest: Rest, bus: str, tmp_path: Path) -> None:
+    """Kafka's example, source to sink; lines that are added come too, and an unfinished one waits for its end."""
+    source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("one\ntwo\nhal")
+    await rest.create("from", connector_class=FILE, file=str(source), topic="lines")
+    await rest.create("to", connector_class="FileStreamSink", file=str(sink), topics="lines")
+    await until(lambda: _holds(sink, "one\ntwo\n"))
+    with source.open("a") as more:
+        more.write("f\nthree\n")
+    await until(lambda: _holds(sink, "one\ntwo\nhalf\nthree\n"))
+    assert (await rest.call("GET", "/connectors/to/topics"))[1] == {"to": {"topics": ["lines"]}}
+
+
+async def _holds(path: Path, content: str) -> bool:
+    return path.exists() and path.read_text() == content
+
+
+async def test_all_of_it_outlives_the_worker(bus: str, tmp_path: Path) -> None:
+    """Settings, a pause and offsets are there for the next worker."""
+    source = tmp_path / "in.txt"
+    source.write_text("one\n")
+    config = {"connector.class": FILE, "file": str(source), "topic": "lines", "name": "kept"}
+    async with ConnectServer(worker_config(bus)) as server:
+        rest = Rest(server.url)
+        await rest.call("POST", "/connectors", {"name": "kept", "config": config})
+        await until(lambda: _at(rest, 4))
+        assert (await rest.call("PUT", "/connectors/kept/pause"))[0] == 202
+        await rest.http.aclose()
+    source.write_text("one\ntwo\n")
+    async with ConnectServer(worker_config(bus)) as server:
+        rest = Rest(server.url)
+        assert (await rest.call("GET", "/connectors/kept/config"))[1] == config
+        await rest.wait_for("kept", "PAUSED")
+        assert await _at(rest, 4)
+        await rest.call("PUT", "/connectors/kept/resume")
+        await until(lambda: _at(rest, 8))
+        await rest.http.aclose()
+    assert len(await records_of(bus, "lines")) == 2
+
+
+async def _at(rest: Rest, position: int) -> bool:
+    _, found = await rest.call("GET", "/connectors/kept/offsets")
+    return bool(found["offsets"]) and found["offsets"][0]["offset"] == {"position": position}
+
+
+async def test_what_is_stored_has_kafka_connects_formats(rest: Rest, bus: str, tmp_path: Path) -> None:
+    """Keys and values of the three topics, as Kafka Connect 4.3.1 writes them."""
+    source = tmp_path / "in.txt"
+    source.write_text("one\n")
+    await rest.create("kept", connector_class=FILE, file=str(source), topic="lines")
+    await until(lambda: _at(rest, 4))
+    await rest.call("PUT", "/connectors/kept/stop")
+    await rest.wait_for("kept", None)
+    configs = {record.key: record.value for record in await records_of(bus, "connect-configs")}
+    assert configs[b"target-state-kept"] == b'{"state":"PAUSED","state.v2":"STOPPED"}'
+    assert json.loads(configs[b"connector-kept"] or b"")["properties"]["topic"] == "lines"
+    assert configs[b"commit-kept"] in {b'{"tasks":1}', b'{"tasks":0}'}
+    offsets = {record.key: record.value for record in await records_of(bus, "connect-offsets")}
+    assert offsets == {f'["kept",{{"filename":"{source}"}}]'.encode(): b'{"position":4}'}
+    statuses = {record.key: record.value for record in await records_of(bus, "connect-status")}
+    status = json.loads(statuses[b"status-connector-kept"] or b"")
+    assert status.keys() == {"state", "trace", "worker_id", "generation", "version"}
+    assert json.loads(statuses[b"status-topic-lines:connector-kept"] or b"")["topic"].keys() == {
+        "name",
+        "connector",
+        "task",
+        "discoverTimestamp",
+    }
+
+
+async def test_deleted_and_made_again_it_goes_on_where_it_ended(rest: Rest, bus: str, tmp_path: Path) -> None:
+    """As in Kafka Connect, a connector's offsets outlive it."""
+    source = tmp_path / "in.txt"
+    source.write_text("one\n")
+    for _ in range(2):
+        await rest.create("kept", connector_class=FILE, file=str(source), topic="lines")
+        await until(lambda: _at(rest, 4))
+        await rest.wait_for("kept", "RUNNING")
+        assert (await rest.call("DELETE", "/connectors/kept"))[0] == 204
+        assert (await rest.call("GET", "/connectors/kept"))[0] == 404
+    assert len(await records_of(bus, "lines")) == 1
+
+
+async def test_transforms_and_avro_and_a_table(tmp_path: Path) -> None:
+    """A typed app's records → Avro by the registry → renamed and routed → upserted rows in SQLite."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Order:
+        number: int
+        total: float
+        note: str | None = None
+
+    app = App("orders")
+    orders = app.topic("shop.orders", key=str, value=Order, format="avro")
+    database = f"sqlite:///{tmp_path / 'sink.db'}"
+    async with app.test() as bus:
+        await bus.send(orders, Order(1, 5.0), key="a")
+        await bus.send(orders, Order(1, 6.5, "gift"), key="a")
+        await bus.send(orders, Order(2, 7.0), key="b")
+        async with ConnectServer(worker_config(app.bootstrap_servers)) as server:
+            rest = Rest(server.url)
+            config = {
+                "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
+                "topics": "shop.orders",
+                "connection.url": database,
+                "insert.mode": "upsert",
+                "pk.mode": "record_value",
+                "pk.fields": "id",
+                "auto.create": "true",
+                "key.converter": "StringConverter",
+                "value.converter": "AvroConverter",
+                "value.converter.schema.registry.url": str(app.schema_registry),
+                "transforms": "rename,route",
+                "transforms.rename.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+                "transforms.rename.renames": "number:id",
+                "transforms.route.type": "RegexRouter",
+                "transforms.route.regex": "shop\\.(.*)",
+                "transforms.route.replacement": "all_$1",
+            }
+            status, found = await rest.call("POST", "/connectors", {"name": "sink", "config": config})
+            assert status == 201, found
+            await until(lambda: _committed(rest, 3))
+            await rest.http.aclose()
+    engine = create_engine(database)
+    with engine.connect() as connection:
+        rows = [dict(one) for one in connection.execute(text("SELECT * FROM all_orders ORDER BY id")).mappings()]
+    engine.dispose()
+    assert rows == [{"id": 1, "total": 6.5, "note": "gift"}, {"id": 2, "total": 7.0, "note": None}]
+
+
+async def _committed(rest: Rest, count: int) -> bool:
+    _, found = await rest.call("GET", "/connectors/sink/offsets")
+    return sum(one["offset"]["kafka_offset"] for one in found["offsets"]) == count
+
+
+async def test_storage_topics_that_cannot_be_used_are_named(bus: str) -> None:
+    """Several partitions for the configs, or a topic whose records are deleted in time."""
+    async with Admin(bus) as admin:
+        await admin.create_topics([NewTopic("three", partitions=3), NewTopic("timed", partitions=1)])
+    with pytest.raises(StorageUnfit, match=r"three .* has 3 partitions and needs exactly one"):
+        await ConnectServer(worker_config(bus, config_storage_topic="three")).start()
+    with pytest.raises(StorageUnfit, match=r"timed has cleanup\.policy=delete"):
+        await ConnectServer(worker_config(bus, offset_storage_topic="timed")).start()
+
+
+async def test_a_port_that_is_taken_is_named(rest: Rest, bus: str) -> None:
+    """With what to do."""
+    port = int(rest.url.rpartition(":")[2])
+    with pytest.raises(CannotListen, match=f"cannot listen on 127.0.0.1:{port}"):
+        await ConnectServer(dataclasses.replace(worker_config(bus), port=port)).start()
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ({"rest.port": "many"}, "rest.port is a number"),
+        ({"listeners": "https://here"}, "listeners is http://HOST:PORT"),
+        ({"rest.host.name": "0.0.0.0"}, "no authentication"),
+        ({"offset.storage.topic": "connect-configs"}, "three topics"),
+        ({"offset.flush.interval.ms": "0"}, "offset.flush.interval.ms is above 0"),
+    ],
+)
+def test_worker_settings_that_cannot_be_are_named(properties: dict[str, str], says: str) -> None:
+    """By Kafka Connect's names."""
+    with pytest.raises(BadSetting, match=says):
+        WorkerConfig.from_properties(properties)

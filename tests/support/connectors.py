@@ -1,0 +1,109 @@
+"""Connectors for tests: a source that counts, in the same order every time it is asked, and a sink that keeps what it gets."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from busway_connect.connector import (
+    Config,
+    ConfigInvalid,
+    Offset,
+    RecordRefused,
+    Retriable,
+    Setting,
+    Sink,
+    SinkRecord,
+    Source,
+    SourceRecord,
+)
+from busway_connect.schema import Field, Schema
+
+NUMBER = Schema(type="struct", name="test.Number", fields=(Field(name="n", schema=Schema(type="int64")),))
+KEY = Schema(type="struct", name="test.Key", fields=(Field(name="key", schema=Schema(type="string")),))
+
+
+class CountingSource(Source):
+    """Numbers 0 to `count`, spread over `topics`; each third number gives two records with one offset."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("tests.CountingSourceConnector",)
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="count", doc="how far", required=True, type="LONG"),
+        Setting(name="topics", doc="where to, with commas", required=True, type="LIST"),
+        Setting(name="fails.at", doc="raises Retriable there, once", type="LONG"),
+        Setting(name="breaks.at", doc="raises something else there, every time", type="LONG"),
+        Setting(name="unfit.at", doc="hands over there what its schema does not allow", type="LONG"),
+    )
+    committed_offsets: ClassVar[dict[str, list[int]]] = {}
+    failed: ClassVar[set[str]] = set()
+
+    def __init__(self, name: str, config: Config) -> None:
+        super().__init__(name, config)
+        self._topics = config["topics"].split(",")
+        self._next = 0
+
+    async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
+        self._next = next((int(at["n"]) + 1 for _, at in offsets), 0)
+
+    def position(self, offset: Offset) -> Sequence[int | str] | None:
+        return [int(offset["n"])]
+
+    async def read(self) -> Sequence[SourceRecord]:
+        if self._next >= int(self.config["count"]):
+            await asyncio.sleep(0.02)
+            return []
+        found: list[SourceRecord] = []
+        for number in range(self._next, min(self._next + 50, int(self.config["count"]))):
+            if number == int(self.config.get("fails.at", -1)) and self.name not in self.failed:
+                if found:
+                    break
+                self.failed.add(self.name)
+                raise Retriable("the outside is away for a moment")
+            if number == int(self.config.get("breaks.at", -1)):
+                if found:
+                    break
+                raise ConfigInvalid({"breaks.at": "this number cannot be"})
+            found += [self._record(number, copy) for copy in range(2 if number % 3 == 0 else 1)]
+            self._next = number + 1
+        await asyncio.sleep(0)
+        return found
+
+    def _record(self, number: int, copy: int) -> SourceRecord:
+        value: Any = {"n": number}
+        if number == int(self.config.get("unfit.at", -1)):
+            value = {"n": "no number"}
+        return SourceRecord(
+            topic=self._topics[number % len(self._topics)],
+            key={"key": f"k{number % 7}-{copy}"} if number % 5 else None,
+            key_schema=KEY if number % 5 else None,
+            value=value,
+            value_schema=NUMBER,
+            partition={"counter": "one"},
+            offset={"n": number},
+        )
+
+    async def committed(self, offset: Offset) -> None:
+        self.committed_offsets.setdefault(self.name, []).append(int(offset["n"]))
+
+
+class CollectingSink(Sink):
+    """Keeps the values it gets, by connector."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("tests.CollectingSinkConnector",)
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="refuses", doc="a value that it refuses"),
+        Setting(name="away.times", doc="how often it cannot be reached", type="INT"),
+    )
+    collected: ClassVar[dict[str, list[Any]]] = {}
+    away: ClassVar[dict[str, int]] = {}
+
+    async def start(self) -> None:
+        self.away.setdefault(self.name, int(self.config.get("away.times", "0")))
+
+    async def write(self, batch: Sequence[SinkRecord]) -> None:
+        if self.away[self.name]:
+            self.away[self.name] -= 1
+            raise Retriable("the outside is away for a moment")
+        for index, record in enumerate(batch):
+            if str(record.value) == self.config.get("refuses"):
+                raise RecordRefused(index, f"{record.value} can never be written")
+            self.collected.setdefault(self.name, []).append(record.value)

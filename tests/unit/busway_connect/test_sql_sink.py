@@ -1,0 +1,260 @@
+"""The SQL sink on SQLite: every insert mode and key mode, envelopes, deletes, new columns, refused records."""
+
+import datetime as dt
+import decimal
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, text
+
+from busway_connect.connector import ConfigInvalid, RecordRefused, SinkRecord
+from busway_connect.decimals import decimal_to_bytes
+from busway_connect.schema import Field, Schema, Type
+from busway_connect.sql_sink import JdbcSink
+
+Make = Callable[..., Any]
+
+
+def record(
+    value: Any, schema: Schema | None = None, *, key: Any = None, key_schema: Schema | None = None, offset: int = 0
+) -> SinkRecord:
+    """A record of the topic `shop.orders`."""
+    return SinkRecord(
+        topic="shop.orders", partition=0, offset=offset, timestamp_ms=0, key=key, key_schema=key_schema, value=value, value_schema=schema
+    )  # fmt: skip
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A fresh SQLite file."""
+    return f"sqlite:///{tmp_path / 'sink.db'}"
+
+
+@pytest.fixture
+async def make(url: str) -> AsyncIterator[Make]:
+    """Makes sinks that have started; `_` in names stands for a dot."""
+    made = []
+
+    async def start(**config: str) -> JdbcSink:
+        settings = {
+            "connection.url": url,
+            "schema.evolution": "basic",
+            **{one.replace("_", "."): each for one, each in config.items()},
+        }
+        assert JdbcSink.validate(settings) == {}
+        sink = JdbcSink("sink", settings)
+        await sink.start()
+        made.append(sink)
+        return sink
+
+    yield start
+    for sink in made:
+        await sink.stop()
+
+
+def rows(url: str, sql: str = "SELECT * FROM shop_orders ORDER BY 1") -> list[dict[str, Any]]:
+    """What is in the database."""
+    engine: Engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            return [dict(one) for one in connection.execute(text(sql)).mappings()]
+    finally:
+        engine.dispose()
+
+
+def run_sql(url: str, sql: str) -> None:
+    """Change the database from outside."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(sql))
+    engine.dispose()
+
+
+UPSERT = {"insert_mode": "upsert", "primary_key_mode": "record_value", "primary_key_fields": "id"}
+
+
+async def test_upsert_writes_the_newest_row_and_may_be_repeated(make: Make, url: str) -> None:
+    """Two values of one key in a batch, the batch twice: one row, the later value."""
+    sink = await make(**UPSERT)
+    batch = [record({"id": 1, "total": 5}), record({"id": 2, "total": 7}), record({"id": 1, "total": 6})]
+    await sink.write(batch)
+    await sink.write(batch)
+    assert rows(url) == [{"id": 1, "total": 6}, {"id": 2, "total": 7}]
+
+
+async def test_insert_with_the_place_in_the_topic_as_key_may_be_repeated(make: Make, url: str) -> None:
+    """`primary.key.mode=kafka`: each record is a row, also when it comes again after a crash."""
+    sink = await make(primary_key_mode="kafka")
+    batch = [record({"total": 5}, offset=0), record({"total": 5}, offset=1)]
+    await sink.write(batch)
+    await sink.write(batch)
+    assert [(one["__connect_topic"], one["__connect_offset"], one["total"]) for one in rows(url)] == [
+        ("shop.orders", 0, 5),
+        ("shop.orders", 1, 5),
+    ]
+
+
+async def test_insert_without_a_key_appends(make: Make, url: str) -> None:
+    """`primary.key.mode=none`: one row for each record."""
+    sink = await make()
+    await sink.write([record({"total": 5}), record({"total": 5})])
+    assert rows(url) == [{"total": 5}, {"total": 5}]
+
+
+async def test_update_changes_rows_that_are_there_and_makes_none(make: Make, url: str) -> None:
+    """`insert.mode=update`."""
+    run_sql(url, "CREATE TABLE shop_orders (id INTEGER PRIMARY KEY, total INTEGER)")
+    run_sql(url, "INSERT INTO shop_orders VALUES (1, 5)")
+    sink = await make(insert_mode="update", primary_key_mode="record_value", primary_key_fields="id")
+    await sink.write([record({"id": 1, "total": 6}), record({"id": 2, "total": 7})])
+    assert rows(url) == [{"id": 1, "total": 6}]
+
+
+async def test_a_tombstone_deletes_by_the_record_key(make: Make, url: str) -> None:
+    """With `delete.enabled`; a primitive key has its column's name from `primary.key.fields`."""
+    sink = await make(
+        insert_mode="upsert", primary_key_mode="record_key", primary_key_fields="id", delete_enabled="true"
+    )
+    await sink.write([record({"total": 5}, key=1), record({"total": 6}, key=2), record(None, key=1)])
+    assert rows(url) == [{"id": 2, "total": 6}]
+
+
+async def test_a_tombstone_is_nothing_where_deletes_are_off(make: Make, url: str) -> None:
+    """As the default says."""
+    sink = await make(insert_mode="upsert", primary_key_mode="record_key", primary_key_fields="id")
+    await sink.write([record({"total": 5}, key=1), record(None, key=1)])
+    assert rows(url) == [{"id": 1, "total": 5}]
+
+
+def envelope(op: str, before: Any, after: Any) -> dict[str, Any]:
+    """A change as Debezium tells it."""
+    return {"before": before, "after": after, "source": {"schema": "public", "table": "orders"}, "op": op}
+
+
+async def test_envelopes_are_unwrapped(make: Make, url: str) -> None:
+    """Create, update, read and delete of Debezium's envelope end as the row they tell of."""
+    sink = await make(
+        insert_mode="upsert", primary_key_mode="record_key", delete_enabled="true", collection_name_format="${source.table}"
+    )  # fmt: skip
+    await sink.write(
+        [
+            record(envelope("r", None, {"id": 1, "total": 5}), key={"id": 1}),
+            record(envelope("c", None, {"id": 2, "total": 6}), key={"id": 2}),
+            record(envelope("u", {"id": 1, "total": 5}, {"id": 1, "total": 9}), key={"id": 1}),
+            record(envelope("d", {"id": 2, "total": 6}, None), key={"id": 2}),
+            record(None, key={"id": 2}),
+        ]
+    )
+    assert rows(url, "SELECT * FROM orders") == [{"id": 1, "total": 9}]
+
+
+async def test_a_new_field_becomes_a_column(make: Make, url: str) -> None:
+    """`schema.evolution=basic`; rows of before have nothing in it."""
+    sink = await make(**UPSERT)
+    await sink.write([record({"id": 1, "total": 5}), record({"id": 2, "total": 6, "note": "gift"})])
+    assert rows(url) == [{"id": 1, "total": 5, "note": None}, {"id": 2, "total": 6, "note": "gift"}]
+
+
+async def test_without_evolution_a_missing_table_or_column_is_named(make: Make, url: str) -> None:
+    """The task fails with the remedy; no record is blamed."""
+    sink = await make(**UPSERT, schema_evolution="none")
+    with pytest.raises(
+        ConfigInvalid, match=r"the table shop_orders does not exist; create it, or set schema.evolution=basic"
+    ):
+        await sink.write([record({"id": 1})])
+    run_sql(url, "CREATE TABLE shop_orders (id INTEGER PRIMARY KEY)")
+    with pytest.raises(ConfigInvalid, match="has no column total"):
+        await sink.write([record({"id": 1, "total": 5})])
+
+
+async def test_a_table_without_the_key_is_named(make: Make, url: str) -> None:
+    """An upsert needs a unique index on its key."""
+    run_sql(url, "CREATE TABLE shop_orders (id INTEGER, total INTEGER)")
+    sink = await make(**UPSERT)
+    with pytest.raises(ConfigInvalid, match="no primary key or unique index on id"):
+        await sink.write([record({"id": 1, "total": 5})])
+
+
+async def test_the_record_that_the_database_refuses_is_told_and_those_before_are_written(make: Make, url: str) -> None:
+    """A NOT NULL that is violated in the middle of a batch."""
+    run_sql(url, "CREATE TABLE shop_orders (id INTEGER PRIMARY KEY, total INTEGER NOT NULL)")
+    sink = await make(**UPSERT)
+    with pytest.raises(RecordRefused, match="NOT NULL") as refused:
+        await sink.write(
+            [record({"id": 1, "total": 1}), record({"id": 2, "total": None}), record({"id": 3, "total": 3})]
+        )
+    assert refused.value.index == 1
+    assert rows(url) == [{"id": 1, "total": 1}]
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [("text", "struct or a map"), ({"total": 1}, "key's field id"), ({"id": None}, "key's field id")],
+)
+async def test_a_record_that_can_be_no_row_is_told(make: Make, url: str, bad: Any, says: str) -> None:
+    """No struct, or without its key."""
+    sink = await make(**UPSERT)
+    with pytest.raises(RecordRefused, match=says) as refused:
+        await sink.write([record({"id": 1}), record(bad)])
+    assert refused.value.index == 1
+    assert [one["id"] for one in rows(url)] == [1]
+
+
+def typed(**fields: tuple[Type, str | None, tuple[tuple[str, str], ...]]) -> Schema:
+    """A struct of optional fields."""
+    parts = [Field(name=name, schema=Schema(type=kind, name=named, parameters=parameters, optional=True)) for name, (kind, named, parameters) in fields.items()]  # fmt: skip
+    return Schema(type="struct", fields=tuple(parts))
+
+
+async def test_values_are_what_their_schemas_mean(make: Make, url: str) -> None:
+    """Days, microseconds, zones and unscaled bytes arrive as dates, moments and exact numbers."""
+    schema = typed(
+        id=("int32", None, ()),
+        day=("int32", "io.debezium.time.Date", ()),
+        at=("int64", "io.debezium.time.MicroTimestamp", ()),
+        zoned=("string", "io.debezium.time.ZonedTimestamp", ()),
+        price=("bytes", "org.apache.kafka.connect.data.Decimal", (("scale", "2"),)),
+        raw=("bytes", None, ()),
+        tags=("array", None, ()),
+    )
+    value = {
+        "id": 1,
+        "day": 19_000,
+        "at": 1_700_000_000_123_456,
+        "zoned": "2024-01-02T03:04:05.678901Z",
+        "price": decimal_to_bytes(decimal.Decimal("-1234567890123456789.05"), 2),
+        "raw": b"\x00\xff",
+        "tags": ["a", "b"],
+    }
+    sink = await make(**UPSERT)
+    await sink.write([record(value, schema)])
+    (found,) = rows(url)
+    assert found["price"] == "-1234567890123456789.05"
+    assert dt.date.fromisoformat(found["day"]) == dt.date(2022, 1, 8)
+    assert found["at"].startswith("2023-11-14 22:13:20.123456")
+    assert found["raw"] == b"\x00\xff"
+    assert found["tags"] == '["a", "b"]'
+
+
+def test_settings_that_cannot_be_are_named() -> None:
+    """Each with its remedy, before anything is connected."""
+    base = {"connection.url": "sqlite:///x.db"}
+    cases: Sequence[tuple[dict[str, str], str]] = [
+        ({"insert.mode": "merge"}, "insert.mode"),
+        ({"insert.mode": "upsert"}, "primary.key.mode"),
+        ({"delete.enabled": "true", "primary.key.mode": "kafka"}, "delete.enabled"),
+        ({"batch.size": "none"}, "batch.size"),
+        ({"connection.url": "mysql://x/y"}, "connection.url"),
+        ({"connection.url": "nothing"}, "connection.url"),
+    ]
+    for config, name in cases:
+        assert list(JdbcSink.validate({**base, **config})) == [name]
+    confluent = {
+        "connection.url": "jdbc:sqlite:x.db",
+        "pk.mode": "record_key",
+        "insert.mode": "upsert",
+        "auto.create": "true",
+    }
+    assert JdbcSink.validate(confluent) == {}
