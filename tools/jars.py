@@ -1,7 +1,7 @@
-"""Fetch the jars that the suites with Java need: `python tools/jars.py kafka|registry|spark`.
+"""Fetch the jars that the suites with Java need: `python tools/jars.py kafka|registry|debezium|spark`.
 
 What lives here: the coordinates of Apache Kafka 4.3.1 and of Confluent's registry client 7.5.3 (which Maven Central has inside a jar
-of Flink), and one call to Maven for each set. A set is fetched once; the folder is named by a digest of its coordinates. Spark's own
+of Flink), of Debezium with Kafka Connect, and one call to Maven for each set. A set is fetched once; the folder is named by a digest of its coordinates. Spark's own
 set is `busway_spark.jars`, which its users need too.
 """
 
@@ -21,6 +21,13 @@ KAFKA = (
 REGISTRY = (
     "org.apache.flink:flink-sql-avro-confluent-registry:2.3.0",
     "org.slf4j:slf4j-api:1.7.36",
+)
+DEBEZIUM = (
+    "org.apache.kafka:connect-runtime:4.3.1",
+    "org.apache.kafka:connect-json:4.3.1",
+    "org.apache.kafka:connect-file:4.3.1",
+    "io.debezium:debezium-connector-postgres:3.7.0.Final",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
 )
 
 
@@ -48,6 +55,11 @@ def kafka_libs() -> Path:
 def registry_libs() -> Path:
     """The folder with Confluent's registry client and its Avro; fetched on first use."""
     return _fetched("registry", REGISTRY)
+
+
+def debezium_libs() -> Path:
+    """The folder with Kafka Connect 4.3.1 and Debezium's PostgreSQL connector; fetched on first use."""
+    return _fetched("debezium", DEBEZIUM)
 
 
 def _fetched(name: str, coordinates: tuple[str, ...]) -> Path:
@@ -86,13 +98,15 @@ def main(arguments: list[str]) -> int:
             where = kafka_libs()
         elif name == "registry":
             where = registry_libs()
+        elif name == "debezium":
+            where = debezium_libs()
         elif name == "spark":
             from busway_spark.jars import jar_folder, jar_paths
 
             jar_paths()
             where = jar_folder()
         else:
-            sys.stderr.write(f"no set of jars is called {name}: kafka, registry or spark\n")
+            sys.stderr.write(f"no set of jars is called {name}: kafka, registry, debezium or spark\n")
             return 2
         sys.stdout.write(f"{name}: {where}\n")
     return 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from busway.app.hooks import ExtensionFailed
     from busway.app.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.app.tables import BadRow, NotHere, Table
+    from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.consumer.snapshot import read_to_end
     from busway.errors import (
@@ -101,6 +102,7 @@ __all__ = [
     "Undecodable",
     "Unencodable",
     "UnsupportedByBroker",
+    "read_batches",
     "read_to_end",
 ]
 
@@ -144,6 +146,7 @@ _WHERE: Final = {
         "Topic",
         "TransactionalInbox",
     ),
+    "busway.consumer.batches": ("read_batches",),
     "busway.consumer.consumer": (
         "Consumer",
         "RebalanceListener",

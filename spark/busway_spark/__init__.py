@@ -1,0 +1,30 @@
+"""Spark on Busway: topics as typed DataFrames.
+
+The names listed here are public, and `busway_spark.session.session`, which makes a session. Each is loaded when it is first used: Spark's workers import parts of this package by the thousand, and
+need PySpark's session in none of them.
+"""
+
+import importlib
+from typing import Any, Final
+
+_WHERE: Final = {
+    "avro": ("decode_avro",),
+    "errors": ("explain",),
+    "jars": ("JarsMissing", "jar_paths"),
+    "job": ("Job", "run_job"),
+    "lag": ("LagListener", "Progress", "commit_group", "progress_of"),
+    "schemas": ("NoColumns", "NoSchema", "Schemas", "schemas_of"),
+    "source": ("DataLoss", "register"),
+    "store": ("delta_writer", "realtime", "to_store"),
+    "supervise": ("StreamFailed", "run_stream"),
+    "topics": ("read_topic", "rejected", "stream_topic"),
+    "write": ("DoesNotFit", "write_topic"),
+}
+_MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - the table above is the list
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'busway_spark' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"busway_spark.{_MODULE_OF[name]}"), name)

@@ -1,93 +1,153 @@
 """Registry-framed Avro in a DataFrame: one byte of magic, four of schema id, the body.
 
-What lives here: the columns that take a framed value apart and decode it with the schema that wrote it, all inside the
-JVM. What does not: asking the registry which schemas there are (`topics`).
+What lives here: the columns `schema_id`, `event` and `error`, decoded with the schema that wrote each record. What does not: asking the
+registry which schemas there are (`schemas`), decoding without Spark's Avro module (`avro_python`).
 
-Spark's `from_avro` keeps silent about two things that must not pass in silence: a schema id that it was not given ends as
-null, and a damaged body ends as a struct whose fields are all null. Both get a reason in the column `error` here, so that
-no record disappears. A null value is a tombstone, which is neither.
+Spark's `from_avro` keeps silent about what must not pass in silence: a schema id that it was not given ends as null, and a damaged body
+as a struct whose fields are all null. So a field is added to the schema that is read as: it has a default, so it is there in every
+record that was decoded, and null in none but the damaged ones. A null value is a tombstone, which is neither.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Final, Literal
 
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.avro.functions import from_avro
 
-FRAME_BYTES = 5
+from busway_spark.schemas import Schemas
+
+FRAME_BYTES: Final = 5
+DECODED: Final = "busway_decoded"
+"""The added field."""
+OnError = Literal["keep", "fail"]
+OnUnknown = Literal["keep", "stop"]
+Decoder = Literal["jvm", "python"]
+UNKNOWN_MARK: Final = "busway-unknown-schema-id="
+"""Precedes the id in the text of the failure that stops a query at an id that is not known; `supervise` looks for it."""
+_UNFRAMED: Final = "not framed: expected a zero byte and a schema id of four bytes"
 
 
-def decode_avro(frame: DataFrame, *, writers: Mapping[int, str], reader: str, column: str = "value") -> DataFrame:
+def decode_avro(
+    frame: DataFrame,
+    *,
+    schemas: Schemas,
+    column: str = "value",
+    on_error: OnError = "keep",
+    on_unknown: OnUnknown = "keep",
+    missing_ids: Collection[int] = (),
+    decoder: Decoder | None = None,
+) -> DataFrame:
     """Decode the framed Avro in `column`.
 
     Args:
-        frame: has the binary column `column`.
-        writers: schema id → writer schema as JSON text; every id that may occur.
-        reader: schema as JSON text that all records are read as; fields that a writer lacked get its defaults.
+        frame: has the binary column `column`, and `topic`, `partition` and `offset`, which errors name.
+        schemas: the writers' schemas by id, and the one that all records are read as; fields that a writer lacked get its defaults.
         column: name of the binary column.
+        on_error: keep the rows that cannot be decoded, with the reason in `error`, or fail the query at the first.
+        on_unknown: whether a schema id that is not in `schemas` is such a row, or stops the query, so that it can go on with more schemas.
+        missing_ids: ids that the registry is known not to have: such rows even then.
+        decoder: in the JVM, or fastavro in Python workers; the JVM where its Avro module is there.
 
     Returns:
-        `frame` with the columns `schema_id` (int, null for a tombstone or an unframed value), `event` (struct of the
+        `frame` with the columns `schema_id` (bigint, null for a tombstone or an unframed value), `event` (struct of the
         reader's fields, null where not decoded) and `error` (null, or why the record was not decoded).
 
     Raises:
-        ValueError: `writers` is empty or the reader schema is no record.
+        NoColumns: the decoder cannot make columns of the schema.
     """
-    if not writers:
-        raise ValueError("no writer schema is given: the subject has no versions in the registry")
-    fields = _record_fields(reader)
-    body = F.substring(F.col(column), FRAME_BYTES + 1, 2**31 - 1)
-    framed = (F.length(column) >= FRAME_BYTES) & (F.hex(F.substring(F.col(column), 1, 1)) == "00")
-    schema_id = F.when(framed, F.conv(F.hex(F.substring(F.col(column), 2, 4)), 16, 10).cast("int"))
-    decoded = frame.withColumn("schema_id", schema_id).withColumn("_event", _event(body, writers, reader))
-    known = F.col("schema_id").isin([int(known_id) for known_id in writers])
-    error = (
-        F.when(F.col(column).isNull(), None)
-        .when(F.col("schema_id").isNull(), F.lit("not framed: expected a zero byte and a schema id of four bytes"))
-        .when(~known, F.concat(F.lit("schema id "), F.col("schema_id"), F.lit(" was not in the registry at start")))
-        .when(_damaged(F.length(column) - FRAME_BYTES, fields), F.lit("damaged: the body does not fit its schema"))
+    value = F.col(column)
+    prefix = F.substring(value, 1, FRAME_BYTES)
+    known = {schema_id: bytes(1) + schema_id.to_bytes(4, "big") for schema_id in sorted(schemas.ids)}
+    framed = (F.length(column) >= FRAME_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
+    other_id = F.when(
+        framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
+    )  # unsigned: more than an int holds
+    # Known ids are compared as bytes; only a record with another pays for the conversion.
+    schema_id = _chain([(prefix == F.lit(head), F.lit(one).cast("bigint")) for one, head in known.items()], other_id)
+    identified = frame.withColumn("schema_id", schema_id)
+    if (decoder or available_decoder(frame.sparkSession)) == "jvm":
+        decoded = identified.withColumn("_event", _once(_by_writer(value, schemas)))
+    else:
+        from busway_spark.avro_python import decode_in_python
+
+        decoded = decode_in_python(identified, schemas, column)
+    return _judged(decoded, value, schemas, on_error=on_error, on_unknown=on_unknown, missing_ids=missing_ids)
+
+
+def available_decoder(spark: SparkSession) -> Decoder:
+    """The JVM's decoder where Spark's Avro module is on the class path, else the one in Python."""
+    try:
+        spark.range(0).select(F.expr("""from_avro(cast('' AS binary), '"string"', map())"""))
+    except AnalysisException:
+        return "python"
+    return "jvm"
+
+
+def _chain(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
+    (condition, result), *rest = cases
+    chain = F.when(condition, result)
+    for condition, result in rest:
+        chain = chain.when(condition, result)
+    return chain.otherwise(otherwise)
+
+
+def _once(decoded: Column) -> Column:
+    """Keep the optimizer from decoding twice.
+
+    It would copy the decoding into every filter on the event or the error below it; it moves nothing across an expression that need not
+    give the same answer twice, such as the number of the partition.
+    """
+    return F.when(F.spark_partition_id() >= 0, decoded)
+
+
+def _by_writer(value: Column, schemas: Schemas) -> Column:
+    body = F.substring(value, FRAME_BYTES + 1, 2**31 - 1)
+    reader = json.loads(schemas.reader)
+    reader["fields"] = [*reader["fields"], {"name": DECODED, "type": "boolean", "default": True}]
+    options = {"avroSchema": json.dumps(reader), "mode": "PERMISSIVE"}
+    cases = [
+        (F.col("schema_id") == schema_id, from_avro(body, schema, options))
+        for schema_id, schema in sorted(schemas.writers.items())
+    ]
+    return _chain(cases, F.lit(None))
+
+
+def _judged(
+    decoded: DataFrame,
+    value: Column,
+    schemas: Schemas,
+    *,
+    on_error: OnError,
+    on_unknown: OnUnknown,
+    missing_ids: Collection[int],
+) -> DataFrame:
+    """Tell what was decoded from what was not, and why."""
+    schema_id = F.col("schema_id")
+    where = F.concat_ws(
+        " ", F.lit(" in"), F.col("topic"), F.lit("partition"), F.col("partition"), F.lit("offset"), F.col("offset")
     )
-    return (
-        decoded.withColumn("error", error)
-        .withColumn("event", F.when(F.col("error").isNull(), F.col("_event")))
-        .drop("_event")
+    unknown: Column = F.concat(
+        F.lit("schema id "), schema_id, F.lit(f" is no version of {schemas.subject} that is known")
     )
-
-
-def _event(body: Column, writers: Mapping[int, str], reader: str) -> Column:
-    (first, first_schema), *rest = sorted(writers.items())
-    event = F.when(
-        F.col("schema_id") == first, from_avro(body, first_schema, {"avroSchema": reader, "mode": "PERMISSIVE"})
+    if on_unknown == "stop":
+        stop = F.raise_error(F.concat(F.lit(UNKNOWN_MARK), schema_id, F.lit(";"), unknown, where))
+        unknown = F.when(schema_id.isin(sorted(missing_ids)), unknown).otherwise(stop) if missing_ids else stop
+    error = F.when(F.col("_event").getField(DECODED).isNotNull() | value.isNull(), None).when(
+        schema_id.isNull(), F.lit(_UNFRAMED)
     )
-    for writer_id, schema in rest:
-        event = event.when(
-            F.col("schema_id") == writer_id, from_avro(body, schema, {"avroSchema": reader, "mode": "PERMISSIVE"})
-        )
-    return event
+    for other, reason in sorted(schemas.others.items()):
+        error = error.when(schema_id == other, F.lit(reason))
+    damaged = F.concat(F.lit("damaged: the body does not fit schema id "), schema_id)
+    error = error.when(schema_id.isin(sorted(schemas.writers)), damaged).otherwise(unknown)
+    if on_error == "fail":
+        error = F.when(error.isNotNull(), F.raise_error(F.concat(error, where)))
+    event = F.when(F.col("error").isNull(), F.col("_event").dropFields(DECODED))
+    return decoded.withColumn("error", error).withColumn("event", event).drop("_event")
 
 
-def _record_fields(reader: str) -> list[dict[str, Any]]:
-    schema = json.loads(reader)
-    if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise ValueError(f"only a record schema can become columns, this one is {schema!r:.80}")
-    fields = schema["fields"]
-    assert isinstance(fields, list)
-    return fields
-
-
-def _damaged(body_bytes: Column, fields: list[dict[str, Any]]) -> Column:
-    """Whether a decoded struct is the all-null one that stands for a body that could not be read."""
-    required = [field["name"] for field in fields if not _nullable(field["type"])]
-    if required:
-        return F.col("_event").getField(required[0]).isNull()
-    # All fields are optional, so all may truly be null; then the body is one byte of union branch for each.
-    all_null = F.lit(True)
-    for field in fields:
-        all_null = all_null & F.col("_event").getField(field["name"]).isNull()
-    return all_null & (body_bytes != len(fields))
-
-
-def _nullable(schema: Any) -> bool:
+def nullable(schema: Any) -> bool:
+    """Whether a field of this schema may be null."""
     return schema == "null" or (isinstance(schema, list) and "null" in schema)

@@ -1,6 +1,6 @@
 """The Maven artifacts that Spark needs to read a topic, pinned, and where they are kept.
 
-What lives here: the coordinates and one call to Maven. Every artifact is named directly and its dependencies excluded:
+What lives here: the coordinates, of the set that every job needs and of Delta's, and one call to Maven. Every artifact is named directly and its dependencies excluded:
 Spark's own parent pom sends Maven to a repository that many networks do not reach, and PySpark brings the rest anyway.
 The set was run end to end with PySpark 4.2.0 on Java 17; see docs/decisions/0004-spark-versions.md before moving it.
 """
@@ -9,11 +9,15 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
-ARTIFACTS: Final[tuple[tuple[str, str, str], ...]] = (
+from busway import BuswayError
+
+Artifacts = tuple[tuple[str, str, str], ...]
+ARTIFACTS: Final[Artifacts] = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
     ("org.apache.spark", "spark-avro_2.13", "4.1.1"),
@@ -22,37 +26,57 @@ ARTIFACTS: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 
-class JarsMissing(RuntimeError):
+DELTA: Final[Artifacts] = (
+    ("io.delta", "delta-spark_4.2_2.13", "4.4.0"),
+    ("io.delta", "delta-storage", "4.4.0"),
+    ("io.delta", "delta-kernel-api", "4.4.0"),
+    ("io.delta", "delta-kernel-defaults", "4.4.0"),
+    ("io.delta", "delta-kernel-unitycatalog", "4.4.0"),
+    ("io.unitycatalog", "unitycatalog-client", "0.6.0"),
+    ("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
+)
+"""Delta Lake's, for `session(delta=True)`. What they need of Hadoop, Jackson and Parquet comes with PySpark."""
+
+
+class JarsMissing(BuswayError):
     """The artifacts are not there and could not be fetched; the text holds the command that would."""
 
 
-def jar_folder() -> Path:
-    """Where this set of artifacts is kept: `$BUSWAY_SPARK_JARS`, else a folder of the user's cache named by the set."""
+def jar_folder(*, delta: bool = False) -> Path:
+    """Where a set is kept: `$BUSWAY_SPARK_JARS`, else a folder of the user's cache named by the set."""
     given = os.environ.get("BUSWAY_SPARK_JARS")
     if given:
         return Path(given)
-    digest = hashlib.sha256(repr(ARTIFACTS).encode()).hexdigest()[:12]
+    name, artifacts = ("delta", DELTA) if delta else ("spark", ARTIFACTS)
+    digest = hashlib.sha256(repr(artifacts).encode()).hexdigest()[:12]
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "busway" / f"spark-jars-{digest}"
+    return Path(cache) / "busway" / f"{name}-jars-{digest}"
 
 
-def jar_paths() -> list[Path]:
+def jar_paths(*, delta: bool = False) -> list[Path]:
     """The artifacts on disk, fetched with Maven on first use.
+
+    Args:
+        delta: with those of Delta Lake.
 
     Raises:
         JarsMissing: Maven is not installed or could not fetch them.
     """
-    folder = jar_folder()
-    expected = [folder / f"{artifact}-{version}.jar" for _, artifact, version in ARTIFACTS]
+    found = _set(jar_folder(), ARTIFACTS)
+    return found + _set(jar_folder(delta=True), DELTA) if delta else found
+
+
+def _set(folder: Path, artifacts: Artifacts) -> list[Path]:
+    expected = [folder / f"{artifact}-{version}.jar" for _, artifact, version in artifacts]
     if not all(path.is_file() for path in expected):
-        _fetch(folder)
+        _fetch(folder, artifacts)
     missing = [path.name for path in expected if not path.is_file()]
     if missing:
         raise JarsMissing(f"Maven did not bring {', '.join(missing)} into {folder}")
     return expected
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path, artifacts: Artifacts) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise JarsMissing(
@@ -62,22 +86,27 @@ def _fetch(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         pom = Path(scratch) / "pom.xml"
-        pom.write_text(_pom())
+        pom.write_text(_pom(artifacts))
         command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command line
     if done.returncode != 0:
         raise JarsMissing(f"Maven could not fetch Spark's artifacts: {(done.stdout + done.stderr).strip()[-500:]}")
 
 
-def _pom() -> str:
+def _pom(artifacts: Artifacts) -> str:
     every = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
         f"{every}</dependency>"
-        for group, artifact, version in ARTIFACTS
+        for group, artifact, version in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>busway</groupId><artifactId>spark-jars</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )
+
+
+if __name__ == "__main__":
+    # For spark-submit: --jars "$(python -m busway_spark.jars)", with --delta for Delta Lake's.
+    sys.stdout.write(",".join(str(path) for path in jar_paths(delta="--delta" in sys.argv[1:])) + "\n")

@@ -10,19 +10,30 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from busway import BuswayError
 from busway_spark.jars import jar_paths
+from busway_spark.source import register
 
 
-class JavaMissing(RuntimeError):
+class JavaMissing(BuswayError):
     """Spark needs a Java runtime; the text holds the command that installs it."""
 
 
-def session(app_name: str, *, master: str = "local[2]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session with Spark's Kafka source and Avro functions on its class path.
+def session(
+    app_name: str,
+    *,
+    master: str | None = None,
+    jars: bool = True,
+    delta: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session with the format `busway`, and with Spark's Kafka source and Avro functions on its class path.
 
     Args:
         app_name: shown in Spark's user interface.
-        master: Spark master URL; local with two threads unless given.
+        master: Spark master URL; without one what `spark-submit` was given, else local with two threads.
+        jars: without them nothing is fetched: topics are read by our own source and decoded in Python, and cannot be written.
+        delta: with Delta Lake.
         settings: further Spark settings; they win over the ones set here.
 
     Raises:
@@ -35,18 +46,34 @@ def session(app_name: str, *, master: str = "local[2]", settings: Mapping[str, s
         )
     # Workers must run this very interpreter, or they take whichever python3 the PATH names and miss pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name).master(master)
     defaults = {
-        "spark.jars": ",".join(str(path) for path in jar_paths()),
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
     }
+    builder = SparkSession.builder.appName(app_name)
+    submitted = "SPARK_ENV_LOADED" in os.environ
+    if master is not None or not submitted:
+        builder = builder.master(master or "local[2]")
+    if (master or "local").startswith("local") and not submitted:
+        defaults |= {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    if jars or delta:
+        defaults["spark.jars"] = ",".join(str(path) for path in jar_paths(delta=delta))
+    if delta:
+        defaults |= {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        }
     for name, value in {**defaults, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     assert isinstance(spark, SparkSession)
+    register(spark)
     return spark

@@ -1,54 +1,74 @@
-"""Topics as DataFrames: registry-framed Avro through Spark's own Kafka source.
+"""Topics as DataFrames of typed events.
 
-What lives here: which schemas a topic's values were written with, and the source's options. What does not: decoding (`avro`), what is
-done with the rows (`jobs`). Spark commits no offsets to a consumer group; a stream's position is in its checkpoint.
+What lives here: reading, as a batch and as a stream, by either source. What does not: decoding (`avro`), writing (`write`), restarting a
+stream when a new schema comes (`supervise`). Spark commits no offsets to a consumer group; a stream's position is in its checkpoint.
+
+The columns are the same for both: `event` (struct of the reader's fields; null where there is none), `schema_id`, `error` (null, or why the
+value was not decoded), `deleted` (a tombstone), and the record's `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `headers`.
 """
 
 import asyncio
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection
+from typing import Final, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from busway import RegistryClient, RegistryRefused
-from busway_spark.avro import decode_avro
+from busway import Admin
+from busway_spark.avro import Decoder, OnError, OnUnknown, decode_avro
+from busway_spark.offsets import Position, position_options
+from busway_spark.schemas import Reader, Schemas, schemas_of
 
+Source = Literal["kafka", "busway"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 _SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+DEFAULT_SOURCE: Final[Source] = "busway"
+"""The faster one, see docs/BENCHMARKS.md; it needs no jar either."""
 
 
-class NoSchema(RuntimeError):
-    """The registry holds no schema for the topic; the text names the subject."""
+def read_topic(
+    spark: SparkSession,
+    topic: str,
+    *,
+    bootstrap_servers: str,
+    schema_registry: str,
+    start: Position = "earliest",
+    end: Position = "latest",
+    subject: str | None = None,
+    reader: Reader = None,
+    isolation: Isolation = "read_committed",
+    on_error: OnError = "keep",
+    min_partitions: int | None = None,
+    source: Source | None = None,
+    decoder: Decoder | None = None,
+) -> DataFrame:
+    """What is in a topic, as events.
 
-
-@dataclass(frozen=True, slots=True)
-class Schemas:
-    """The versions of a subject: writer schemas by id, and the newest one, which all rows are read as."""
-
-    writers: dict[int, str]
-    reader: str
-
-
-def schemas_of(registry_url: str, topic: str) -> Schemas:
-    """The schemas of a topic's values, as they are in the registry now, under the subject `<topic>-value`.
+    Args:
+        spark: see `busway_spark.session`.
+        topic: its name.
+        bootstrap_servers: `host:port`, several with commas.
+        schema_registry: its address.
+        start, end: earliest, latest, a moment (the first record at or after it), or offsets by partition.
+        subject: where the schemas are, `<topic>-value` unless given.
+        reader: which schema all rows are read as: the newest, a version's number, JSON text or an event class.
+        isolation: whether records of open and aborted transactions are left out.
+        on_error: keep records that are no events, with the reason in `error`, or fail at the first.
+        min_partitions: tasks at least; partitions are split for it.
+        source: Spark's Kafka source or our own; the rows are the same.
+        decoder: the JVM's or the one in Python; the JVM's where it is there.
 
     Raises:
-        NoSchema: there are none.
-        RegistryUnreachable: no answer.
+        NoSchema, NoColumns: there is no schema to read as.
+        RegistryUnreachable, ConnectionFailed: nobody answers.
+        BrokerError: there is no such topic.
     """
-    return asyncio.run(_schemas(registry_url, f"{topic}-value"))
-
-
-async def _schemas(registry_url: str, subject: str) -> Schemas:
-    async with RegistryClient(registry_url) as registry:
-        try:
-            numbers = await registry.versions(subject)
-        except RegistryRefused as problem:
-            raise NoSchema(
-                f"{registry_url} has no subject {subject}; write a first event, or register its schema"
-            ) from problem
-        versions = [await registry.version(subject, number) for number in numbers]
-    return Schemas({one.id: one.schema for one in versions}, versions[-1].schema)
+    schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader)
+    options = _options(topic, bootstrap_servers, isolation) | position_options(start, end, topic)
+    if min_partitions is not None:
+        options["minPartitions"] = str(min_partitions)
+    rows = spark.read.format(source or DEFAULT_SOURCE).options(**options).load()
+    return _events(rows, schemas, on_error=on_error, decoder=decoder)
 
 
 def stream_topic(
@@ -57,54 +77,85 @@ def stream_topic(
     *,
     bootstrap_servers: str,
     schema_registry: str,
-    starting_offsets: str = "earliest",
+    start: Position = "earliest",
     max_offsets_per_trigger: int | None = None,
+    subject: str | None = None,
+    reader: Reader = None,
+    isolation: Isolation = "read_committed",
+    on_error: OnError = "keep",
+    on_new_schema: OnUnknown = "stop",
+    missing_ids: Collection[int] = (),
+    min_partitions: int | None = None,
+    source: Source | None = None,
+    decoder: Decoder | None = None,
 ) -> DataFrame:
-    """A streaming DataFrame of a topic in registry-framed Avro.
+    """A topic without an end, as events.
 
     Args:
-        spark: see `busway_spark.session.session`.
-        topic: its name.
-        bootstrap_servers: `host:port`, several with commas.
-        schema_registry: its address.
-        starting_offsets: earliest, latest, or Spark's JSON; counts only for a new checkpoint.
-        max_offsets_per_trigger: how much one micro-batch takes at most.
-
-    Returns:
-        Columns `event` (struct of the newest schema's fields; null where there is none), `schema_id`, `error` (null, or why the value
-        was not decoded), `deleted` (a tombstone), and the record's `key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
-        `headers`. Only committed records.
+        start: as for `read_topic`; counts only for a new checkpoint.
+        max_offsets_per_trigger: how much one micro-batch takes, about.
+        on_new_schema: a schema id that was not in the registry when the query was built stops it, so that nothing is dropped and no new
+            column is missed; `supervise.run_stream` then builds it anew. With keep such records have a reason in `error`.
+        missing_ids: ids that the registry does not have at all, from `run_stream`; they stop nothing.
+        the others: as for `read_topic`.
 
     Raises:
-        NoSchema, RegistryUnreachable: the schemas cannot be had.
+        as `read_topic`.
     """
-    options = _options(topic, bootstrap_servers, starting_offsets)
+    schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader)
+    options = _options(topic, bootstrap_servers, isolation) | position_options(start, None, topic)
     if max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
-    source = spark.readStream.format("kafka").options(**options).load()
-    return _decoded(source, schemas_of(schema_registry, topic))
+    if min_partitions is not None:
+        options["minPartitions"] = str(min_partitions)
+    rows = spark.readStream.format(source or DEFAULT_SOURCE).options(**options).load()
+    return _events(rows, schemas, on_error=on_error, on_unknown=on_new_schema, missing_ids=missing_ids, decoder=decoder)
 
 
-def read_topic(
-    spark: SparkSession, topic: str, *, bootstrap_servers: str, schema_registry: str, starting_offsets: str = "earliest"
-) -> DataFrame:
-    """As `stream_topic`, for what is in the topic now."""
-    source = spark.read.format("kafka").options(**_options(topic, bootstrap_servers, starting_offsets)).load()
-    return _decoded(source, schemas_of(schema_registry, topic))
+def rejected(decoded: DataFrame) -> DataFrame:
+    """The records that are no events, as they came, with the reason in `error`."""
+    return decoded.where(F.col("error").isNotNull()).select(
+        "error", "schema_id", "topic", "partition", "offset", "timestamp", "key", "value"
+    )
 
 
-def _options(topic: str, bootstrap_servers: str, starting_offsets: str) -> dict[str, str]:
+def _prepared(topic: str, bootstrap_servers: str, schema_registry: str, subject: str | None, reader: Reader) -> Schemas:
+    # The broker is asked first: Spark's own source would wait for one that is not there, and name a missing topic by a Java exception.
+    asyncio.run(_check_topic(bootstrap_servers, topic))
+    return schemas_of(schema_registry, topic, subject=subject, reader=reader)
+
+
+async def _check_topic(bootstrap_servers: str, topic: str) -> None:
+    async with Admin(bootstrap_servers) as admin:
+        await admin.describe_topics([topic])
+
+
+def _options(topic: str, bootstrap_servers: str, isolation: Isolation) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": bootstrap_servers,
         "subscribe": topic,
-        "startingOffsets": starting_offsets,
         "includeHeaders": "true",
-        "kafka.isolation.level": "read_committed",
+        "kafka.isolation.level": isolation,
         # Records that were deleted before they were read are an error, not a gap to pass over.
         "failOnDataLoss": "true",
     }
 
 
-def _decoded(source: DataFrame, schemas: Schemas) -> DataFrame:
-    decoded = decode_avro(source.select(*_SOURCE_COLUMNS), writers=schemas.writers, reader=schemas.reader)
+def _events(
+    rows: DataFrame,
+    schemas: Schemas,
+    *,
+    on_error: OnError,
+    on_unknown: OnUnknown = "keep",
+    missing_ids: Collection[int] = (),
+    decoder: Decoder | None,
+) -> DataFrame:
+    decoded = decode_avro(
+        rows.select(*_SOURCE_COLUMNS),
+        schemas=schemas,
+        on_error=on_error,
+        on_unknown=on_unknown,
+        missing_ids=missing_ids,
+        decoder=decoder,
+    )
     return decoded.withColumn("deleted", F.col("value").isNull())

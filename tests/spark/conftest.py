@@ -1,14 +1,19 @@
 """One Spark session for all tests, and a bus whose event loop runs in a thread, because Spark's calls block."""
 
 import asyncio
+import io
+import json
+import struct
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import fastavro
 import pytest
 from tools.jars import need
 
+from busway import Admin, App, NewTopic, Producer, RegistryClient
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_registry.config import RegistryConfig
 from busway_registry.server import RegistryServer
@@ -18,13 +23,14 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """Spark in this process, with its Kafka source."""
+    """Spark in this process, with its Kafka source and Delta."""
     need("java", "openjdk-17-jdk-headless")
     try:
         from busway_spark.session import session
     except ImportError as missing:
         pytest.fail(f"{missing}: pip install -e '.[dev,spark]', or run `make spark`")
-    running = session("tests", settings={"spark.sql.shuffle.partitions": "1"})
+    quiet = {"spark.sql.shuffle.partitions": "1", "spark.log.level": "FATAL"}
+    running = session("tests", delta=True, settings=quiet)
     yield running
     running.stop()
 
@@ -40,6 +46,67 @@ class Bus:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something in the bus's event loop and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    @property
+    def servers(self) -> dict[str, str]:
+        """As `read_topic` and its like take them."""
+        return {"bootstrap_servers": self.bootstrap_servers, "schema_registry": self.registry}
+
+    @property
+    def arguments(self) -> list[str]:
+        """As a job's command line takes them."""
+        return ["--bootstrap-servers", self.bootstrap_servers, "--registry", self.registry]
+
+    def topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Make a topic."""
+
+        async def make() -> None:
+            async with Admin(self.bootstrap_servers) as admin:
+                await admin.create_topics([NewTopic(name, partitions, configs=configs)])
+
+        self.run(make())
+
+    def send(self, topic: str, records: Iterable[tuple[Any, ...]], **options: Any) -> None:
+        """Write (key, value), with a partition or a time or headers behind them if need be."""
+
+        async def write() -> None:
+            async with Producer(self.bootstrap_servers, **options) as producer:
+                for key, value, *more in records:
+                    await producer.send(topic, value, key, **(more[0] if more else {}))
+
+        self.run(write())
+
+    def register(self, subject: str, schema: Any, references: Any = ()) -> int:
+        """Register a schema without any check against earlier ones; its id."""
+
+        async def put() -> int:
+            async with RegistryClient(self.registry) as registry:
+                await registry.set_compatibility("NONE", subject)
+                text = schema if isinstance(schema, str) else json.dumps(schema)
+                body = {"schema": text, "references": list(references)}
+                return int((await registry.request("POST", f"/subjects/{subject}/versions", body))["id"])
+
+        return self.run(put())
+
+    def events(self, topic: str, kind: type, rows: Iterable[dict[str, Any]], partitions: int = 2) -> None:
+        """Write typed events, as a service does; the key is the first field."""
+
+        async def write() -> None:
+            app = App("writer", self.bootstrap_servers, self.registry)
+            target = app.topic(topic, key=str, value=kind, partitions=partitions)
+            async with app:
+                for row in rows:
+                    await target.send(kind(**row), key=str(next(iter(row.values()))))
+
+        self.run(write())
+
+
+def framed(schema_id: int, schema: Any, value: Any) -> bytes:
+    """A value as a serializer with a registry writes it."""
+    out = io.BytesIO()
+    out.write(struct.pack(">bI", 0, schema_id))
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
 
 
 @pytest.fixture

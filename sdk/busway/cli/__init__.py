@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "outbox": "outbox",
     "run": "services",
     "demo": "services",
+    "spark": "spark",
     "version": "services",
 }
 """Each command and the module that has it, as a function of that name, or as `app` where it has commands of its own."""
@@ -59,7 +60,7 @@ def build(wanted: str | None = None) -> typer.Typer:
         assert name is not None
         module = importlib.import_module(f"busway.cli.{COMMANDS[name]}")
         if hasattr(module, name):
-            app.command(name)(getattr(module, name))
+            app.command(name, context_settings=getattr(module, "CONTEXT", None))(getattr(module, name))
         else:
             app.add_typer(module.app, name=name)
     return app

@@ -44,9 +44,7 @@ def decode_next(assigned: Assigned, *, check_crcs: bool, read_committed: bool) -
     try:
         if check_crcs:
             verify_crc(batch, header)
-        if header.is_control:
-            _control(assigned, header, batch)
-        elif not (read_committed and header.is_transactional and _aborted(assigned, header)):
+        if visible(assigned, header, batch, read_committed=read_committed):
             records = decode_records(batch)
     except ProtocolError as problem:
         assigned.chunks.appendleft(batch)
@@ -63,6 +61,14 @@ def decode_next(assigned: Assigned, *, check_crcs: bool, read_committed: bool) -
     )
     if not assigned.records:
         assigned.position = max(position, header.next_offset)
+
+
+def visible(assigned: Assigned, header: BatchHeader, batch: memoryview, *, read_committed: bool) -> bool:
+    """Whether a reader may see the batch; called for every batch in order, it keeps track of aborted transactions."""
+    if header.is_control:
+        _control(assigned, header, batch)
+        return False
+    return not (read_committed and header.is_transactional and _aborted(assigned, header))
 
 
 def _control(assigned: Assigned, header: BatchHeader, batch: memoryview) -> None:

@@ -102,7 +102,7 @@ def _read(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: PLR0912, P
         headers: tuple[tuple[str, bytes | None], ...] = ()
         if count:
             count, position = _varint(data, position - 1)
-            headers, position = _headers(data, position, count, stop)
+            headers, position = read_headers(data, position, count, stop)
         if position != stop:
             raise CorruptBatch("a record has another size than it announces")
         moment = max_timestamp if append_time else base_timestamp + timestamp
@@ -112,7 +112,12 @@ def _read(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: PLR0912, P
     return records
 
 
-def _headers(data: bytes, position: int, count: int, stop: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def read_headers(data: bytes, position: int, count: int, stop: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    """The `count` headers of the record that ends at `stop`, and the position behind them.
+
+    Raises:
+        CorruptBatch: they reach beyond it.
+    """
     if count < 0 or count > stop - position:
         raise CorruptBatch(f"{count} headers cannot be in one record")
     headers = []

@@ -1,0 +1,54 @@
+"""`busway spark`: run a Spark job.
+
+What lives here: finding the job and where it runs. What does not: the jobs (`busway_spark.jobs`, and those of your own).
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from busway.cli.output import CommandFailed
+
+CONTEXT: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""What the job is given is the job's matter, --help as well."""
+
+
+def spark(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(help="offload, or a module such as gettaxi.jobs.surge.")],
+) -> None:
+    """Run a Spark job: in this process, or with --master on a cluster by spark-submit. `busway spark JOB --help` tells its arguments."""
+    if job in {"-h", "--help"}:
+        typer.echo(context.get_help())
+        return
+    sys.path.insert(0, os.getcwd())
+    try:
+        from busway_spark.submit import find_job, submit_command
+
+        module = find_job(job)
+    except ImportError as missing:
+        raise CommandFailed(f"Spark jobs need the spark extra: pip install 'busway[spark]' ({missing})") from None
+    except SystemExit as refused:  # the frame of jobs says so when PySpark is not there
+        raise CommandFailed(str(refused)) from None
+    arguments = list(context.args)
+    master = _master(arguments)
+    if master is None or master.startswith("local"):
+        raise typer.Exit(module.main(arguments))
+    with tempfile.TemporaryDirectory(prefix="busway-spark-") as folder:
+        command = submit_command(module.__name__, master, arguments, Path(folder))
+        done = subprocess.run(command, check=False)  # noqa: S603 - spark-submit with the user's own arguments
+    raise typer.Exit(done.returncode)
+
+
+def _master(arguments: list[str]) -> str | None:
+    for number, one in enumerate(arguments):
+        if one.startswith("--master="):
+            return one.partition("=")[2]
+        if one == "--master" and number + 1 < len(arguments):
+            return arguments[number + 1]
+    return None

@@ -1,0 +1,162 @@
+"""Reading whole record batches of one partition, for those who decode them in their own way.
+
+What lives here: fetching from one offset to another, checksums, leaving out what a reader may not see. What does not: the records
+inside, groups and subscriptions (`consumer`). The Spark source turns these batches into columns without an object per record.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from busway.cluster.client import Addresses, ClusterClient
+from busway.consumer.fetcher import NAMES_UNTIL
+from busway.consumer.isolation import visible
+from busway.consumer.subscription import Assigned
+from busway.errors import BrokerError, BuswayError, ConnectionFailed, DamagedData, OffsetReset, RequestTimedOut
+from busway.types import TopicPartition
+from busway_protocol.errors import ErrorCode, ProtocolError, error_for
+from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from busway_protocol.records.batch import BatchHeader, iter_batches, verify_crc
+
+FETCH_BYTES: Final = 4 * 1024 * 1024
+"""One answer; the next is asked for while it is worked on, so about twice as much is held."""
+_WAIT_MS: Final = 500
+Batch = tuple[BatchHeader, memoryview]
+
+
+async def read_batches(
+    bootstrap_servers: Addresses,
+    partition: TopicPartition,
+    start: int,
+    end: int,
+    *,
+    read_committed: bool = True,
+    fetch_bytes: int = FETCH_BYTES,
+    timeout_s: float = 120.0,
+    client_id: str = "busway-batches",
+) -> AsyncGenerator[list[Batch], None]:
+    """The batches that hold the records from `start` up to, not including, `end`; a list for each answer of the broker.
+
+    The first and the last batch may hold records outside of the range; control batches and, with `read_committed`, those of
+    aborted transactions are left out.
+
+    Raises:
+        OffsetReset: the next offset is not in the log any more.
+        DamagedData: a batch is damaged.
+        RequestTimedOut: nothing came for `timeout_s`: the end is not there yet, or a transaction is open before it.
+        BrokerError, ConnectionFailed: the partition cannot be read.
+    """
+    cluster = ClusterClient(bootstrap_servers, client_id=client_id)
+    state = Assigned(partition, "none", position=start, fetch_position=start)
+    reader = _Reader(cluster, state, read_committed=read_committed, fetch_bytes=fetch_bytes, timeout_s=timeout_s)
+    try:
+        await cluster.ensure_topics([partition.topic])
+        if start >= end:
+            return
+        following = asyncio.ensure_future(reader.fetch())
+        try:
+            while True:
+                data = await following
+                batches = reader.cut(data)
+                more = state.fetch_position < end
+                if more:
+                    following = asyncio.ensure_future(reader.fetch())
+                    await asyncio.sleep(0)  # the request goes out before the caller works on this answer
+                yield [(header, batch) for header, batch in batches if header.base_offset < end]
+                if not more:
+                    return
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError, BuswayError):
+                await following
+    finally:
+        await cluster.close()
+
+
+class _Reader:
+    """One partition's fetches."""
+
+    def __init__(
+        self, cluster: ClusterClient, state: Assigned, *, read_committed: bool, fetch_bytes: int, timeout_s: float
+    ) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._read_committed = read_committed
+        self._fetch_bytes = fetch_bytes
+        self._timeout_s = timeout_s
+        self._name = f"{state.partition.topic}-{state.partition.partition}"
+
+    async def fetch(self) -> PartitionData:
+        """The next answer that holds batches; goes on after failures that pass, until the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_s
+        backoff = self._cluster.backoff()
+        problem: BuswayError | None = None
+        while loop.time() < deadline:
+            try:
+                data = await self._ask()
+                if data.records:
+                    return data
+                problem = None
+            except (ConnectionFailed, RequestTimedOut, BrokerError) as failed:
+                if isinstance(failed, BrokerError) and not failed.retriable:
+                    raise
+                problem = failed
+                await asyncio.sleep(backoff.next())
+                with contextlib.suppress(BuswayError):
+                    await self._cluster.refresh()
+        raise problem or RequestTimedOut(
+            f"nothing came from {self._name} at offset {self._state.fetch_position} for {self._timeout_s:g} s; "
+            "a transaction may be open there"
+        )
+
+    async def _ask(self) -> PartitionData:
+        topic, number = self._state.partition
+        leader = self._cluster.metadata.leader(topic, number)
+        if leader is None:
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, self._name)
+        asked = FetchPartition(
+            partition=number, fetch_offset=self._state.fetch_position, partition_max_bytes=self._fetch_bytes
+        )
+        request = FetchRequest(
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=self._fetch_bytes,
+            isolation_level=int(self._read_committed),
+            topics=[FetchTopic(topic=topic, partitions=[asked])],
+        )
+        connection = await self._cluster.connection(leader)
+        answer: FetchResponse = await connection.request(request, at_most=NAMES_UNTIL)
+        if answer.error_code:
+            raise BrokerError(error_for(answer.error_code), f"fetching {self._name}")
+        data: PartitionData = answer.responses[0].partitions[0]
+        code = error_for(data.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetReset(
+                f"offset {self._state.fetch_position} of {self._name} is not in the log any more: retention deleted it, "
+                "or the topic was made anew"
+            )
+        if code is not ErrorCode.NONE:
+            raise BrokerError(code, f"fetching {self._name}")
+        return data
+
+    def cut(self, data: PartitionData) -> list[Batch]:
+        """The batches of an answer that a reader may see; moves the position behind them."""
+        state = self._state
+        state.aborted.extend((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
+        state.aborted.sort()
+        begin = state.fetch_position
+        found = []
+        try:
+            assert isinstance(data.records, memoryview)
+            for header, batch in iter_batches(data.records):
+                verify_crc(batch, header)
+                if visible(state, header, batch, read_committed=self._read_committed):
+                    found.append((header, batch))
+                state.fetch_position = header.next_offset
+        except ProtocolError as problem:
+            raise DamagedData(f"{self._name} at offset {state.fetch_position}: {problem}") from None
+        if state.fetch_position == begin:
+            raise DamagedData(f"{self._name} at offset {begin}: the broker sent no whole batch")
+        return found

@@ -1,0 +1,151 @@
+"""What the database says of its tables and types.
+
+What lives here: the values, and the queries that fill them. What does not: Connect schemas (`columns`), what the log says (`pgoutput`).
+The connection is psycopg 3's, plain and blocking: all of this runs in the thread of the connector.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+SESSION: Final = (
+    "-c datestyle=ISO,MDY -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 -c bytea_output=hex"
+    " -c lc_monetary=C -c client_encoding=UTF8"
+)
+"""Session settings that fix the text form of every value, for the snapshot and the stream alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableId:
+    """A table's schema and name."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeInfo:
+    """A type of the database.
+
+    Attributes:
+        kind: pg_type.typtype: b(ase), c(omposite), d(omain), e(num), r(ange), m(ultirange), p(seudo).
+        element: the type of an array's elements, else 0.
+        base, base_modifier: what a domain is made of.
+        labels: of an enum, in order.
+    """
+
+    oid: int
+    name: str
+    kind: str
+    element: int = 0
+    base: int = 0
+    base_modifier: int = -1
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column; `default` is its expression as PostgreSQL prints it."""
+
+    name: str
+    type_oid: int
+    type_modifier: int
+    optional: bool
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table; `key` names the columns of its primary key, or of its first unique index without NULLs."""
+
+    id: TableId
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    replica_identity: str = "d"
+
+
+class Types:
+    """The database's types by oid, those met later looked up when they are."""
+
+    def __init__(self, known: Iterable[TypeInfo] = ()) -> None:
+        self._known = {one.oid: one for one in known}
+
+    def __getitem__(self, oid: int) -> TypeInfo:
+        return self._known.get(oid) or TypeInfo(oid=oid, name=f"oid {oid}", kind="b")
+
+    def __contains__(self, oid: int) -> bool:
+        return oid in self._known
+
+    def replace(self, known: Iterable[TypeInfo]) -> None:
+        """Take over what the catalogue says now."""
+        self._known = {one.oid: one for one in known}
+
+    def resolved(self, oid: int, modifier: int) -> tuple[TypeInfo, int]:
+        """The type under any number of domains, with the modifier that counts."""
+        info = self[oid]
+        while info.kind == "d":
+            modifier = info.base_modifier if info.base_modifier != -1 else modifier
+            info = self[info.base]
+        return info, modifier
+
+
+_TYPES = """SELECT t.oid, t.typname, t.typtype, CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END, t.typbasetype, t.typtypmod,
+    (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid)
+    FROM pg_catalog.pg_type t"""
+_TABLES = """SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
+    ORDER BY 1, 2"""
+_COLUMNS = """SELECT a.attname, a.atttypid, a.atttypmod, NOT a.attnotnull, pg_catalog.pg_get_expr(d.adbin, d.adrelid)
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+_KEYS = """SELECT i.indisprimary, (SELECT array_agg(a.attname ORDER BY k.place) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum WHERE k.place <= i.indnkeyatts),
+        c.relreplident
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND (i.indisprimary OR i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
+        AND i.indisvalid)
+    LEFT JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
+    WHERE n.nspname = %s AND c.relname = %s ORDER BY i.indisprimary DESC NULLS LAST, x.relname"""
+
+
+def read_types(connection: Connection) -> list[TypeInfo]:
+    """Every type of the database."""
+    rows = connection.execute(_TYPES).fetchall()
+    return [
+        TypeInfo(
+            oid=oid,
+            name=name,
+            kind=kind,
+            element=element,
+            base=base,
+            base_modifier=modifier,
+            labels=tuple(labels or ()),
+        )
+        for oid, name, kind, element, base, modifier, labels in rows
+    ]
+
+
+def read_table_ids(connection: Connection) -> list[TableId]:
+    """The permanent tables that are not the system's own, ordered by schema and name."""
+    found = [TableId(schema=schema, name=name) for schema, name in connection.execute(_TABLES)]
+    return sorted(found, key=str)
+
+
+def read_table(connection: Connection, table: TableId) -> Table | None:
+    """A table as it is now; None if it is gone."""
+    rows = connection.execute(_COLUMNS, (table.schema, table.name)).fetchall()
+    keys = connection.execute(_KEYS, (table.schema, table.name)).fetchall()
+    if not keys:
+        return None
+    columns = tuple(
+        Column(name=name, type_oid=oid, type_modifier=modifier, optional=optional, default=default)
+        for name, oid, modifier, optional, default in rows
+    )
+    return Table(id=table, columns=columns, key=tuple(keys[0][1] or ()), replica_identity=keys[0][2])

@@ -1,0 +1,136 @@
+"""Debezium's PostgreSQL connector: the `Source` that the runtime runs.
+
+What lives here: settings in, a thread started, records out, confirmations in. What does not: everything that blocks (`reader`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import psycopg
+
+from busway_connect.connector import Config, ConfigInvalid, Offset, Source, SourceRecord
+from busway_connect.postgres.handover import Handover
+from busway_connect.postgres.positions import InSnapshot, InStream, order_of, read_offset
+from busway_connect.postgres.reader import Reader
+from busway_connect.postgres.settings import SETTINGS, Settings, parse, problems, unknown_settings
+
+log = logging.getLogger("busway.connect.postgres")
+READ_WAIT_S: Final = 0.5
+STOP_TIMEOUT_S: Final = 30.0
+_COMMON: Final = frozenset({"name", "connector.class", "tasks.max", "config.action.reload", "exactly.once.support"})
+
+
+class PostgresConnector(Source):
+    """Reads a database's rows, then its changes, in Debezium's envelope. What it promises: see `busway_connect.postgres`."""
+
+    class_names = ("io.debezium.connector.postgresql.PostgresConnector", "postgres")
+    settings = SETTINGS
+
+    def __init__(self, name: str, config: Config) -> None:
+        super().__init__(name, config)
+        self._settings: Settings | None = None
+        self._handover: Handover | None = None
+        self._reader: Reader | None = None
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def validate(cls, config: Config) -> dict[str, str]:
+        """What is wrong with a config, by setting."""
+        return problems(config)
+
+    async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
+        """Check the server's side, and go on behind the offset; a first start makes publication and slot and takes a snapshot.
+
+        Raises:
+            ConfigInvalid: a setting is wrong, the publication lacks a table, a right is missing.
+            PositionLost: the slot no longer has the log behind the offset.
+            Retriable: the server cannot be reached, or another reader holds the slot.
+        """
+        settings = self._settings = parse(self.config)
+        for one in unknown_settings(self.config, _COMMON):
+            log.warning("%s: the setting %s means nothing here and is passed over", self.name, one)
+        stored = self._stored(offsets, settings)
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+
+        def tell(problem: Exception | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_settle, ready, problem)
+
+        self._handover = Handover(settings.queue_size)
+        self._reader = Reader(
+            settings,
+            stored,
+            self._handover,
+            version=self.version,
+            run_id=str(uuid.uuid4()),
+            notes=self.progress.notes,
+            ready=tell,
+        )
+        self._thread = threading.Thread(target=self._reader.run, name=f"postgres {self.name}", daemon=True)
+        self._thread.start()
+        await ready
+
+    @staticmethod
+    def _stored(
+        offsets: Sequence[tuple[Mapping[str, Any], Offset]], settings: Settings
+    ) -> InSnapshot | InStream | None:
+        for partition, offset in offsets:
+            if partition.get("server") == settings.prefix:
+                try:
+                    position = read_offset(offset)
+                except ValueError as problem:
+                    raise ConfigInvalid({"topic.prefix": str(problem)}) from problem
+                if isinstance(position, InSnapshot) and position.last:
+                    return InStream(generation=position.generation, commit_lsn=position.lsn)
+                return position
+        return None
+
+    async def read(self) -> Sequence[SourceRecord]:
+        """The next records, in the order of the log.
+
+        Raises:
+            Retriable: the server went away.
+            Unreadable: a value has no form in a record; says what to do.
+        """
+        assert self._handover is not None, "read before start"
+        assert self._settings is not None
+        return await self._handover.take(self._settings.batch_size, READ_WAIT_S)
+
+    def position(self, offset: Offset) -> Sequence[int | str] | None:
+        """The order of records; None for the rows of a table without a key that says an order."""
+        return order_of(offset)
+
+    async def committed(self, offset: Offset) -> None:
+        """The server may forget the log up to the last transaction that is wholly stored."""
+        if self._reader is not None:
+            position = read_offset(offset)
+            if isinstance(position, InStream):
+                self._reader.confirmed_lsn = max(self._reader.confirmed_lsn, position.commit_lsn)
+
+    async def stop(self) -> None:
+        """End the thread and every connection; with `slot.drop.on.stop` drop the slot."""
+        thread, self._thread = self._thread, None
+        if thread is None or self._handover is None or self._reader is None:
+            return
+        self._handover.stop()
+        reader = self._reader
+        with contextlib.suppress(psycopg.Error):
+            await asyncio.to_thread(reader.cancel)
+        await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
+        if thread.is_alive():
+            log.warning("%s: its connections did not end within %s s", self.name, STOP_TIMEOUT_S)
+
+
+def _settle(ready: "asyncio.Future[None]", problem: Exception | None) -> None:
+    if ready.done():
+        return
+    if problem is None:
+        ready.set_result(None)
+    else:
+        ready.set_exception(problem)

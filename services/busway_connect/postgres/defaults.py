@@ -1,0 +1,51 @@
+"""A column's default as Debezium puts it into the schema.
+
+What lives here: from the expression that PostgreSQL prints to a value. What does not: the columns' types (`columns`). Nothing is
+evaluated: a constant is read, a function becomes the type's zero, and any other expression means no default.
+"""
+
+import re
+from typing import Any, Final
+
+from busway_connect.postgres.columns import Codec
+
+NONE: Final = object()
+"""There is no default."""
+_LITERAL: Final = re.compile(r"'([^']*(?:''[^']*)*)'")
+_FUNCTION: Final = re.compile(r"[(]?[A-Za-z0-9_.]+\(.*\)", re.DOTALL)
+_CLOCKS: Final = frozenset({"current_timestamp", "current_time", "current_date", "localtime", "localtimestamp"})
+_OF_FUNCTION: Final = {
+    "bit": "0", "varbit": "0", "bool": "f", "bpchar": "", "varchar": "", "text": "", "numeric": "0", "float4": "0",
+    "float8": "0", "int2": "0", "int4": "0", "int8": "0", "json": "{}", "jsonb": "{}", "xml": "",
+    "uuid": "00000000-0000-0000-0000-000000000000", "date": "1970-01-01", "time": "00:00:00",
+    "timestamp": "1970-01-01 00:00:00", "timestamptz": "1970-01-01 00:00:00+00", "interval": "",
+}  # fmt: skip
+"""By type: the text of what stands for a value that a function computes."""
+
+
+def default_of(codec: Codec, expression: str | None) -> Any:
+    """The default that a column's schema has, or `NONE`."""
+    kind = codec.default_type
+    if kind is None or expression is None:
+        return NONE
+    text = _constant(kind, expression)
+    if text is None:
+        return NONE
+    try:
+        return codec.read(text)
+    except ValueError:  # an expression that is neither constant nor function
+        return NONE
+
+
+def _constant(kind: str, expression: str) -> str | None:
+    if kind == "enum":
+        found = _LITERAL.match(expression)
+        return found[1].replace("''", "'") if found is not None else None
+    if _FUNCTION.match(expression) or expression.lower() in _CLOCKS:
+        return _OF_FUNCTION[kind]
+    found = _LITERAL.search(expression)
+    if found is not None:
+        return found[1].replace("''", "'")
+    if expression.startswith("NULL::"):
+        return None
+    return {"true": "t", "false": "f"}.get(expression) if kind == "bool" else expression

@@ -1,0 +1,323 @@
+"""The connector's thread: it owns every connection to PostgreSQL, takes the snapshot, and follows the log.
+
+What lives here: connections, the loop over the log, what the server is told of our progress. What does not: what messages mean (`stream`),
+rows (`snapshot`), checks of slot and publication (`slots`). Both drivers block, hence a thread: psycopg 3 reads the catalogue and the
+rows, psycopg 2 the log, which psycopg 3 cannot.
+"""
+
+import logging
+import select
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import psycopg
+import psycopg2  # type: ignore[import-untyped]
+import psycopg2.extras  # type: ignore[import-untyped]
+from psycopg import sql
+
+from busway_connect.connector import SourceRecord
+from busway_connect.postgres import pgoutput, slots
+from busway_connect.postgres.catalog import (
+    Connection,
+    Table,
+    TableId,
+    Types,
+    read_table,
+    read_table_ids,
+    read_types,
+)
+from busway_connect.postgres.handover import Handover, Stopped
+from busway_connect.postgres.positions import InSnapshot, InStream, lsn_number
+from busway_connect.postgres.records import Layout, StaleType, context_headers, layout_table
+from busway_connect.postgres.settings import Settings
+from busway_connect.postgres.snapshot import Snapshot
+from busway_connect.postgres.stream import Stream
+
+log = logging.getLogger("busway.connect.postgres")
+_WAIT_S: Final = 0.1
+"""The longest sleep of the thread while the log is quiet: so soon it sees a new confirmation, or that it is to end."""
+_LOOK_EVERY: Final = 256
+"""Messages after which a busy thread looks at the clock."""
+_STREAMS: Final = frozenset({"initial", "always", "no_data", "never", "when_needed"})
+_SNAPSHOTS: Final = frozenset({"initial", "always", "initial_only", "when_needed"})
+
+
+class Reader:
+    """One run of a connector, to be called in a thread of its own.
+
+    Args:
+        stored: the offset stored by the run before, if any.
+        version, run_id: shown in the records.
+        notes: where progress is told.
+        ready: called once all is checked, with an error if the connector cannot run.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        stored: InSnapshot | InStream | None,
+        handover: Handover,
+        *,
+        version: str,
+        run_id: str,
+        notes: dict[str, Any],
+        ready: Callable[[Exception | None], None],
+    ) -> None:
+        self._settings = settings
+        self._stored = stored
+        self._handover = handover
+        self._version = version
+        self._notes = notes
+        self._ready = ready
+        self._headers = context_headers(settings, run_id)
+        self._partition: Mapping[str, str] = {"server": settings.prefix}
+        self._types = Types()
+        self._relations: dict[int, pgoutput.Relation] = {}
+        self._catalog: Connection | None = None
+        self._log: Any = None
+        self._cursor: Any = None
+        self._pending: list[SourceRecord] = []
+        self._told_at = 0.0
+        self._told = 0
+        self._beat_at = time.monotonic()
+        self.confirmed_lsn = 0
+        """What the bus has for good; the event loop writes it, the thread tells the server."""
+
+    def run(self) -> None:
+        """Until the handover is stopped, or for good after `initial_only`. Errors go to whoever reads."""
+        try:
+            self._run()
+        except Stopped:
+            pass
+        except Exception as problem:  # noqa: BLE001 - the thread's top: the reader of the handover gets it
+            error = slots.translated(problem)
+            if error is not problem:
+                error.__cause__ = problem
+            self._ready(error)
+            self._handover.fail(error)
+        finally:
+            self._close()
+
+    def _run(self) -> None:
+        settings = self._settings
+        self._catalog = catalog = psycopg.connect(slots.conninfo(settings), autocommit=True)
+        self._types.replace(read_types(catalog))
+        captured = [one for one in read_table_ids(catalog) if settings.captures(one)]
+        if settings.snapshot_mode in _STREAMS:
+            slots.prepare_publication(catalog, settings, captured)
+        position, exported = self._begin(catalog)
+        fresh = not isinstance(self._stored, InStream)
+        if isinstance(position, InSnapshot):
+            position = self._snapshot(position, exported, captured)
+        else:
+            self._ready(None)
+        if settings.snapshot_mode in _STREAMS:
+            self._stream(position, fresh=fresh)
+
+    # Where to begin
+
+    def _begin(self, catalog: Connection) -> tuple[InSnapshot | InStream, str | None]:
+        """The position to go on from, and the name of the snapshot that a new slot came with."""
+        settings, stored = self._settings, self._stored
+        if settings.snapshot_mode not in _STREAMS:
+            if isinstance(stored, InStream):
+                return stored, None
+            return stored or self._new_snapshot(0, 0), None
+        slot = slots.find_slot(catalog, settings.slot)
+        if slot is not None:
+            slots.check_slot(slot, settings)
+        if stored is not None:
+            lsn = stored.lsn if isinstance(stored, InSnapshot) else stored.commit_lsn
+            try:
+                slots.require_log(slot, lsn, settings)
+            except slots.PositionLost as problem:
+                if settings.snapshot_mode != "when_needed":
+                    raise
+                log.warning("a new snapshot is taken: %s", problem)
+                slots.drop_slot(catalog, settings.slot)
+                slot, stored = None, None
+        exported = None
+        if slot is None:
+            lsn, exported = self._create_slot()
+        else:
+            lsn = slot.confirmed_flush_lsn
+            self._connect_log()
+        if isinstance(stored, InSnapshot):
+            return stored, None
+        if stored is None and settings.snapshot_mode in _SNAPSHOTS:
+            return self._new_snapshot(lsn, lsn), exported
+        if stored is not None and settings.snapshot_mode == "always":
+            return self._new_snapshot(max(stored.generation + 1, stored.commit_lsn), stored.commit_lsn), exported
+        return stored or InStream(generation=lsn, commit_lsn=lsn), exported
+
+    @staticmethod
+    def _new_snapshot(generation: int, lsn: int) -> InSnapshot:
+        return InSnapshot(generation=generation, lsn=lsn, xid=0, at_us=time.time_ns() // 1000)
+
+    def _connect_log(self) -> None:
+        self._log = psycopg2.connect(
+            slots.conninfo(self._settings),
+            connection_factory=psycopg2.extras.LogicalReplicationConnection,
+        )
+        self._cursor = self._log.cursor()
+
+    def _create_slot(self) -> tuple[int, str]:
+        self._connect_log()
+        self._cursor.create_replication_slot(self._settings.slot, output_plugin=slots.PLUGIN)
+        _, point, exported, _ = self._cursor.fetchone()
+        return lsn_number(point), exported
+
+    # The snapshot
+
+    def _snapshot(self, position: InSnapshot, exported: str | None, captured: list[TableId]) -> InStream:
+        """Hand over the rows; the stream's beginning."""
+        catalog, settings = self._catalog, self._settings
+        assert catalog is not None
+        catalog.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        if exported is not None:
+            catalog.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported)))
+        if position.xid == 0:
+            row = catalog.execute(
+                "SELECT txid_snapshot_xmax(txid_current_snapshot()), pg_current_wal_lsn()::text"
+            ).fetchone()
+            assert row is not None
+            position = InSnapshot(
+                generation=position.generation or lsn_number(row[1]),
+                lsn=position.lsn or lsn_number(row[1]),
+                xid=row[0],
+                at_us=position.at_us,
+            )
+        self._ready(None)
+        tables = [table for one in captured if (table := read_table(catalog, one)) is not None]
+        snapshot = Snapshot(catalog, tables, position, layout=self._layout_of, types=self._types, headers=self._headers)
+        rows = 0
+        for record in snapshot.records(self._partition):
+            self._pending.append(record)
+            rows += 1
+            if len(self._pending) >= settings.snapshot_fetch_size:
+                self._notes["snapshot"] = {"rows": rows, "table": record.offset.get("snapshot_table")}
+                self._flush()
+        self._notes["snapshot"] = {"rows": rows, "completed": True}
+        end = InStream(generation=position.generation, commit_lsn=position.lsn)
+        if settings.heartbeat_interval_ms and not rows and settings.snapshot_mode in _STREAMS:
+            # Without it no offset would say that the snapshot of empty tables is done.
+            stream = Stream(end, settings, self._headers, fresh=True)
+            self._pending.append(stream.heartbeat(end.commit_lsn, time.time_ns()))
+        self._flush()
+        catalog.execute("COMMIT")
+        return end
+
+    def _layout_of(self, table: Table) -> Layout:
+        layout = Layout(table, self._types, self._settings, self._version)
+        if layout.left_out:
+            log.warning("%s: columns left out, as their type is not known: %s", table.id, ", ".join(layout.left_out))
+        return layout
+
+    # The log
+
+    def _stream(self, position: InStream, *, fresh: bool) -> None:
+        settings = self._settings
+        stream = Stream(position, settings, self._headers, fresh=fresh)
+        cursor = self._cursor
+        cursor.start_replication(
+            slot_name=settings.slot,
+            slot_type=psycopg2.extras.REPLICATION_LOGICAL,
+            start_lsn=position.commit_lsn,
+            options={"proto_version": "1", "publication_names": settings.publication},
+            status_interval=max(1, settings.status_update_interval_ms / 1000),
+        )
+        seen = 0
+        while not self._handover.stopped:
+            message = cursor.read_message()
+            if message is None:
+                self._idle(stream)
+                continue
+            self._take(stream, message.data_start, pgoutput.decode(message.payload))
+            seen += 1
+            if len(self._pending) >= settings.batch_size or (seen % _LOOK_EVERY == 0 and self._late()):
+                self._flush()
+                self._tell()
+
+    def _late(self) -> bool:
+        return time.monotonic() - self._told_at >= self._settings.status_update_interval_ms / 1000
+
+    def _take(self, stream: Stream, lsn: int, message: pgoutput.Any) -> None:
+        if isinstance(message, pgoutput.Relation):
+            self._relations[message.oid] = message
+            self._describe(stream, message)
+            return
+        try:
+            self._pending += stream.feed(lsn, message, time.time_ns())
+        except StaleType:
+            log.info("an enum has a new label: the types are read again")
+            for relation in self._relations.values():
+                self._describe(stream, relation)
+            self._pending += stream.feed(lsn, message, time.time_ns())
+
+    def _describe(self, stream: Stream, relation: pgoutput.Relation) -> None:
+        """Take a table's new form from the log, and from the catalogue what the log does not tell."""
+        assert self._catalog is not None
+        id_ = TableId(schema=relation.schema, name=relation.name)
+        if not self._settings.captures(id_):
+            stream.layouts[relation.oid] = None
+            return
+        self._types.replace(read_types(self._catalog))
+        columns = [(one.name, one.type_oid, one.type_modifier, one.key) for one in relation.columns]
+        table = layout_table(read_table(self._catalog, id_), id_, relation.replica_identity, columns)
+        stream.layouts[relation.oid] = self._layout_of(table)
+
+    def _idle(self, stream: Stream) -> None:
+        """Nothing more is there at once."""
+        self._flush()
+        interval_ms = self._settings.heartbeat_interval_ms
+        if interval_ms and stream.between_transactions and time.monotonic() - self._beat_at >= interval_ms / 1000:
+            self._beat_at = time.monotonic()
+            # All that lies before the end the server told of was sent; between two transactions nothing of it is missing here.
+            if self._cursor.wal_end > stream.commit_lsn or self.confirmed_lsn < stream.commit_lsn:
+                self._pending.append(stream.heartbeat(self._cursor.wal_end, time.time_ns()))
+                self._flush()
+        if self._late() or self.confirmed_lsn > self._told:
+            self._tell()
+        select.select([self._log], [], [], _WAIT_S)
+
+    def _tell(self) -> None:
+        """Tell the server how far we are, and that we live."""
+        confirmed = self.confirmed_lsn
+        self._cursor.send_feedback(
+            write_lsn=max(self._cursor.wal_end, confirmed), flush_lsn=confirmed, apply_lsn=confirmed, force=True
+        )
+        self._told, self._told_at = confirmed, time.monotonic()
+        self._notes["lag_bytes"] = max(0, self._cursor.wal_end - confirmed)
+
+    def _flush(self) -> None:
+        if self._pending:
+            records, self._pending = self._pending, []
+            every_s = self._settings.status_update_interval_ms / 1000
+            self._handover.put(records, every_s, self._meanwhile)
+
+    def _meanwhile(self) -> None:
+        if self._told_at:
+            self._tell()
+
+    # The end
+
+    def cancel(self) -> None:
+        """End a statement under way; from another thread."""
+        if self._catalog is not None and not self._catalog.closed:
+            self._catalog.cancel_safe(timeout=5)
+
+    def _close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        if self._catalog is not None:
+            self._catalog.close()
+        if self._settings.drop_slot_on_stop and self._handover.stopped and self._log is not None:
+            self._drop_slot()
+
+    def _drop_slot(self) -> None:
+        try:
+            with psycopg.connect(slots.conninfo(self._settings), autocommit=True) as connection:
+                slots.drop_slot(connection, self._settings.slot)
+        except psycopg.Error as problem:
+            log.warning("the slot %s could not be dropped: %s", self._settings.slot, problem)

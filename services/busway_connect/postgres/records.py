@@ -1,0 +1,365 @@
+"""A table's changes as records: Debezium's keys, envelopes, schemas and headers.
+
+What lives here: `Layout`, made once for each version of a table, and the records of a change. What does not: where in the log a change
+is (`stream`), IO. The clock comes in as nanoseconds.
+"""
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from busway_connect.postgres import defaults
+from busway_connect.postgres.catalog import Column, Table, TableId, Types
+from busway_connect.postgres.columns import NO_PLACEHOLDER, Codec, codec_for
+from busway_connect.postgres.pgoutput import UNCHANGED, Row
+from busway_connect.postgres.settings import Settings
+from busway_connect.postgres.values import NotANumber
+from busway_connect.schema import Field, Schema
+
+log = logging.getLogger("busway.connect.postgres")
+CONNECTOR: Final = "postgresql"
+_INT64: Final = Schema(type="int64")
+_STRING: Final = Schema(type="string")
+_OPTIONAL_INT64: Final = Schema(type="int64", optional=True)
+_OPTIONAL_STRING: Final = Schema(type="string", optional=True)
+_NOT_IN_TOPIC: Final = re.compile(r"[^A-Za-z0-9._\-]")
+_SNAPSHOT: Final = Schema(
+    type="string",
+    optional=True,
+    name="io.debezium.data.Enum",
+    version=1,
+    parameters=(("allowed", "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"),),
+    default="false",
+    has_default=True,
+)
+
+
+def _fields(**schemas: Schema) -> tuple[Field, ...]:
+    return tuple(Field(name=name, schema=schema) for name, schema in schemas.items())
+
+
+SOURCE: Final = Schema(
+    type="struct",
+    name="io.debezium.connector.postgresql.Source",
+    version=1,
+    fields=_fields(
+        version=_STRING,
+        connector=_STRING,
+        name=_STRING,
+        ts_ms=_INT64,
+        snapshot=_SNAPSHOT,
+        db=_STRING,
+        sequence=_OPTIONAL_STRING,
+        ts_us=_OPTIONAL_INT64,
+        ts_ns=_OPTIONAL_INT64,
+        schema=_STRING,
+        table=_STRING,
+        txId=_OPTIONAL_INT64,
+        lsn=_OPTIONAL_INT64,
+        xmin=_OPTIONAL_INT64,
+        origin=_OPTIONAL_STRING,
+        origin_lsn=_OPTIONAL_INT64,
+    ),
+)
+_TRANSACTION: Final = Schema(
+    type="struct",
+    optional=True,
+    name="event.block",
+    version=1,
+    fields=_fields(id=_STRING, total_order=_INT64, data_collection_order=_INT64),
+)
+HEARTBEAT_KEY: Final = Schema(
+    type="struct", name="io.debezium.connector.common.ServerNameKey", version=1, fields=_fields(serverName=_STRING)
+)
+HEARTBEAT: Final = Schema(
+    type="struct", name="io.debezium.connector.common.Heartbeat", version=1, fields=_fields(ts_ms=_INT64)
+)
+
+
+class Unreadable(Exception):
+    """A value cannot be put into a record; names the column and what to do."""
+
+
+class StaleType(Exception):
+    """An enum's value that came after its labels were read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What `source` says beyond the table: where in the log, in which phase.
+
+    Attributes:
+        at_us: of the transaction's commit, or of the snapshot.
+        snapshot: `false`, `true`, `first`, `last`, …
+        commit_lsn: the end of the transaction before; None for none yet.
+        origin, origin_lsn: of a transaction that came from another server by replication.
+    """
+
+    at_us: int
+    snapshot: str
+    lsn: int
+    xid: int
+    commit_lsn: int | None
+    origin: str | None = None
+    origin_lsn: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One record of a change; `value` None is a tombstone."""
+
+    key: dict[str, Any] | None
+    value: dict[str, Any] | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """How a column is read from a row."""
+
+    index: int
+    name: str
+    read: Callable[[str], Any]
+    nothing: Any
+    unchanged: Any
+    optional: bool
+
+
+class Layout:
+    """A table as it is for a while, with what its rows become.
+
+    Args:
+        table: its columns in the order in which rows bring them.
+        version: of the connector, for `source`.
+    """
+
+    def __init__(self, table: Table, types: Types, settings: Settings, version: str) -> None:
+        self.id = table.id
+        self.replica_identity = table.replica_identity
+        name = _NOT_IN_TOPIC.sub("_", f"{settings.prefix}.{table.id}")
+        self.topic = name
+        self._settings = settings
+        self._version = version
+        self._cells: list[_Cell] = []
+        self._warned: set[str] = set()
+        self._labels: list[tuple[int, frozenset[str]]] = []
+        fields: dict[str, Schema] = {}
+        self.left_out: list[str] = []
+        for index, column in enumerate(table.columns):
+            if not settings.captures_column(table.id, column.name):
+                continue
+            codec = codec_for(types, column.type_oid, column.type_modifier, settings)
+            if codec is None:
+                self.left_out.append(column.name)
+                continue
+            fields[column.name] = schema = _column_schema(column, codec)
+            self._cells.append(_cell(index, column, codec, schema))
+            if codec.labels:
+                self._labels.append((index, frozenset(codec.labels)))
+        key = settings.key_of(table.id) or table.key
+        self.key = tuple(one for one in key if one in fields)
+        self.key_schema = None
+        if self.key:
+            members = tuple(Field(name=one, schema=fields[one]) for one in self.key)
+            self.key_schema = Schema(type="struct", name=f"{name}.Key", fields=members)
+        row = Schema(
+            type="struct",
+            name=f"{name}.Value",
+            optional=True,
+            fields=tuple(Field(name=one, schema=schema) for one, schema in fields.items()),
+        )
+        self.schema = Schema(
+            type="struct",
+            name=f"{name}.Envelope",
+            version=2,
+            fields=_fields(
+                before=row,
+                after=row,
+                source=SOURCE,
+                transaction=_TRANSACTION,
+                op=_STRING,
+                ts_ms=_OPTIONAL_INT64,
+                ts_us=_OPTIONAL_INT64,
+                ts_ns=_OPTIONAL_INT64,
+            ),
+        )
+
+    def row(self, cells: Row, old: Row | None = None) -> dict[str, Any]:
+        """The values of a row; what the log does not hold comes from the old row, if that has it.
+
+        Raises:
+            StaleType: an enum has a label that was not there.
+            Unreadable: a value has no form in the schema.
+        """
+        for index, labels in self._labels:
+            if isinstance(cells[index], str) and cells[index] not in labels:
+                raise StaleType
+        values: dict[str, Any] = {}
+        for one in self._cells:
+            cell = cells[one.index]
+            if cell is UNCHANGED and old is not None and old[one.index] is not None:
+                cell = old[one.index]
+            if cell is None:
+                values[one.name] = one.nothing
+            elif isinstance(cell, str):
+                values[one.name] = self._read(one, cell)
+            elif one.unchanged is NO_PLACEHOLDER:
+                values[one.name] = self._without(
+                    one,
+                    f"an UPDATE left the value as it was, the log does not hold it, and its type has no placeholder; ALTER TABLE"
+                    f" {self.id} REPLICA IDENTITY FULL puts it into the log",
+                )
+            else:
+                values[one.name] = one.unchanged
+        return values
+
+    def _read(self, one: _Cell, cell: str) -> Any:
+        try:
+            return one.read(cell)
+        except NotANumber:
+            return self._without(
+                one, f"{cell} is no value of decimal.handling.mode=precise; set it to double or string"
+            )
+        except (ValueError, OverflowError) as problem:
+            return self._without(one, str(problem))
+
+    def _without(self, one: _Cell, why: str) -> None:
+        """NULL in the place of a value that has no form in the record, with a warning, where that is allowed."""
+        text = f"{self.id}.{one.name}: {why}"
+        if not one.optional or self._settings.converting_failure_mode == "fail":
+            raise Unreadable(text)
+        if one.name not in self._warned:
+            self._warned.add(one.name)
+            log.warning("null instead of a value: %s", text)
+
+    def key_of(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The key of a row; None for a table without one."""
+        return {one: row[one] for one in self.key} if self.key else None
+
+    def _envelope(
+        self, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None, origin: Origin, now_ns: int
+    ) -> dict[str, Any]:
+        commit = "null" if origin.commit_lsn is None else f'"{origin.commit_lsn}"'
+        source = {
+            "version": self._version,
+            "connector": CONNECTOR,
+            "name": self._settings.prefix,
+            "ts_ms": origin.at_us // 1000,
+            "snapshot": origin.snapshot,
+            "db": self._settings.database,
+            "sequence": f'[{commit},"{origin.lsn}"]',
+            "ts_us": origin.at_us,
+            "ts_ns": origin.at_us * 1000,
+            "schema": self.id.schema,
+            "table": self.id.name,
+            "txId": origin.xid,
+            "lsn": origin.lsn,
+            "xmin": None,
+            "origin": origin.origin,
+            "origin_lsn": origin.origin_lsn,
+        }
+        return {
+            "before": before,
+            "after": after,
+            "source": source,
+            "transaction": None,
+            "op": op,
+            "ts_ms": now_ns // 1_000_000,
+            "ts_us": now_ns // 1000,
+            "ts_ns": now_ns,
+        }
+
+    def created(self, new: Row, origin: Origin, now_ns: int, op: str = "c") -> list[Part]:
+        """An INSERT, or with `op="r"` a row of the snapshot."""
+        row = self.row(new)
+        return [Part(key=self.key_of(row), value=self._envelope(op, None, row, origin, now_ns))]
+
+    def deleted(self, old: Row, origin: Origin, now_ns: int) -> list[Part]:
+        """A DELETE: the record and its tombstone."""
+        row = self.row(old)
+        key = self.key_of(row)
+        parts = [Part(key=key, value=self._envelope("d", row, None, origin, now_ns))]
+        if key is not None and self._settings.tombstones_on_delete:
+            parts.append(Part(key=key, value=None))
+        return parts
+
+    def updated(self, old: Row | None, new: Row, origin: Origin, now_ns: int) -> list[Part]:
+        """An UPDATE; one that changes the key is a delete and a create that name each other in a header."""
+        after = self.row(new, old)
+        before = self.row(old) if old is not None else None
+        key = self.key_of(after)
+        old_key = self.key_of(before) if before is not None else None
+        if old is None or old_key is None or old_key == key or key is None:
+            return [Part(key=key, value=self._envelope("u", before, after, origin, now_ns))]
+        forward = (("__debezium.newkey", _header(key)),)
+        back = (("__debezium.oldkey", _header(old_key)),)
+        gone = [replace(one, headers=forward) for one in self.deleted(old, origin, now_ns)]
+        return [*gone, Part(key=key, value=self._envelope("c", None, after, origin, now_ns), headers=back)]
+
+    def truncated(self, origin: Origin, now_ns: int) -> list[Part]:
+        """A TRUNCATE, which has no key."""
+        return [Part(key=None, value=self._envelope("t", None, None, origin, now_ns))]
+
+
+def _column_schema(column: Column, codec: Codec) -> Schema:
+    default = defaults.default_of(codec, column.default)
+    schema = replace(codec.schema, optional=column.optional or codec.always_optional)
+    return schema if default is defaults.NONE else replace(schema, default=default, has_default=True)
+
+
+def _cell(index: int, column: Column, codec: Codec, schema: Schema) -> _Cell:
+    nothing = None
+    if not column.optional:
+        nothing = schema.default if schema.has_default else codec.fallback
+    return _Cell(index, column.name, codec.read, nothing, codec.unchanged, column.optional)
+
+
+def _header(key: Mapping[str, Any]) -> bytes:
+    """As Connect's `SimpleHeaderConverter` writes a struct."""
+    return json.dumps(key, ensure_ascii=False, separators=(",", ":"), default=_base64).encode()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def context_headers(settings: Settings, run_id: str) -> tuple[tuple[str, bytes | None], ...]:
+    """Which connector a record is from: Debezium's `__debezium.context.*`."""
+    if not settings.extended_headers:
+        return ()
+    values = {
+        "connectorLogicalName": settings.prefix,
+        "taskId": "0",
+        "connectorName": CONNECTOR,
+        "runId": run_id,
+    }
+    return tuple((f"__debezium.context.{name}", text.encode()) for name, text in values.items())
+
+
+def layout_table(
+    table: Table | None, id_: TableId, identity: str, columns: Sequence[tuple[str, int, int, bool]]
+) -> Table:
+    """A table as the log has it, with defaults, NULLs and key from the catalogue (None: the table is gone from there).
+
+    Args:
+        columns: (name, type, modifier, part of the replica identity), as the log tells.
+    """
+    known = {one.name: one for one in table.columns} if table is not None else {}
+    merged = []
+    for name, oid, modifier, _ in columns:
+        now = known.get(name)
+        merged.append(
+            Column(
+                name=name,
+                type_oid=oid,
+                type_modifier=modifier,
+                optional=now.optional if now is not None else True,
+                default=now.default if now is not None else None,
+            )
+        )
+    key = table.key if table is not None else tuple(name for name, _, _, key in columns if key and identity == "d")
+    return Table(id=id_, columns=tuple(merged), key=key, replica_identity=identity)

@@ -1,0 +1,322 @@
+"""The connector's settings, by Debezium's names.
+
+What lives here: their list with defaults, reading and checking them, and which tables and columns they choose. What does not: using them.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from busway_connect.connector import ConfigInvalid, Setting
+from busway_connect.postgres.catalog import TableId
+
+SNAPSHOT_MODES: Final = ("initial", "always", "initial_only", "no_data", "never", "when_needed")
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "plugin.name": ("pgoutput",),
+    "publication.autocreate.mode": ("all_tables", "disabled", "filtered"),
+    "snapshot.mode": SNAPSHOT_MODES,
+    "decimal.handling.mode": ("precise", "string", "double"),
+    "time.precision.mode": ("adaptive", "adaptive_time_microseconds", "connect"),
+    "hstore.handling.mode": ("json", "map"),
+    "interval.handling.mode": ("numeric", "string"),
+    "binary.handling.mode": ("bytes", "base64", "base64-url-safe", "hex"),
+    "event.converting.failure.handling.mode": ("warn", "fail"),
+    "provide.transaction.metadata": ("false",),
+    "schema.name.adjustment.mode": ("none",),
+    "field.name.adjustment.mode": ("none",),
+    "snapshot.isolation.mode": ("serializable", "repeatable_read"),
+    "snapshot.locking.mode": ("none",),
+}
+"""Settings with a list of values; one value means that nothing else is served, and says so when asked for."""
+_FLAGS: Final = (
+    "tombstones.on.delete", "slot.drop.on.stop", "include.unknown.datatypes", "extended.headers.enabled",
+)  # fmt: skip
+_NUMBERS: Final = {
+    "database.port": (1, 65_535),
+    "heartbeat.interval.ms": (0, 86_400_000),
+    "snapshot.fetch.size": (1, 1_000_000),
+    "max.batch.size": (1, 1_000_000),
+    "max.queue.size": (1, 10_000_000),
+    "status.update.interval.ms": (10, 3_600_000),
+    "money.fraction.digits": (0, 18),
+}
+_LISTS: Final = (
+    "schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list",
+    "column.include.list", "column.exclude.list",
+)  # fmt: skip
+_OPERATIONS: Final = frozenset({"c", "u", "d", "t", "none"})
+_SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
+
+
+def _setting(
+    name: str, doc: str, default: str | None = None, *, required: bool = False, type_: str = "STRING"
+) -> Setting:
+    return Setting(name=name, doc=doc, default=default, required=required, type=type_)
+
+
+SETTINGS: Final = (
+    _setting("database.hostname", "the server's host", required=True),
+    _setting("database.port", "the server's port", "5432", type_="INT"),
+    _setting("database.user", "a user with REPLICATION and SELECT", required=True),
+    _setting("database.password", "the user's password", "", type_="PASSWORD"),
+    _setting("database.dbname", "the database", required=True),
+    _setting("database.sslmode", "disable, allow, prefer, require, verify-ca or verify-full", "prefer"),
+    _setting("topic.prefix", "first part of every topic's name, and the name of the offsets", required=True),
+    _setting("plugin.name", "the output plugin: pgoutput", "pgoutput"),
+    _setting("slot.name", "the replication slot; made at the first start", "debezium"),
+    _setting("slot.drop.on.stop", "drop the slot when the connector stops", "false", type_="BOOLEAN"),
+    _setting("publication.name", "the publication", "dbz_publication"),
+    _setting("publication.autocreate.mode", "all_tables, filtered or disabled", "all_tables"),
+    _setting("snapshot.mode", f"one of {', '.join(SNAPSHOT_MODES)}", "initial"),
+    _setting("snapshot.fetch.size", "rows that a batch of the snapshot holds", "10240", type_="INT"),
+    _setting("schema.include.list", "regular expressions of schemas, with commas", type_="LIST"),
+    _setting("schema.exclude.list", "regular expressions of schemas left out", type_="LIST"),
+    _setting("table.include.list", "regular expressions of schema.table", type_="LIST"),
+    _setting("table.exclude.list", "regular expressions of schema.table left out", type_="LIST"),
+    _setting("column.include.list", "regular expressions of schema.table.column", type_="LIST"),
+    _setting("column.exclude.list", "regular expressions of schema.table.column left out", type_="LIST"),
+    _setting("message.key.columns", "schema.table:column,column;… where the key is not the primary key"),
+    _setting("decimal.handling.mode", "precise, string or double", "precise"),
+    _setting("time.precision.mode", "adaptive, adaptive_time_microseconds or connect", "adaptive"),
+    _setting("interval.handling.mode", "numeric or string", "numeric"),
+    _setting("hstore.handling.mode", "json or map", "json"),
+    _setting("binary.handling.mode", "bytes, base64, base64-url-safe or hex", "bytes"),
+    _setting("money.fraction.digits", "digits of money behind the point", "2", type_="INT"),
+    _setting("include.unknown.datatypes", "hand over unknown types as bytes of their text", "false", type_="BOOLEAN"),
+    _setting("unavailable.value.placeholder", "stands for an unchanged TOASTed value", "__debezium_unavailable_value"),
+    _setting(
+        "event.converting.failure.handling.mode",
+        "what to do with a value that has no form in the record: warn (null, and a line in the log) or fail",
+        "warn",
+    ),
+    _setting("tombstones.on.delete", "a tombstone follows a delete", "true", type_="BOOLEAN"),
+    _setting("skipped.operations", "of c, u, d, t: operations left out; none for none", "t", type_="LIST"),
+    _setting("extended.headers.enabled", "the headers __debezium.context.*", "true", type_="BOOLEAN"),
+    _setting(
+        "heartbeat.interval.ms",
+        "how often an offset is stored while the captured tables are quiet, so that the server may drop its log; 0 for never",
+        "10000",
+        type_="INT",
+    ),
+    _setting("heartbeat.topics.prefix", "first part of the heartbeats' topic", "__debezium-heartbeat"),
+    _setting("status.update.interval.ms", "how often the server is told how far we are", "10000", type_="INT"),
+    _setting("max.batch.size", "records that one read hands over", "2048", type_="INT"),
+    _setting("max.queue.size", "records that wait to be read; then the server waits", "8192", type_="INT"),
+    _setting("provide.transaction.metadata", "not served: false", "false", type_="BOOLEAN"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of one connector, checked."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    database: str
+    sslmode: str
+    prefix: str
+    slot: str
+    drop_slot_on_stop: bool
+    publication: str
+    publication_mode: str
+    snapshot_mode: str
+    snapshot_fetch_size: int
+    schemas: "Choice"
+    tables: "Choice"
+    columns: "Choice"
+    key_columns: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
+    decimal_handling_mode: str
+    time_precision_mode: str
+    interval_handling_mode: str
+    hstore_handling_mode: str
+    binary_handling_mode: str
+    money_fraction_digits: int
+    include_unknown_datatypes: bool
+    unavailable_value_placeholder: str
+    converting_failure_mode: str
+    tombstones_on_delete: bool
+    skipped_operations: frozenset[str]
+    extended_headers: bool
+    heartbeat_interval_ms: int
+    heartbeat_topics_prefix: str
+    status_update_interval_ms: int
+    batch_size: int
+    queue_size: int
+
+    def captures(self, table: TableId) -> bool:
+        """Whether the changes of this table are wanted."""
+        return self.schemas.takes(table.schema) and self.tables.takes(str(table))
+
+    def captures_column(self, table: TableId, column: str) -> bool:
+        """Whether this column is wanted."""
+        return self.columns.takes(f"{table}.{column}")
+
+    def key_of(self, table: TableId) -> tuple[str, ...] | None:
+        """The columns that `message.key.columns` names for this table."""
+        name = str(table)
+        return next((columns for pattern, columns in self.key_columns if pattern.fullmatch(name)), None)
+
+    def binary_encoder(self) -> Callable[[bytes], str]:
+        """bytes → text, as `binary.handling.mode` asks for."""
+        encoders: dict[str, Callable[[bytes], str]] = {
+            "base64": lambda data: base64.b64encode(data).decode(),
+            "base64-url-safe": lambda data: base64.urlsafe_b64encode(data).decode(),
+            "hex": bytes.hex,
+        }
+        return encoders[self.binary_handling_mode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Names taken and names left out, as anchored regular expressions without regard to case; none takes everything."""
+
+    include: tuple[re.Pattern[str], ...] = ()
+    exclude: tuple[re.Pattern[str], ...] = ()
+
+    def takes(self, name: str) -> bool:
+        """Whether a name is taken."""
+        if self.include:
+            return any(one.fullmatch(name) for one in self.include)
+        return not any(one.fullmatch(name) for one in self.exclude)
+
+
+def unknown_settings(config: Mapping[str, str], common: Iterable[str]) -> list[str]:
+    """Names that mean nothing here; `common` and `database.*` of the driver excepted."""
+    known = {one.name for one in SETTINGS} | set(_CHOICES) | set(common)
+    prefixes = (
+        "transforms",
+        "predicates",
+        "errors.",
+        "key.converter",
+        "value.converter",
+        "header.converter",
+        "topic.creation.",
+    )
+    return sorted(name for name in config if name not in known and not name.startswith(prefixes))
+
+
+def problems(config: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong, by setting."""
+    wrong = {one.name: f"is missing: {one.doc}" for one in SETTINGS if one.required and not config.get(one.name)}
+    for name, allowed in _CHOICES.items():
+        value = config.get(name)
+        if value is not None and value.lower() not in allowed:
+            wrong[name] = f"{value!r} is not supported; what is: {', '.join(allowed)}"
+    for name in _FLAGS:
+        if config.get(name, "true").lower() not in ("true", "false"):
+            wrong[name] = f"{config[name]!r} is neither true nor false"
+    for name, (least, most) in _NUMBERS.items():
+        value = config.get(name)
+        if value is not None and not (value.isascii() and value.isdigit() and least <= int(value) <= most):
+            wrong[name] = f"{value!r} is no number from {least} to {most}"
+    wrong |= _bad_patterns(config)
+    for first in ("schema", "table", "column"):
+        if config.get(f"{first}.include.list") and config.get(f"{first}.exclude.list"):
+            wrong[f"{first}.exclude.list"] = f"cannot stand beside {first}.include.list; keep one of them"
+    if not _SLOT.fullmatch(config.get("slot.name", "debezium")):
+        wrong["slot.name"] = (
+            f"{config['slot.name']!r} is no name of a slot: lower-case letters, digits and _, at most 63"
+        )
+    skipped = _words(config.get("skipped.operations", "t"))
+    if not skipped <= _OPERATIONS:
+        wrong["skipped.operations"] = f"{', '.join(sorted(skipped - _OPERATIONS))}: an operation is c, u, d or t"
+    return wrong
+
+
+def _bad_patterns(config: Mapping[str, str]) -> dict[str, str]:
+    wrong = {}
+    for name in _LISTS:
+        try:
+            _patterns(config.get(name))
+        except re.error as problem:
+            wrong[name] = f"{config[name]!r} is no list of regular expressions: {problem}"
+    try:
+        _key_columns(config.get("message.key.columns"))
+    except (re.error, ValueError) as problem:
+        wrong["message.key.columns"] = (
+            f"{config['message.key.columns']!r}: {problem}; it is schema.table:column,column;…"
+        )
+    return wrong
+
+
+def parse(config: Mapping[str, str]) -> Settings:
+    """The settings in a config.
+
+    Raises:
+        ConfigInvalid: names each setting that cannot be.
+    """
+    wrong = problems(config)
+    if wrong:
+        raise ConfigInvalid(wrong)
+    value = {one.name: one.default or "" for one in SETTINGS} | {name: text for name, text in config.items() if text}
+
+    def choice(name: str) -> Choice:
+        include, exclude = value[f"{name}.include.list"], value[f"{name}.exclude.list"]
+        return Choice(include=_patterns(include), exclude=_patterns(exclude))
+
+    def flag(name: str) -> bool:
+        return value[name].lower() == "true"
+
+    return Settings(
+        host=value["database.hostname"],
+        port=int(value["database.port"]),
+        user=value["database.user"],
+        password=value["database.password"],
+        database=value["database.dbname"],
+        sslmode=value["database.sslmode"],
+        prefix=value["topic.prefix"],
+        slot=value["slot.name"],
+        drop_slot_on_stop=flag("slot.drop.on.stop"),
+        publication=value["publication.name"],
+        publication_mode=value["publication.autocreate.mode"].lower(),
+        snapshot_mode=value["snapshot.mode"].lower(),
+        snapshot_fetch_size=int(value["snapshot.fetch.size"]),
+        schemas=choice("schema"),
+        tables=choice("table"),
+        columns=choice("column"),
+        key_columns=_key_columns(value["message.key.columns"]),
+        decimal_handling_mode=value["decimal.handling.mode"].lower(),
+        time_precision_mode=value["time.precision.mode"].lower(),
+        interval_handling_mode=value["interval.handling.mode"].lower(),
+        hstore_handling_mode=value["hstore.handling.mode"].lower(),
+        binary_handling_mode=value["binary.handling.mode"].lower(),
+        money_fraction_digits=int(value["money.fraction.digits"]),
+        include_unknown_datatypes=flag("include.unknown.datatypes"),
+        unavailable_value_placeholder=value["unavailable.value.placeholder"],
+        converting_failure_mode=value["event.converting.failure.handling.mode"].lower(),
+        tombstones_on_delete=flag("tombstones.on.delete"),
+        skipped_operations=frozenset(_words(value["skipped.operations"]) - {"none"}),
+        extended_headers=flag("extended.headers.enabled"),
+        heartbeat_interval_ms=int(value["heartbeat.interval.ms"]),
+        heartbeat_topics_prefix=value["heartbeat.topics.prefix"],
+        status_update_interval_ms=int(value["status.update.interval.ms"]),
+        batch_size=int(value["max.batch.size"]),
+        queue_size=int(value["max.queue.size"]),
+    )
+
+
+def _words(text: str) -> set[str]:
+    return {one.strip().lower() for one in text.split(",") if one.strip()}
+
+
+def _patterns(text: str | None) -> tuple[re.Pattern[str], ...]:
+    # A comma separates, unless it is escaped, as in Debezium's lists.
+    parts = re.split(r"(?<!\\),", text or "")
+    return tuple(re.compile(one.strip().replace("\\,", ","), re.IGNORECASE) for one in parts if one.strip())
+
+
+def _key_columns(text: str | None) -> tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]:
+    found = []
+    for part in (text or "").split(";"):
+        if not part.strip():
+            continue
+        table, separator, columns = part.rpartition(":")
+        names = tuple(one.strip() for one in columns.split(",") if one.strip())
+        if not separator or not names:
+            raise ValueError(f"{part.strip()!r} names no columns")
+        found.append((re.compile(table.strip(), re.IGNORECASE), names))
+    return tuple(found)

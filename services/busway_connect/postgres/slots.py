@@ -1,0 +1,192 @@
+"""The server's side of a connector: its publication and its replication slot, and what the server's refusals mean.
+
+What lives here: making and checking both, and the translation of the drivers' errors. What does not: reading rows or the log (`reader`).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+import psycopg2  # type: ignore[import-untyped]
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from busway_connect.connector import ConfigInvalid, Retriable
+from busway_connect.postgres.catalog import SESSION, Connection, TableId
+from busway_connect.postgres.positions import lsn_number, lsn_text
+from busway_connect.postgres.settings import Settings
+
+PLUGIN: Final = "pgoutput"
+CONNECT_TIMEOUT_S: Final = 10
+_REFUSED_AT_LOGIN: Final = {
+    "password authentication failed": "database.password",
+    "no password supplied": "database.password",
+    "no pg_hba.conf entry": "database.user",
+    'role "': "database.user",
+    'database "': "database.dbname",
+    "sslmode": "database.sslmode",
+}
+_PRIVILEGE: Final = "42501"
+_WAL_LEVEL: Final = "logical decoding requires wal_level"
+_SLOTS_SPENT: Final = "all replication slots are in use"
+_SLOT_LOST: Final = "can no longer get changes from replication slot"
+
+
+class PositionLost(Exception):
+    """The server no longer has the log from the stored offset on; to go on would lose changes without a word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A replication slot as the server shows it."""
+
+    plugin: str | None
+    database: str | None
+    lost: bool
+    confirmed_flush_lsn: int
+
+
+def conninfo(settings: Settings) -> str:
+    """How to connect, for both drivers."""
+    return make_conninfo(
+        host=settings.host,
+        port=settings.port,
+        user=settings.user,
+        password=settings.password,
+        dbname=settings.database,
+        sslmode=settings.sslmode,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        application_name=f"busway connect {settings.prefix}",
+        options=SESSION,
+    )
+
+
+def translated(problem: Exception) -> Exception:
+    """The connector's own error for one of a driver's; other errors as they are."""
+    if not isinstance(problem, psycopg.Error | psycopg2.Error):
+        return problem
+    text = " ".join(str(problem).split())
+    for sign, setting in _REFUSED_AT_LOGIN.items():
+        if sign in text and isinstance(problem, psycopg.OperationalError | psycopg2.OperationalError):
+            return ConfigInvalid({setting: text})
+    state = problem.sqlstate if isinstance(problem, psycopg.Error) else problem.pgcode
+    if _WAL_LEVEL in text:
+        return ConfigInvalid({"plugin.name": f"{text}; set wal_level = logical and restart the server"})
+    if _SLOTS_SPENT in text:
+        return ConfigInvalid({"slot.name": f"{text}; raise max_replication_slots or drop a slot that nobody reads"})
+    if _SLOT_LOST in text:
+        return PositionLost(text)
+    if state == _PRIVILEGE or "must be superuser" in text:
+        return ConfigInvalid(
+            {"database.user": f"{text}; the user needs REPLICATION, SELECT and, to make a publication, ownership"}
+        )
+    return Retriable(text)
+
+
+def find_slot(connection: Connection, name: str) -> Slot | None:
+    """The slot of this name."""
+    row = connection.execute(
+        "SELECT plugin, database, wal_status, COALESCE(confirmed_flush_lsn, '0/0')::text FROM pg_catalog.pg_replication_slots"
+        " WHERE slot_name = %s",
+        (name,),
+    ).fetchone()
+    if row is None:
+        return None
+    return Slot(plugin=row[0], database=row[1], lost=row[2] == "lost", confirmed_flush_lsn=lsn_number(row[3]))
+
+
+def check_slot(slot: Slot, settings: Settings) -> None:
+    """Whether the slot can be this connector's.
+
+    Raises:
+        ConfigInvalid: it is of another plugin or database.
+    """
+    if slot.plugin != PLUGIN:
+        raise ConfigInvalid(
+            {"slot.name": f"{settings.slot} is a slot of {slot.plugin or 'physical replication'}, not of {PLUGIN}"}
+        )
+    if slot.database != settings.database:
+        raise ConfigInvalid(
+            {"slot.name": f"{settings.slot} belongs to the database {slot.database}, not {settings.database}"}
+        )
+
+
+def require_log(slot: Slot | None, lsn: int, settings: Settings) -> None:
+    """Whether the server still has all of the log from `lsn` on.
+
+    Raises:
+        PositionLost: the slot is gone, was invalidated, or was made or moved behind `lsn`.
+    """
+    remedy = (
+        "changes may be missing, so that this connector does not go on; either delete its offsets (stop it, then DELETE"
+        " /connectors/NAME/offsets) and start it with a new snapshot, or set snapshot.mode=when_needed"
+    )
+    if slot is None:
+        raise PositionLost(f"the replication slot {settings.slot} is gone: {remedy}")
+    if slot.lost:
+        raise PositionLost(
+            f"the server dropped the log that the slot {settings.slot} still needed (max_slot_wal_keep_size): {remedy}; drop"
+            f" the slot before"
+        )
+    if slot.confirmed_flush_lsn > lsn:
+        raise PositionLost(
+            f"the slot {settings.slot} begins at {lsn_text(slot.confirmed_flush_lsn)}, behind the stored offset"
+            f" {lsn_text(lsn)}; it was made again or read by another: {remedy}"
+        )
+
+
+def drop_slot(connection: Connection, name: str) -> None:
+    """Drop a slot, if it is there."""
+    connection.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (name,)
+    )
+
+
+def prepare_publication(connection: Connection, settings: Settings, tables: list[TableId]) -> None:
+    """Make the publication where it is missing and may be made, and see that every table is in it.
+
+    Raises:
+        ConfigInvalid: there is none, or it leaves out a captured table; says which statement adds it.
+    """
+    name = sql.Identifier(settings.publication)
+    listed = sql.SQL(", ").join(sql.Identifier(one.schema, one.name) for one in tables)
+    mode = settings.publication_mode
+    found = connection.execute(
+        "SELECT puballtables FROM pg_catalog.pg_publication WHERE pubname = %s", (settings.publication,)
+    ).fetchone()
+    if found is None and mode == "disabled":
+        raise ConfigInvalid(
+            {
+                "publication.name": f"there is no publication {settings.publication}; CREATE PUBLICATION {settings.publication}"
+                " FOR ALL TABLES, or set publication.autocreate.mode"
+            }
+        )
+    if mode == "filtered" and not (found is not None and found[0]):
+        if not tables:
+            raise ConfigInvalid({"table.include.list": "chooses no table, so that there is nothing to publish"})
+        verb = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}" if found is None else "ALTER PUBLICATION {} SET TABLE {}")
+        connection.execute(verb.format(name, listed))
+    elif found is None:
+        connection.execute(sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name))
+    _require_tables(connection, settings, tables)
+
+
+def _require_tables(connection: Connection, settings: Settings, tables: list[TableId]) -> None:
+    rows = connection.execute(
+        "SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relkind = 'r' AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_tables p WHERE p.pubname = %s"
+        " AND (p.schemaname, p.tablename) = (n.nspname, c.relname) OR p.pubname = %s AND EXISTS (SELECT FROM"
+        " pg_catalog.pg_partition_ancestors(c.oid) a JOIN pg_catalog.pg_class r ON r.oid = a.relid JOIN"
+        " pg_catalog.pg_namespace m ON m.oid = r.relnamespace WHERE (m.nspname, r.relname) = (p.schemaname, p.tablename)))",
+        (settings.publication, settings.publication),
+    ).fetchall()
+    unpublished = {TableId(schema=schema, name=name) for schema, name in rows}
+    missing = [str(one) for one in tables if one in unpublished]
+    if missing:
+        names = ", ".join(missing)
+        raise ConfigInvalid(
+            {
+                "publication.name": f"{settings.publication} leaves out {names}; ALTER PUBLICATION {settings.publication} ADD"
+                f" TABLE {names}, or leave them out of table.include.list"
+            }
+        )

@@ -1,0 +1,155 @@
+"""The rows that are there before the log is read.
+
+What lives here: reading table after table under one snapshot, in the order of the key, from any row on; the marks `first`, `last`, …
+What does not: where the snapshot comes from (`reader`), a record's form (`records`).
+
+Tables are read in the order of `schema.table`, rows in that of their key, so that a position says exactly which rows are behind it. Keys
+that Python cannot order as the server does, and tables without a key, have no such position: their table is read again from its
+beginning, or from the stored key on.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, LiteralString
+
+from psycopg import sql
+
+from busway_connect.connector import SourceRecord
+from busway_connect.postgres import values
+from busway_connect.postgres.catalog import Column, Connection, Table, Types
+from busway_connect.postgres.pgoutput import Row
+from busway_connect.postgres.positions import InSnapshot
+from busway_connect.postgres.records import Layout, Origin
+from busway_connect.postgres.stream import Headers
+
+_COLLATED: Final = frozenset({"text", "varchar", "name"})
+"""Ordered by the bytes of UTF-8, which is Python's order too."""
+_IN_PYTHON: Final[dict[str, Callable[[str], int | str]]] = {
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), int),
+    **dict.fromkeys(("text", "varchar", "name", "uuid", "bytea", "bool"), str),
+    "date": values.date,
+    "timestamp": values.timestamp_us,
+    "timestamptz": values.timestamp_us,
+}
+"""By type: the text of a key to what Python orders as the server does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    """How a table is read in order."""
+
+    places: tuple[int, ...]
+    terms: tuple[sql.Composable, ...]
+    collated: tuple[bool, ...]
+    in_python: tuple[Callable[[str], int | str], ...] | None
+
+
+class Snapshot:
+    """One reading of the tables.
+
+    Args:
+        connection: in the transaction whose snapshot counts.
+        tables: every captured table, in order.
+        position: what is behind.
+        layout: of a table.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        tables: list[Table],
+        position: InSnapshot,
+        *,
+        layout: Callable[[Table], Layout],
+        types: Types,
+        headers: Headers,
+    ) -> None:
+        self._connection = connection
+        self._tables = tables
+        self._position = position
+        self._layout = layout
+        self._types = types
+        self._headers = headers
+        self._partition: Mapping[str, str] = {}
+
+    def records(self, partition: Mapping[str, str]) -> Iterator[SourceRecord]:
+        """Every row that is not behind the position, each with its mark; the last of all is known when it comes."""
+        self._partition = partition
+        held: tuple[Layout, Row, InSnapshot, str, str] | None = None
+        for number, table in enumerate(self._tables):
+            if self._position.table is not None and str(table.id) < self._position.table:
+                continue
+            layout, key = self._layout(table), self._key(table)
+            resumed = str(table.id) == self._position.table and self._position.key is not None
+            first = True
+            for cells in self._rows(table, key, resumed=resumed):
+                if held is not None:
+                    yield self._record(held[0], held[1], held[2], held[3] if held[0] is layout else held[4])
+                middle, end = "true", "last_in_data_collection"
+                if first and not resumed:
+                    middle = "first_in_data_collection"
+                    if number == 0:
+                        middle = end = "first"
+                held = (layout, cells, self._at(table, key, cells), middle, end)
+                first = False
+        if held is not None:
+            yield self._record(held[0], held[1], replace(held[2], last=True), "last")
+
+    def _key(self, table: Table) -> _Key | None:
+        by_name = {column.name: (place, column) for place, column in enumerate(table.columns)}
+        chosen = [by_name[name] for name in table.key]
+        if not chosen or any(column.optional for _, column in chosen):
+            return None
+        names = [self._type_name(column) for _, column in chosen]
+        in_python = tuple(_IN_PYTHON[name] for name in names) if all(name in _IN_PYTHON for name in names) else None
+        collated = tuple(name in _COLLATED for name in names)
+        terms = tuple(_term(sql.Identifier(column.name), c) for (_, column), c in zip(chosen, collated, strict=True))
+        return _Key(places=tuple(place for place, _ in chosen), terms=terms, collated=collated, in_python=in_python)
+
+    def _type_name(self, column: Column) -> str:
+        return self._types.resolved(column.type_oid, column.type_modifier)[0].name
+
+    def _rows(self, table: Table, key: _Key | None, *, resumed: bool) -> Iterator[Row]:
+        parts: list[sql.Composable] = [
+            sql.SQL("COPY (SELECT {} FROM {}").format(
+                sql.SQL(", ").join(sql.Identifier(column.name) for column in table.columns),
+                sql.Identifier(table.id.schema, table.id.name),
+            )
+        ]
+        if key is not None:
+            terms = sql.SQL(", ").join(key.terms)
+            if resumed:
+                assert self._position.key is not None
+                after = [_term(sql.Literal(text), c) for text, c in zip(self._position.key, key.collated, strict=True)]
+                parts.append(sql.SQL("WHERE ({}) > ({})").format(terms, sql.SQL(", ").join(after)))
+            parts.append(sql.SQL("ORDER BY {}").format(terms))
+        parts.append(sql.SQL(") TO STDOUT"))
+        with self._connection.cursor() as cursor, cursor.copy(sql.SQL(" ").join(parts)) as copy:
+            yield from copy.rows()
+
+    def _at(self, table: Table, key: _Key | None, cells: Row) -> InSnapshot:
+        texts = None if key is None else tuple(str(cells[place]) for place in key.places)
+        order = None
+        if key is not None and key.in_python is not None and texts is not None:
+            order = tuple(read(text) for read, text in zip(key.in_python, texts, strict=True))
+        return replace(self._position, table=str(table.id), key=texts, order=order)
+
+    def _record(self, layout: Layout, cells: Row, at: InSnapshot, mark: str) -> SourceRecord:
+        origin = Origin(at_us=at.at_us, snapshot=mark, lsn=at.lsn, xid=at.xid, commit_lsn=None)
+        (part,) = layout.created(cells, origin, time.time_ns(), op="r")
+        return SourceRecord(
+            topic=layout.topic,
+            key=part.key,
+            key_schema=layout.key_schema,
+            value=part.value,
+            value_schema=layout.schema,
+            partition=self._partition,
+            offset=at.offset(),
+            headers=self._headers,
+        )
+
+
+def _term(value: Any, collated: bool) -> sql.Composable:
+    template: LiteralString = '{} COLLATE "C"' if collated else "{}"
+    return sql.SQL(template).format(value)

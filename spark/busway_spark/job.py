@@ -1,0 +1,165 @@
+"""The frame of a job: arguments, session, checks before a JVM starts, errors as one line.
+
+What lives here: what every `main` has in common. What does not: a job's own rows, which are its `transform(df) -> df`.
+
+    def main(argv: list[str] | None = None) -> int:
+        return run_job("surge", __doc__, argv, work, topics=lambda given: ["positions"])
+
+    def work(job: Job) -> None:
+        job.run(lambda: [job.store(transform(job.stream("positions")), "surge")], topics=["positions"])
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+try:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+except ImportError as missing:
+    raise SystemExit(f"{missing}: pip install 'busway[spark]'") from None
+
+from busway import Admin, BuswayError
+from busway_spark.errors import explain
+from busway_spark.lag import LagListener
+from busway_spark.schemas import schemas_of
+from busway_spark.session import session
+from busway_spark.store import EVERY_5_S, FORMATS, Format, to_store
+from busway_spark.supervise import run_stream
+from busway_spark.topics import read_topic, stream_topic
+
+
+class Job:
+    """A job that runs: the session, and its arguments put to use.
+
+    Args:
+        spark: the session.
+        given: the parsed arguments, the job's own among them.
+    """
+
+    def __init__(self, spark: SparkSession, given: argparse.Namespace) -> None:
+        self.spark = spark
+        self.given = given
+        self.format: Format = given.format
+        self.out = Path(given.out)
+        self.checkpoints = Path(given.checkpoint) if given.checkpoint else self.out / "_checkpoints"
+        self._missing: frozenset[int] = frozenset()
+
+    @property
+    def trigger(self) -> dict[str, Any]:
+        """To what is the end now, with `--until-end`, or every 5 seconds for ever."""
+        return {"availableNow": True} if self.given.until_end else dict(EVERY_5_S)
+
+    def read(self, topic: str, **options: Any) -> DataFrame:
+        """`read_topic` on the servers that were given."""
+        return read_topic(self.spark, topic, **self._servers(), **options)
+
+    def stream(self, topic: str, **options: Any) -> DataFrame:
+        """`stream_topic` on the servers that were given; call it inside of what `run` is given."""
+        return stream_topic(self.spark, topic, **self._servers(), missing_ids=self._missing, **options)
+
+    def store(self, frame: DataFrame, name: str, **options: Any) -> StreamingQuery | None:
+        """`to_store` into `OUT/<name>`, with a checkpoint of that name beside it."""
+        checkpoint = str(self.checkpoints / name)
+        given = {"format": self.format, "checkpoint": checkpoint, "trigger": self.trigger, "name": name} | options
+        return to_store(frame, str(self.out / name), **given)
+
+    def run(
+        self, start: Callable[[], Iterable[StreamingQuery | None]], *, topics: Sequence[str]
+    ) -> list[StreamingQuery]:
+        """Run streams until they end; built anew when one of the topics gets an event with a new schema.
+
+        Args:
+            start: builds and starts the queries.
+            topics: those that it streams.
+
+        Raises:
+            StreamFailed: one has failed; names the reason.
+        """
+
+        def build(missing: frozenset[int]) -> Iterable[StreamingQuery]:
+            self._missing = missing
+            return [query for query in start() if query is not None]
+
+        registry = self.given.registry
+        return run_stream(build, known_ids=lambda: {one for name in topics for one in schemas_of(registry, name).ids})
+
+    def _servers(self) -> dict[str, Any]:
+        return {"bootstrap_servers": self.given.bootstrap_servers, "schema_registry": self.given.registry}
+
+
+def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
+    """A parser with what every job is given."""
+    parser = argparse.ArgumentParser(prog=name, description=(description or "").partition("\n")[0])
+    environ = os.environ.get
+    servers = environ("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092")
+    parser.add_argument("-b", "--bootstrap-servers", default=servers, help="brokers, host:port with commas")
+    registry = environ("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081")
+    parser.add_argument("-r", "--registry", default=registry, help="address of the schema registry")
+    parser.add_argument("--master", help="Spark master URL; local[2], or what spark-submit says")
+    parser.add_argument("--out", default="store", help="folder of the analytics store")
+    parser.add_argument("--format", default=FORMATS[0], choices=FORMATS, help="of the store's tables")
+    parser.add_argument("--checkpoint", help="folder of the checkpoints; OUT/_checkpoints")
+    parser.add_argument("--until-end", action="store_true", help="stop at what is the end of the topics now")
+    parser.add_argument("--metrics-port", type=int, help="serve the lag for Prometheus there")
+    return parser
+
+
+def run_job(
+    name: str,
+    description: str | None,
+    argv: Sequence[str] | None,
+    work: Callable[[Job], None],
+    *,
+    topics: Callable[[argparse.Namespace], Sequence[str]],
+    add_arguments: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> int:
+    """Run a job from its command line.
+
+    Args:
+        name: shown in Spark's user interface, and in the usage.
+        description: the job module's docstring; its first line is shown.
+        argv: without the program's name; the process's own when None.
+        work: what it does.
+        topics: those that must be there, with a schema; asked before a JVM starts for nothing.
+        add_arguments: adds the job's own.
+
+    Returns:
+        0, or 1 with one line on stderr that says what is missing or went wrong.
+    """
+    parser = arguments(name, description)
+    if add_arguments is not None:
+        add_arguments(parser)
+    given = parser.parse_args(argv)
+    try:
+        asyncio.run(_check_topics(given.bootstrap_servers, topics(given)))
+        for topic in topics(given):
+            schemas_of(given.registry, topic)
+        spark = session(name, master=given.master, delta=given.format == "delta")
+        listener = LagListener(port=given.metrics_port) if given.metrics_port is not None else None
+        if listener is not None:
+            spark.streams.addListener(listener)
+        try:
+            work(Job(spark, given))
+        finally:
+            if listener is not None:
+                spark.streams.removeListener(listener)
+    except (BuswayError, ValueError) as problem:
+        sys.stderr.write(f"{name}: {problem}\n")
+        return 1
+    except PySparkException as problem:
+        sys.stderr.write(f"{name}: {explain(problem)}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+async def _check_topics(bootstrap_servers: str, topics: Sequence[str]) -> None:
+    async with Admin(bootstrap_servers) as admin:
+        await admin.describe_topics(topics)

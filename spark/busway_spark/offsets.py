@@ -1,0 +1,163 @@
+"""Where a reader begins and ends.
+
+What lives here: the user's words (earliest, latest, a moment, offsets by partition) and Spark's options for them, and asking the broker
+what they mean now. What does not: reading (`source`).
+"""
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from busway import Admin, BuswayError, Consumer, TopicPartition
+
+Position = str | Mapping[int, int] | dt.datetime
+"""earliest, latest, offset by partition (all of them; -2 the earliest, -1 the latest), or a moment: the first record at or after it."""
+Offsets = dict[str, dict[str, int]]
+"""Topic → partition → next offset, as Spark keeps it in a checkpoint (JSON has text keys)."""
+EARLIEST: Final = -2
+LATEST: Final = -1
+_WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+
+class BadOption(BuswayError):
+    """An option of the source cannot be used; the text says why."""
+
+
+def position_options(start: Position, end: Position | None, topic: str) -> dict[str, str]:
+    """A start and an end as options that Spark's Kafka source and ours share.
+
+    Raises:
+        ValueError: a word that is neither earliest nor latest, or a moment without a time zone.
+    """
+    options = {"startingOffsetsByTimestampStrategy": "latest"}
+    for name, position in (("starting", start), ("ending", end)):
+        if isinstance(position, dt.datetime):
+            if position.tzinfo is None:
+                raise ValueError(f"{position} has no time zone; give one, dt.UTC say")
+            options[f"{name}Timestamp"] = str(int(position.timestamp() * 1000))
+        elif isinstance(position, Mapping):
+            offsets = {str(number): offset for number, offset in position.items()}
+            options[f"{name}Offsets"] = json.dumps({topic: offsets})
+        elif position in _WORDS:
+            options[f"{name}Offsets"] = position
+        elif position is not None:
+            raise ValueError(f"{position!r} is no position: give earliest, latest, a moment or offsets by partition")
+    return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which offsets are asked for.
+
+    Attributes:
+        timestamp_ms: the first record at or after it, when there is one; the end when there is none.
+        special: -2 the earliest, -1 the latest.
+        offsets: by topic and partition; may hold -2 and -1.
+    """
+
+    special: int = LATEST
+    timestamp_ms: int | None = None
+    offsets: Offsets | None = None
+
+
+def wanted(options: Mapping[str, str], name: str, default: str) -> Wanted:
+    """What the options `<name>Timestamp` and `<name>Offsets` ask for.
+
+    Raises:
+        BadOption: they cannot be understood.
+    """
+    moment = options.get(f"{name}Timestamp")
+    if moment is not None:
+        if not moment.isdigit():
+            raise BadOption(f"{name}Timestamp={moment}: give milliseconds since 1970")
+        return Wanted(timestamp_ms=int(moment))
+    text = options.get(f"{name}Offsets", default)
+    if text in _WORDS:
+        return Wanted(special=_WORDS[text])
+    try:
+        parsed = json.loads(text)
+        offsets = {
+            topic: {str(int(number)): int(offset) for number, offset in by.items()} for topic, by in parsed.items()
+        }
+    except (ValueError, AttributeError, TypeError):
+        raise BadOption(
+            f'{name}Offsets={text}: give earliest, latest, or JSON such as {{"topic": {{"0": 23, "1": -2}}}}'
+        ) from None
+    return Wanted(offsets=offsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Asks the broker about offsets; each call connects anew, for there may be minutes between them."""
+
+    bootstrap_servers: str
+    topics: tuple[str, ...]
+    read_committed: bool
+
+    async def range(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """The first offset of every partition, and the one behind the last record that may be read.
+
+        Raises:
+            BuswayError: the broker is away, or a topic is not there.
+        """
+        partitions = await self._partitions()
+        async with self._consumer() as consumer:
+            return await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+
+    async def resolve(self, asked: Wanted) -> Offsets:
+        """The offsets that are meant, now.
+
+        Raises:
+            BadOption: offsets are not given for exactly the partitions that there are.
+            BuswayError: as `range`.
+        """
+        first, last = await self.range()
+        if asked.timestamp_ms is not None:
+            async with self._consumer() as consumer:
+                found = await consumer.offsets_for_times(dict.fromkeys(last, asked.timestamp_ms))
+            at = {one: answer.offset if (answer := found.get(one)) is not None else end for one, end in last.items()}
+            return as_json(at)
+        if asked.offsets is None:
+            return as_json(first if asked.special == EARLIEST else last)
+        given = {TopicPartition(topic, int(one)) for topic, by in asked.offsets.items() for one in by}
+        if given != set(last):
+            raise BadOption(
+                f"offsets are given for {_names(given)}, but the partitions are {_names(set(last))}: give one for each, -2 is the earliest"
+            )
+        special = {EARLIEST: first, LATEST: last}
+        return as_json(
+            {
+                one: special[at][one] if (at := asked.offsets[one.topic][str(one.partition)]) in special else at
+                for one in last
+            }
+        )
+
+    async def _partitions(self) -> list[TopicPartition]:
+        async with Admin(self.bootstrap_servers) as admin:
+            described = await admin.describe_topics(self.topics)
+        return [TopicPartition(name, one.number) for name in self.topics for one in described[name].partitions]
+
+    def _consumer(self) -> Consumer:
+        isolation = "read_committed" if self.read_committed else "read_uncommitted"
+        return Consumer(bootstrap_servers=self.bootstrap_servers, isolation_level=isolation)
+
+
+def as_json(offsets: Mapping[TopicPartition, int]) -> Offsets:
+    """Offsets as a checkpoint keeps them; in order, for Spark compares them as text."""
+    result: Offsets = {}
+    for topic, number in sorted(offsets):
+        result.setdefault(topic, {})[str(number)] = offsets[TopicPartition(topic, number)]
+    return result
+
+
+def from_json(offsets: Offsets) -> dict[TopicPartition, int]:
+    """Offsets out of a checkpoint."""
+    return {
+        TopicPartition(topic, int(number)): offset for topic, by in offsets.items() for number, offset in by.items()
+    }
+
+
+def _names(partitions: set[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions)) or "none"

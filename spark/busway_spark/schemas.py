@@ -1,0 +1,208 @@
+"""The schemas that a topic's values were written with.
+
+What lives here: the versions of a subject, with what they refer to put in place, sorted into those that can be read as one table and those
+that cannot, with the reason. What does not: decoding (`avro`). Only the driver asks the registry; executors never do.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from busway import AvroCodec, BuswayError, RegistryClient, RegistryRefused
+
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
+Reader = int | str | type | None
+"""Which schema all rows are read as: the newest version (None), a version by its number, JSON text, or an event class."""
+
+
+class NoSchema(BuswayError):
+    """The registry holds no schema for the topic; the text names the subject."""
+
+
+class NoColumns(BuswayError):
+    """A schema cannot become columns: it is no Avro record, or refers to itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schemas:
+    """The versions of a subject.
+
+    Attributes:
+        subject: where they are registered.
+        writers: schema id → JSON text, of the versions that can be read as `reader`.
+        others: schema id → why its records cannot be.
+        reader: JSON text of the schema that all rows are read as.
+    """
+
+    subject: str
+    writers: dict[int, str]
+    others: dict[int, str]
+    reader: str
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """All that are known."""
+        return frozenset(self.writers) | frozenset(self.others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    number: int
+    id: int
+    kind: str
+    schema: Any
+
+
+def schemas_of(registry_url: str, topic: str, *, subject: str | None = None, reader: Reader = None) -> Schemas:
+    """The schemas of a topic's values, as they are in the registry now.
+
+    Args:
+        registry_url: its address.
+        topic: whose values.
+        subject: `<topic>-value` unless given; another under a naming strategy by record name.
+        reader: see `Reader`.
+
+    Raises:
+        NoSchema: there are none, or not the version that is to be read as.
+        NoColumns: the reader is no Avro record, or refers to itself.
+        RegistryUnreachable: no answer.
+    """
+    name = subject or f"{topic}-value"
+    versions = asyncio.run(_versions(registry_url, name))
+    chosen = _reader(versions, reader, name)
+    _check_columns(chosen, name)
+    writers, others = {}, {}
+    names = {chosen["name"].rpartition(".")[2], *(alias.rpartition(".")[2] for alias in chosen.get("aliases", ()))}
+    for one in versions:
+        if one.kind != "AVRO" or not isinstance(one.schema, dict) or one.schema.get("type") != "record":
+            others[one.id] = f"version {one.number} of {name} is no Avro record"
+        elif (record := one.schema["name"].rpartition(".")[2]) not in names:
+            others[one.id] = f"another record type: {record}, version {one.number} of {name}"
+        else:
+            writers[one.id] = json.dumps(one.schema)
+    if not writers:
+        raise NoSchema(f"no version of {name} in {registry_url} is a record that could be read as {chosen['name']}")
+    return Schemas(subject=name, writers=writers, others=others, reader=json.dumps(chosen))
+
+
+async def _versions(registry_url: str, subject: str) -> list[_Version]:
+    async with RegistryClient(registry_url) as registry:
+        try:
+            numbers = await registry.versions(subject)
+        except RegistryRefused as problem:
+            raise NoSchema(
+                f"{registry_url} has no subject {subject}; write a first event, or register its schema ({problem})"
+            ) from None
+        return [await _version(registry, subject, number) for number in numbers]
+
+
+async def _version(registry: RegistryClient, subject: str, number: int) -> _Version:
+    found = await registry.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{number}")
+    kind = found.get("schemaType", "AVRO")
+    if kind != "AVRO":
+        return _Version(number=number, id=found["id"], kind=kind, schema=None)
+    referred: dict[str, Any] = {}
+    await _collect(registry, found, referred)
+    return _Version(
+        number=number, id=found["id"], kind=kind, schema=_in_place(_parsed(found["schema"]), "", referred, set())
+    )
+
+
+async def _collect(registry: RegistryClient, version: Any, referred: dict[str, Any]) -> None:
+    """The schemas that a version refers to, and those that they refer to, by full name."""
+    for one in version.get("references") or ():
+        if one["name"] not in referred:
+            path = f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}"
+            found = await registry.request("GET", path)
+            referred[one["name"]] = _parsed(found["schema"])
+            await _collect(registry, found, referred)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # a bare name of a type, as some registries keep it
+
+
+def _in_place(schema: Any, namespace: str, referred: dict[str, Any], defined: set[str]) -> Any:
+    """A schema with each reference replaced by what it names, the first time it occurs."""
+    if isinstance(schema, str):
+        full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
+        name = next((one for one in (full, schema) if one in referred), None)
+        if schema in PRIMITIVES or name is None or name in defined:
+            return schema
+        return _in_place(referred[name], "", referred, defined)
+    if isinstance(schema, list):
+        return [_in_place(one, namespace, referred, defined) for one in schema]
+    kind = schema["type"]
+    if kind in NAMED:
+        full = full_name(schema, namespace)
+        defined.add(full)
+        namespace = full.rpartition(".")[0]
+    result = dict(schema)
+    if kind in {"record", "error"}:
+        result["fields"] = [
+            {**field, "type": _in_place(field["type"], namespace, referred, defined)} for field in schema["fields"]
+        ]
+    elif kind == "array":
+        result["items"] = _in_place(schema["items"], namespace, referred, defined)
+    elif kind == "map":
+        result["values"] = _in_place(schema["values"], namespace, referred, defined)
+    elif kind not in NAMED and kind not in PRIMITIVES:
+        result["type"] = _in_place(kind, namespace, referred, defined)
+    return result
+
+
+def full_name(schema: dict[str, Any], namespace: str) -> str:
+    """The full name of a named type inside a namespace (Avro 1.12, "Names")."""
+    name = str(schema["name"])
+    if "." in name:
+        return name
+    space = schema.get("namespace", namespace)
+    return f"{space}.{name}" if space else name
+
+
+def _reader(versions: list[_Version], reader: Reader, subject: str) -> Any:
+    if isinstance(reader, type):
+        return json.loads(AvroCodec(reader).schema_text)
+    if isinstance(reader, str):
+        return _parsed(reader)
+    if reader is None:
+        newest = versions[-1]
+    else:
+        found = [one for one in versions if one.number == reader]
+        if not found:
+            raise NoSchema(
+                f"{subject} has no version {reader}; it has {', '.join(str(one.number) for one in versions)}"
+            )
+        newest = found[0]
+    if newest.kind != "AVRO":
+        raise NoColumns(f"version {newest.number} of {subject} is {newest.kind}; only Avro becomes columns")
+    return newest.schema
+
+
+def _check_columns(schema: Any, subject: str) -> None:
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise NoColumns(f"only a record can become columns, the schema of {subject} is {json.dumps(schema):.80}")
+    if _refers_to_itself(schema, "", ()):
+        raise NoColumns(f"the schema of {subject} refers to itself, which columns cannot; read it as another `reader`")
+
+
+def _refers_to_itself(schema: Any, namespace: str, around: tuple[str, ...]) -> bool:
+    if isinstance(schema, str):
+        full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
+        return full in around
+    if isinstance(schema, list):
+        return any(_refers_to_itself(one, namespace, around) for one in schema)
+    kind = schema["type"]
+    if kind in {"record", "error"}:
+        full = full_name(schema, namespace)
+        inside = (*around, full)
+        return any(_refers_to_itself(field["type"], full.rpartition(".")[0], inside) for field in schema["fields"])
+    if kind in NAMED:
+        return False
+    return _refers_to_itself(schema.get("items", schema.get("values", kind)), namespace, around)

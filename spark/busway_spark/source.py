@@ -1,0 +1,311 @@
+"""`spark.read.format("busway")` and `spark.readStream.format("busway")`: topics as Arrow batches over our own client, without a jar.
+
+What lives here: the two readers of a Python data source (Spark's SPIP of that name), with the options of Spark's Kafka source. What does
+not: offsets (`offsets`), bytes to columns (`columns`). Its rows equal those of the Kafka source with `includeHeaders`.
+
+Options: `kafka.bootstrap.servers`; `subscribe`, topics with commas; `startingOffsets`, `endingOffsets`, `startingTimestamp`,
+`endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`; `failOnDataLoss` (true);
+`kafka.isolation.level` (read_committed here, unlike Spark's: records of aborted transactions are nobody's business).
+"""
+# mypy: allow-subclassing-any
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from busway import BuswayError, OffsetReset, TopicPartition, read_batches
+from busway_spark.columns import to_arrow
+from busway_spark.offsets import Asker, BadOption, Offsets, Wanted, as_json, from_json, wanted
+
+NAME: Final = "busway"
+SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key: string, value: binary>>"
+)
+_ISOLATION: Final = ("read_committed", "read_uncommitted")
+_KNOWN: Final = frozenset(
+    {
+        "kafka.bootstrap.servers",
+        "kafka.isolation.level",
+        "subscribe",
+        "startingoffsets",
+        "endingoffsets",
+        "startingtimestamp",
+        "endingtimestamp",
+        "startingoffsetsbytimestampstrategy",
+        "maxoffsetspertrigger",
+        "minpartitions",
+        "maxrecordsperpartition",
+        "failondataloss",
+        "includeheaders",
+    }
+)
+
+
+class DataLoss(BuswayError):
+    """Records were deleted before they were read, or the topic was made anew."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format `busway` known to a session; `busway_spark.session` has done it already."""
+    spark.dataSource.register(BuswaySource)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options, checked.
+
+    Attributes:
+        max_offsets: of one micro-batch; None without a limit.
+        min_partitions: tasks at least; partitions are split for it.
+        max_records: offsets of one task at most.
+    """
+
+    bootstrap_servers: str
+    topics: tuple[str, ...]
+    start: Wanted
+    end: Wanted
+    read_committed: bool
+    fail_on_data_loss: bool
+    max_offsets: int | None
+    min_partitions: int
+    max_records: int | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *, default_start: str) -> "Settings":
+        """Read them.
+
+        Raises:
+            BadOption: one is missing, unknown or no such value.
+        """
+        for name in options:
+            if name.lower() not in _KNOWN:
+                raise BadOption(f"the busway source has no option {name}")
+        servers, topics = options.get("kafka.bootstrap.servers"), options.get("subscribe")
+        if not servers or not topics:
+            raise BadOption("the busway source needs the options kafka.bootstrap.servers and subscribe")
+        isolation = options.get("kafka.isolation.level", _ISOLATION[0])
+        if isolation not in _ISOLATION:
+            raise BadOption(f"kafka.isolation.level={isolation}: give {' or '.join(_ISOLATION)}")
+        return cls(
+            bootstrap_servers=servers,
+            topics=tuple(sorted({name.strip() for name in topics.split(",")})),
+            start=wanted(options, "starting", default_start),
+            end=wanted(options, "ending", "latest"),
+            read_committed=isolation == _ISOLATION[0],
+            fail_on_data_loss=options.get("failOnDataLoss", "true").lower() != "false",
+            max_offsets=_positive(options, "maxOffsetsPerTrigger"),
+            min_partitions=_positive(options, "minPartitions") or 1,
+            max_records=_positive(options, "maxRecordsPerPartition"),
+        )
+
+    def asker(self) -> Asker:
+        """Who asks the broker about offsets."""
+        return Asker(bootstrap_servers=self.bootstrap_servers, topics=self.topics, read_committed=self.read_committed)
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise BadOption(f"{name}={text}: give a whole number above 0")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class OffsetRange(InputPartition):
+    """What one task reads: a piece of a partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | None) -> list[OffsetRange]:
+    """Cut ranges into pieces of equal size: none above `max_records`, and about `min_partitions` of them at least."""
+    total = sum(one.end - one.start for one in ranges)
+    pieces: list[OffsetRange] = []
+    for one in ranges:
+        length = one.end - one.start
+        parts = max(1, round(min_partitions * length / total)) if total and len(ranges) < min_partitions else 1
+        if max_records is not None:
+            parts = max(parts, -(-length // max_records))
+        parts = min(parts, max(length, 1))
+        edges = [one.start + length * part // parts for part in range(parts + 1)]
+        pieces += [OffsetRange(one.partition, begin, stop) for begin, stop in itertools.pairwise(edges)]
+    return pieces
+
+
+def limited(start: Offsets, end: dict[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
+    """The end of a micro-batch of about `limit` offsets: each partition has a share that fits what it has to offer."""
+    begin = from_json(start)
+    waiting = {one: max(0, at - begin.get(one, 0)) for one, at in end.items()}
+    total = sum(waiting.values())
+    if total <= limit:
+        return end
+    # Rounded up, so that a partition with little to offer is not passed over for ever.
+    return {one: begin.get(one, 0) + min(size, -(-size * limit // total)) for one, size in waiting.items()}
+
+
+class _Reading:
+    """What both readers do alike."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def _ranges(
+        self, start: Offsets, end: Offsets, first: Mapping[TopicPartition, int], last: Mapping[TopicPartition, int]
+    ) -> list[OffsetRange]:
+        """The tasks between two offsets, checked against what the log holds."""
+        begins, ends = from_json(start), from_json(end)
+        ranges = []
+        for partition, stop in ends.items():
+            begin = begins.get(partition, first.get(partition, 0))
+            lowest, highest = first.get(partition), last.get(partition)
+            if lowest is None or highest is None:
+                self._lost(f"{_name(partition)} is not there any more")
+                continue
+            if begin < lowest:
+                self._lost(f"{_name(partition)} begins at offset {lowest}, but {begin} is next to read")
+            if stop > highest:
+                self._lost(f"{_name(partition)} ends at offset {highest}, but is to be read up to {stop}")
+            begin, stop = max(begin, lowest), min(stop, highest)  # noqa: PLW2901 - the piece of it that is there
+            if begin < stop:
+                ranges.append(OffsetRange(partition, begin, stop))
+        return split(ranges, min_partitions=self.settings.min_partitions, max_records=self.settings.max_records)
+
+    def _lost(self, what: str) -> None:
+        if self.settings.fail_on_data_loss:
+            raise DataLoss(
+                f"{what}: records were deleted before they were read, or the topic was made anew; "
+                "begin with a new checkpoint, or set failOnDataLoss to false to go on without them"
+            )
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The records of one task; runs in a worker.
+
+        Raises:
+            DataLoss, BuswayError.
+        """
+        if not isinstance(partition, OffsetRange):
+            return  # what Spark asks for when there is nothing to read
+        with asyncio.Runner() as runner:
+            reading = self._read(partition)
+            try:
+                while (batches := runner.run(_next(reading))) is not None:
+                    yield from batches
+            finally:
+                runner.run(reading.aclose())
+
+    async def _read(self, wanted_range: OffsetRange) -> Any:
+        partition, start, end = wanted_range.partition, wanted_range.start, wanted_range.end
+        reading = read_batches(
+            self.settings.bootstrap_servers,
+            partition,
+            start,
+            end,
+            read_committed=self.settings.read_committed,
+            client_id="busway-spark",
+        )
+        try:
+            async for batches in reading:
+                yield to_arrow(batches, partition, start, end)
+        except OffsetReset as problem:
+            self._lost(str(problem))
+        finally:
+            await reading.aclose()
+
+
+async def _next(reading: AsyncIterator[Any]) -> Any:
+    return await anext(reading, None)
+
+
+class BatchReader(_Reading, DataSourceReader):
+    """What is in the topics between two moments."""
+
+    def partitions(self) -> list[OffsetRange]:
+        """The tasks."""
+        return asyncio.run(self._plan())
+
+    async def _plan(self) -> list[OffsetRange]:
+        asker = self.settings.asker()
+        start, end = await asker.resolve(self.settings.start), await asker.resolve(self.settings.end)
+        first, last = await asker.range()
+        return self._ranges(start, end, first, last)
+
+
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Topics without an end. Positions are kept in Spark's checkpoint; no consumer group is touched."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._until: dict[TopicPartition, int] | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        """Where a new checkpoint begins."""
+        return asyncio.run(self.settings.asker().resolve(self.settings.start))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """As `maxOffsetsPerTrigger` says."""
+        return ReadAllAvailable() if self.settings.max_offsets is None else ReadMaxRows(self.settings.max_offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What is the end now is the end of this run."""
+        _, self._until = asyncio.run(self.settings.asker().range())
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
+        """The end of the next micro-batch."""
+        first, last = asyncio.run(self.settings.asker().range())
+        begins = from_json(start)
+        for partition, begin in begins.items():
+            at = last.get(partition, 0)
+            if at < begin:
+                self._lost(f"{_name(partition)} ends at offset {at}, but {begin} is next to read")
+                last[partition] = begin
+        if self._until is not None:
+            until = self._until
+            last = {one: max(min(at, until.get(one, 0)), begins.get(one, 0)) for one, at in last.items()}
+        begin_all = as_json({one: begins.get(one, first.get(one, 0)) for one in last})
+        return as_json(limited(begin_all, last, limit.max_rows) if isinstance(limit, ReadMaxRows) else last)
+
+    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802 - Spark's name
+        """The end of the topics, for the query's progress."""
+        return as_json(asyncio.run(self.settings.asker().range())[1])
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """The tasks of a micro-batch."""
+        first, last = asyncio.run(self.settings.asker().range())
+        return self._ranges(start, end, first, last)
+
+
+class BuswaySource(DataSource):
+    """The format `busway`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As given to `format`."""
+        return NAME
+
+    def schema(self) -> str:
+        """That of Spark's Kafka source with `includeHeaders`."""
+        return SCHEMA
+
+    def reader(self, schema: Any) -> BatchReader:
+        """For `spark.read`."""
+        return BatchReader(Settings.of(self.options, default_start="earliest"))
+
+    def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
+        """For `spark.readStream`."""
+        return StreamReader(Settings.of(self.options, default_start="latest"))
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"

@@ -1,0 +1,98 @@
+"""Jobs on a cluster: what `spark-submit` is given.
+
+What lives here: finding a job's module, and the command line with jars and Python packages. What does not: the jobs, their frame (`job`).
+"""
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from busway import BuswayError
+from busway_spark.jars import jar_paths
+
+PACKAGES: Final = ("busway_protocol", "busway", "busway_spark")
+
+
+class NoJob(BuswayError):
+    """There is no such job; the text names those that there are."""
+
+
+def find_job(name: str) -> ModuleType:
+    """The module of a job: one of `busway_spark.jobs` by its name, or any by its path, `gettaxi.jobs.surge` say.
+
+    Raises:
+        NoJob: there is none, or it has no `main`.
+    """
+    path = name if "." in name else f"busway_spark.jobs.{name.replace('-', '_')}"
+    try:
+        module = importlib.import_module(path)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not path.startswith(missing.name):
+            raise NoJob(f"{path} needs {missing.name}, which is not installed") from None
+        import busway_spark.jobs as own
+
+        names = ", ".join(one.name for one in pkgutil.iter_modules(own.__path__))
+        raise NoJob(f"there is no job {name}: give {names}, or a module that can be imported here") from None
+    if not callable(getattr(module, "main", None)):
+        raise NoJob(f"{path} is no job: it has no main(argv)")
+    return module
+
+
+def submit_command(module: str, master: str, arguments: Sequence[str], folder: Path) -> list[str]:
+    """A `spark-submit` of a job with all that it needs of Python code and jars; native packages (pyarrow, crc32c, cramjam, fastavro) must be
+    installed on the cluster's nodes.
+
+    Args:
+        module: the job's path.
+        master: Spark master URL.
+        arguments: the job's.
+        folder: where the two files are put that are submitted.
+
+    Raises:
+        JarsMissing: the artifacts could not be fetched.
+    """
+    packages = list(dict.fromkeys([*PACKAGES, module.partition(".")[0]]))
+    archive = folder / "busway-jobs.zip"
+    zip_packages(archive, packages)
+    main = folder / "busway_job.py"
+    main.write_text(f"import sys\nfrom {module} import main\nsys.exit(main(sys.argv[1:]))\n")
+    delta = "delta" in arguments
+    return [
+        spark_submit(),
+        "--master",
+        master,
+        "--jars",
+        ",".join(str(path) for path in jar_paths(delta=delta)),
+        "--py-files",
+        str(archive),
+        str(main),
+        *arguments,
+    ]
+
+
+def spark_submit() -> str:
+    """That of `$SPARK_HOME`, else PySpark's own."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    return str(Path(home) / "bin" / "spark-submit")
+
+
+def zip_packages(archive: Path, packages: Sequence[str]) -> None:
+    """Packages as a file for `--py-files`."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for package in packages:
+            spec = importlib.util.find_spec(package)
+            if spec is None:
+                raise NoJob(f"{package} cannot be imported here")
+            for place in spec.submodule_search_locations or ():
+                root = Path(place)
+                for file in sorted(root.rglob("*")):
+                    if file.is_file() and "__pycache__" not in file.parts:
+                        target.write(file, str(Path(package) / file.relative_to(root)))

@@ -1,0 +1,192 @@
+"""What is killed goes on: nothing lost, nothing doubled, at whatever record it was killed.
+
+The runtime is played by `Topics`: it drops what it has already, by `Source.position`, and stores offsets late, as the worker does.
+"""
+
+import os
+import random
+from collections import defaultdict
+from typing import Any
+
+import psycopg
+import pytest
+from tests.support.postgres import Postgres
+from tests.support.postgres_source import RunningSource, changes, execute, settings
+
+from busway_connect.connector import Offset, SourceRecord
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(10**6)))
+RUNS = 6
+
+
+class Topics:
+    """What of a source's records has arrived, and the offset stored for it."""
+
+    def __init__(self, source_of: random.Random) -> None:
+        self._random = source_of
+        self._last: dict[str, list[Any]] = {}
+        self.records: list[SourceRecord] = []
+        self.offset: Offset | None = None
+
+    def take(self, run: RunningSource, records: list[SourceRecord]) -> None:
+        """Keep what is new; store the offset of one of these records or of none."""
+        for one in records:
+            position = run.source.position(one.offset)
+            assert position is not None
+            last = self._last.get(one.topic)
+            if last is None or last < list(position):
+                self._last[one.topic] = list(position)
+                self.records.append(one)
+        stored = self._random.choice([None, *records[-50:]]) if records else None
+        if stored is not None:
+            self.offset = stored.offset
+
+    def state(self) -> dict[str, dict[Any, Any]]:
+        """The rows that are there when all records are applied, by topic."""
+        found: dict[str, dict[Any, Any]] = defaultdict(dict)
+        for one in self.records:
+            if one.topic.startswith("__"):
+                continue
+            key = tuple(one.key.values())
+            if one.value is None or one.value["after"] is None:
+                found[one.topic].pop(key, None)
+            else:
+                found[one.topic][key] = one.value["after"]
+        return found
+
+    def operations(self) -> dict[tuple[str, str, int, Any], int]:
+        """How often each change came: by topic, operation, LSN and key."""
+        found: dict[tuple[str, str, int, Any], int] = defaultdict(int)
+        for one in self.records:
+            if one.value is not None and not one.topic.startswith("__"):
+                source = one.value["source"]
+                lsn = 0 if one.value["op"] == "r" else source["lsn"]
+                found[one.topic, one.value["op"], lsn, tuple(one.key.values())] += 1
+        return found
+
+
+def _rows(server: Postgres, table: str) -> dict[Any, Any]:
+    with psycopg.connect(server.dsn) as connection:
+        cursor = connection.execute(f"SELECT * FROM {table}")
+        assert cursor.description is not None
+        names = [one.name for one in cursor.description]
+        return {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
+
+
+async def _part(topics: Topics, config: dict[str, str], most: int) -> None:
+    """One life of a process: it is killed after so many records."""
+    async with RunningSource(config, topics.offset) as run:
+        for _ in range(20):
+            records = [*await run.source.read()][: max(0, most)]
+            most -= len(records)
+            topics.take(run, records)
+            if most <= 0:
+                return
+            if topics.offset is not None:
+                await run.source.committed(topics.offset)
+
+
+async def _rest(topics: Topics, config: dict[str, str], server: Postgres) -> None:
+    execute(server, "INSERT INTO zz VALUES (1)")
+    async with RunningSource(config, topics.offset) as run:
+        while not any(one.topic == "p.public.zz" for one in topics.records):
+            topics.take(run, list(await run.source.read()))
+
+
+@pytest.mark.parametrize("run", range(RUNS))
+async def test_killed_at_any_record_of_the_stream_nothing_is_lost_or_doubled(database: Postgres, run: int) -> None:
+    """Random changes, also of keys and many rows at once, with kills between any two records: each change comes exactly once."""
+    chance = random.Random(f"{SEED} {run}")
+    print(f"SEED={SEED} run={run}")
+    execute(database, "CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE zz (a int PRIMARY KEY)")
+    config = settings(
+        database, snapshot_mode="no_data", max_batch_size="7", heartbeat_interval_ms=str(chance.choice([0, 1, 50]))
+    )
+    topics = Topics(chance)
+    async with RunningSource(config):
+        pass  # makes the slot
+    made = 0
+    with psycopg.connect(database.dsn) as connection:
+        for _ in range(12):
+            for _ in range(chance.randrange(1, 4)):
+                for _ in range(chance.randrange(1, 6)):
+                    made += _change(connection, chance)
+                connection.commit()
+            await _part(topics, config, chance.randrange(0, 40))
+    await _rest(topics, config, database)
+    found = topics.operations()
+    assert set(found.values()) == {1}
+    assert sum(1 for topic, *_ in found if topic == "p.public.t") == made
+    expected = _rows(database, "t")
+    assert {key[0]: row for key, row in topics.state()["p.public.t"].items()} == expected
+
+
+def _change(connection: psycopg.Connection, chance: random.Random) -> int:
+    """A random change; how many events it makes."""
+    kind = chance.randrange(5)
+    some = chance.randrange(1000)
+    if kind == 0:
+        return connection.execute(
+            "INSERT INTO t SELECT n, %s FROM generate_series(%s::int, %s::int) n ON CONFLICT (id) DO NOTHING",
+            (some, some, some + chance.randrange(20)),
+        ).rowcount
+    if kind == 1:
+        return connection.execute("UPDATE t SET v = v + 1 WHERE id %% 7 = %s", (some % 7,)).rowcount
+    if kind == 2:
+        return connection.execute("DELETE FROM t WHERE id %% 11 = %s", (some % 11,)).rowcount
+    if kind == 3:
+        lowest = connection.execute("SELECT COALESCE(min(id), 0) FROM t").fetchone()
+        assert lowest is not None
+        # A changed key is two events: the row goes and comes.
+        return (
+            2 * connection.execute("UPDATE t SET id = %s WHERE id = (SELECT max(id) FROM t)", (lowest[0] - 1,)).rowcount
+        )
+    return connection.execute("INSERT INTO t VALUES (%s, 0) ON CONFLICT (id) DO NOTHING", (1000 + some,)).rowcount
+
+
+@pytest.mark.parametrize("run", range(RUNS))
+async def test_killed_at_any_row_of_the_snapshot_the_state_is_exact(database: Postgres, run: int) -> None:
+    """Kills in the snapshot while rows change: no row comes twice as `r`, no change twice or never, and the state at the end is exact."""
+    chance = random.Random(f"{SEED} {run}")
+    print(f"SEED={SEED} run={run}")
+    execute(
+        database,
+        "CREATE TABLE t (id int PRIMARY KEY, v int)",
+        "CREATE TABLE u (name text, day date, v int, PRIMARY KEY (name, day))",
+        "CREATE TABLE zz (a int PRIMARY KEY)",
+        "INSERT INTO t SELECT n * 3, 0 FROM generate_series(1, 300) n",
+        "INSERT INTO u SELECT chr(60 + n % 100) || 'É' || n, '2000-01-01'::date + n, 0 FROM generate_series(1, 300) n",
+    )
+    config = settings(database, max_batch_size="10", snapshot_fetch_size="10")
+    topics = Topics(chance)
+    with psycopg.connect(database.dsn) as connection:
+        for _ in range(6):
+            await _part(topics, config, chance.randrange(0, 160))
+            for _ in range(chance.randrange(4)):
+                _change(connection, chance)
+                connection.execute(
+                    "UPDATE u SET v = v + 1 WHERE v = 0 AND day > %s", (f"2000-0{chance.randrange(1, 9)}-01",)
+                )
+                connection.execute("DELETE FROM u WHERE name LIKE %s", (f"%{chance.randrange(300)}",))
+            connection.commit()
+    await _rest(topics, config, database)
+    assert set(topics.operations().values()) == {1}
+    found = topics.state()
+    assert {key[0]: row for key, row in found["p.public.t"].items()} == _rows(database, "t")
+    names = {key[0]: row["v"] for key, row in found["p.public.u"].items()}
+    assert names == {name: row["v"] for name, row in _rows(database, "u").items()}
+
+
+async def test_records_that_follow_an_undisturbed_start_have_no_gap(database: Postgres) -> None:
+    """Rows that come while the snapshot is taken come in the stream, once."""
+    execute(database, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 100)")
+    async with RunningSource(settings(database, snapshot_fetch_size="1", max_queue_size="1")) as run:
+        # The snapshot waits behind its first rows, for nobody reads.
+        execute(database, "INSERT INTO t SELECT generate_series(101, 200)")
+        found = await run.read_count(200)
+    assert [(one.key["id"], one.value["op"]) for one in found] == [
+        *((number, "r") for number in range(1, 101)),
+        *((number, "c") for number in range(101, 201)),
+    ]
+    assert not [one for one in changes(run.records) if one not in found]

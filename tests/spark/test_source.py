@@ -1,0 +1,239 @@
+"""The format `busway` beside Spark's own Kafka source: the same rows, the same refusals."""
+
+import datetime as dt
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer as ForeignProducer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import NewTopic as ForeignTopic
+from tests.support.apache_kafka import ApacheKafka
+
+from busway import Admin, TopicPartition
+from busway_spark.errors import explain
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+AT = 1_770_000_000_000
+
+
+def options(servers: str, topic: str, **more: str) -> dict[str, str]:
+    """What both sources are given."""
+    return {
+        "kafka.bootstrap.servers": servers,
+        "subscribe": topic,
+        "includeHeaders": "true",
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+        **more,
+    }
+
+
+def read(spark: Any, source: str, servers: str, topic: str, **more: str) -> list[Any]:
+    """All rows by one source, in order."""
+    frame = spark.read.format(source).options(**options(servers, topic, **more)).load()
+    return frame.orderBy("topic", "partition", "offset").collect()
+
+
+def run_stream(spark: Any, servers: str, topic: str, folder: Path, **more: str) -> Any:
+    """A stream of the busway source into Parquet, to the end."""
+    frame = spark.readStream.format("busway").options(**options(servers, topic, **more)).load()
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(folder / "rows"))
+    query.awaitTermination()
+    return query
+
+
+def offsets_in(spark: Any, folder: Path) -> list[tuple[int, int]]:
+    """What a stream wrote."""
+    rows = spark.read.parquet(str(folder / "rows")).select("partition", "offset").collect()
+    return sorted((row.partition, row.offset) for row in rows)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_rows_equal_those_of_the_kafka_source(bus: Any, spark: Any, codec: str) -> None:
+    """Keys, values, headers and times of every codec, in 3 partitions, with nulls, empty values and large ones."""
+    bus.topic("t", 3)
+    records = [
+        (
+            None if number % 5 == 0 else b"k%d" % number,
+            (None, b"", b"v%d" % number, b"x" * 5000)[number % 4],
+            {
+                "partition": number % 3,
+                "timestamp_ms": AT + number * 7,
+                "headers": [("a", b"1"), ("a", None)] if number % 9 == 0 else (),
+            },
+        )
+        for number in range(500)
+    ]
+    bus.send("t", records, compression_type=codec)
+    ours = read(spark, "busway", bus.bootstrap_servers, "t", minPartitions="7")
+    assert len(ours) == 500
+    assert ours == read(spark, "kafka", bus.bootstrap_servers, "t")
+
+
+def test_ranges_by_offset_and_by_time_equal_those_of_the_kafka_source(bus: Any, spark: Any) -> None:
+    """Both ends by offset, by -2 and -1, and by a moment."""
+    bus.topic("t", 2)
+    bus.send("t", [(None, b"%d" % one, {"partition": one % 2, "timestamp_ms": AT + one * 1000}) for one in range(40)])
+    ranges = [
+        {
+            "startingOffsets": json.dumps({"t": {"0": 5, "1": -2}}),
+            "endingOffsets": json.dumps({"t": {"0": -1, "1": 7}}),
+        },
+        {"startingTimestamp": str(AT + 10_000), "endingTimestamp": str(AT + 30_000)},
+    ]
+    for chosen in ranges:
+        ours = read(spark, "busway", bus.bootstrap_servers, "t", **chosen)
+        assert 0 < len(ours) < 40
+        assert ours == read(spark, "kafka", bus.bootstrap_servers, "t", **chosen)
+
+
+@pytest.fixture
+def kafka() -> Iterator[ApacheKafka]:
+    """Apache Kafka, which has transactions."""
+    with ApacheKafka({"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}) as broker:
+        yield broker
+
+
+@pytest.mark.java
+@pytest.mark.foreign
+def test_transactions_on_apache_kafka(kafka: ApacheKafka, spark: Any) -> None:
+    """Aborted records and control records are left out, what is behind an open transaction waits; without isolation aborted records are seen."""
+    servers = kafka.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([ForeignTopic("t", 1, 1)])["t"].result(30)
+    writer = ForeignProducer({"bootstrap.servers": servers, "transactional.id": "one"})
+    writer.init_transactions(30)
+    for number, commit in enumerate([True, False, True, False]):
+        writer.begin_transaction()
+        for one in range(10):
+            writer.produce("t", b"%d-%d" % (number, one))
+        writer.flush()
+        (writer.commit_transaction if commit else writer.abort_transaction)(30)
+    opened = ForeignProducer({"bootstrap.servers": servers, "transactional.id": "two"})
+    opened.init_transactions(30)
+    opened.begin_transaction()
+    opened.produce("t", b"open")
+    opened.flush()
+    ours = read(spark, "busway", servers, "t")
+    assert {bytes(row.value)[:1] for row in ours} == {b"0", b"2"}
+    assert len(ours) == 20
+    assert ours == read(spark, "kafka", servers, "t")
+    everything = {"kafka.isolation.level": "read_uncommitted"}
+    assert len(read(spark, "busway", servers, "t", **everything)) == 41
+    assert read(spark, "busway", servers, "t", **everything) == read(spark, "kafka", servers, "t", **everything)
+    opened.abort_transaction(30)
+
+
+def test_a_stream_takes_no_more_than_it_may_and_goes_on_from_its_checkpoint(
+    bus: Any, spark: Any, tmp_path: Path
+) -> None:
+    """maxOffsetsPerTrigger bounds each micro-batch, availableNow ends at the end, a second run reads what came since and nothing twice."""
+    bus.topic("t", 2)
+    bus.send("t", [(None, b"x", {"partition": one % 2}) for one in range(100)])
+    query = run_stream(spark, bus.bootstrap_servers, "t", tmp_path, maxOffsetsPerTrigger="30")
+    sizes = [one.numInputRows for one in query.recentProgress if one.numInputRows]
+    assert sum(sizes) == 100
+    assert max(sizes) <= 32
+    bus.send("t", [(None, b"x", {"partition": 1}) for _ in range(5)])
+    run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
+    assert offsets_in(spark, tmp_path) == sorted((one % 2, one // 2) for one in range(100)) + [
+        (1, offset) for offset in range(50, 55)
+    ]
+
+
+def test_partitions_added_later_are_read_from_their_beginning(bus: Any, spark: Any, tmp_path: Path) -> None:
+    """A stream that goes on finds the new partition."""
+    bus.topic("t", 1)
+    bus.send("t", [(None, b"x")])
+    run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
+
+    async def widen() -> None:
+        async with Admin(bus.bootstrap_servers) as admin:
+            await admin.create_partitions({"t": 2})
+
+    bus.run(widen())
+    bus.send("t", [(None, b"y", {"partition": 1})])
+    run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
+    assert offsets_in(spark, tmp_path) == [(0, 0), (1, 0)]
+
+
+def delete_before(bus: Any, offset: int) -> None:
+    """As retention does."""
+
+    async def delete() -> None:
+        async with Admin(bus.bootstrap_servers) as admin:
+            await admin.delete_records({TopicPartition("t", 0): offset})
+
+    bus.run(delete())
+
+
+def test_deleted_records_are_an_error_or_passed_over(bus: Any, spark: Any, tmp_path: Path) -> None:
+    """A checkpoint before the log's beginning fails with the partition and both offsets; with failOnDataLoss=false the rest is read."""
+    bus.topic("t", 1)
+    bus.send("t", [(None, b"x") for _ in range(5)])
+    run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
+    bus.send("t", [(None, b"x") for _ in range(10)])
+    delete_before(bus, 9)
+    with pytest.raises(Exception, match=r"\w") as failed:
+        run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
+    reason = explain(failed.value)
+    assert reason.startswith("t-0 begins at offset 9, but 5 is next to read: records were deleted")
+    assert "\n" not in reason
+    run_stream(spark, bus.bootstrap_servers, "t", tmp_path, failOnDataLoss="false")
+    assert offsets_in(spark, tmp_path) == [(0, one) for one in [0, 1, 2, 3, 4, 9, 10, 11, 12, 13, 14]]
+
+
+def test_a_topic_made_anew_is_noticed(bus: Any, spark: Any, tmp_path: Path) -> None:
+    """The offsets of the checkpoint are beyond the end of the new topic: an error, not silence."""
+    bus.topic("t", 1)
+    bus.send("t", [(None, b"x") for _ in range(5)])
+    run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
+
+    async def delete() -> None:
+        async with Admin(bus.bootstrap_servers) as admin:
+            await admin.delete_topics(["t"])
+
+    bus.run(delete())
+    bus.topic("t", 1)
+    bus.send("t", [(None, b"x")])
+    with pytest.raises(Exception, match="made anew") as failed:
+        run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
+    assert explain(failed.value).startswith("t-0 ends at offset 1, but 5 is next to read")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"startingOffsets": "first"}, "startingOffsets=first: give earliest, latest, or JSON"),
+        ({"startingOffsets": '{"t": {"0": 1, "7": 2}}'}, "offsets are given for t-0, t-7, but the partitions are t-0"),
+        ({"maxOffsetsPerTrigger": "-1"}, "maxOffsetsPerTrigger=-1: give a whole number above 0"),
+        ({"group.id": "g"}, "the busway source has no option group.id"),
+        ({"subscribe": "nope"}, "topic nope: the topic or partition does not exist"),
+        ({"kafka.bootstrap.servers": "127.0.0.1:1"}, "no broker can be reached"),
+        ({"kafka.isolation.level": "none"}, "kafka.isolation.level=none: give read_committed or read_uncommitted"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(bus: Any, spark: Any, changes: dict[str, str], reason: str) -> None:
+    """Options that mean nothing, a topic or a broker that is not there."""
+    bus.topic("t", 1)
+    given = options(bus.bootstrap_servers, "t") | changes
+    begun = time.monotonic()
+    with pytest.raises(Exception, match=r"\w") as failed:
+        spark.read.format("busway").options(**given).load().count()
+    assert explain(failed.value).startswith(reason)
+    assert time.monotonic() - begun < 60
+
+
+def test_moments_become_milliseconds() -> None:
+    """A start by datetime is that moment; without a time zone it is refused."""
+    from busway_spark.offsets import position_options
+
+    given = position_options(dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "latest", "t")
+    assert given["startingTimestamp"] == "1767225600000"
+    with pytest.raises(ValueError, match="no time zone"):
+        position_options(dt.datetime(2026, 1, 1), None, "t")
