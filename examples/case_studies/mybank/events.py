@@ -1,7 +1,9 @@
 """The events, as they are in the topics.
 
-What lives here: the types whose Avro schemas are in the registry, and the rows that change data capture hands over. What does not: what
-follows from them (`domain`).
+What lives here: the rows that change data capture hands over, in the words of their tables, and the events of the service's own, whose Avro
+schemas are in the registry. What does not: what follows from them (`domain`).
+
+The captured records are Debezium's: `__avro_aliases__` say what they are called there. Only the fields that somebody reads are here.
 """
 
 import datetime as dt
@@ -24,9 +26,93 @@ class Kind(enum.Enum):
     DEPOSIT = "DEPOSIT"
 
 
+# Captured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountKey:
+    """The primary key of `accounts`."""
+
+    __avro_namespace__ = "mybank"
+    __avro_aliases__ = ("mybank.public.accounts.Key",)
+
+    id: str
+
+
 @dataclass(slots=True, kw_only=True)
+class AccountRow:
+    """A row of `accounts`."""
+
+    __avro_namespace__ = "mybank"
+    __avro_aliases__ = ("mybank.public.accounts.Value",)
+
+    id: str
+    owner: str
+    currency: str
+
+
+@dataclass(slots=True, kw_only=True)
+class AccountChange:
+    """A change of `accounts`; `after` is None when the row was deleted."""
+
+    __avro_namespace__ = "mybank"
+    __avro_aliases__ = ("mybank.public.accounts.Envelope",)
+
+    after: AccountRow | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionKey:
+    """What the connector keys transactions by (`message.key.columns`), so that those of an account stay in their order."""
+
+    __avro_namespace__ = "mybank"
+    __avro_aliases__ = ("mybank.public.transactions.Key",)
+
+    account_id: str
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionRow:
+    """A row of `transactions`; `booked_at` is ISO 8601, as Debezium writes `timestamptz`."""
+
+    __avro_namespace__ = "mybank"
+    __avro_aliases__ = ("mybank.public.transactions.Value",)
+
+    id: int
+    account_id: str
+    kind: str
+    amount: Money
+    currency: str
+    booked_at: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Source:
+    """Where a change comes from; `ts_us` is when it was committed, in microseconds."""
+
+    __avro_namespace__ = "mybank"
+    __avro_aliases__ = ("io.debezium.connector.postgresql.Source",)
+
+    ts_us: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionChange:
+    """A change of `transactions`; `after` is None when the row was deleted."""
+
+    __avro_namespace__ = "mybank"
+    __avro_aliases__ = ("mybank.public.transactions.Envelope",)
+
+    after: TransactionRow | None
+    source: Source
+
+
+# The service's own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """A row of the bank's table, as it was booked.
+    """A transaction that can be true: what `domain.booked` makes of a row.
 
     Attributes:
         id: the table's primary key.
@@ -35,6 +121,7 @@ class Transaction:
         amount: over nothing, whichever way the money went.
         currency: ISO 4217, the account's own.
         booked_at: when, in UTC.
+        committed_at: when the database committed it, in UTC.
     """
 
     id: int
@@ -43,9 +130,10 @@ class Transaction:
     amount: Decimal
     currency: str
     booked_at: dt.datetime
+    committed_at: dt.datetime
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
     """From which amounts an account's owner wants to be told; the newest for each account stays in the compacted topic.
 
@@ -73,13 +161,13 @@ class Reason(enum.Enum):
     """With this transaction, what left within an hour reached the threshold."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """The owner of an account is told.
 
     Attributes:
         alert_id: `TRANSACTION:REASON`; the same however often the transaction is looked at.
-        account_id, transaction_id, kind, currency, booked_at: of the transaction that set it off.
+        account_id, transaction_id, kind, currency, booked_at, committed_at: of the transaction that set it off.
         reason: which threshold was reached.
         amount: of the transaction, or of the hour.
         threshold: that was reached.
@@ -97,10 +185,11 @@ class Alert:
     threshold: Money
     currency: str
     booked_at: dt.datetime
+    committed_at: dt.datetime
     raised_at: dt.datetime
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outflow:
     """A transaction that counts for the hour."""
 
@@ -111,7 +200,7 @@ class Outflow:
     booked_at: dt.datetime
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hour:
     """What left an account within the last hour; the newest for each account stays in the compacted topic.
 
@@ -128,3 +217,26 @@ class Hour:
     outflows: list[Outflow] = field(default_factory=list)
     over: bool = False
     last_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transferred:
+    """The bank has moved money from one account to another; written with both transactions, by the outbox.
+
+    Attributes:
+        transfer_id: of the transfer.
+        from_account, to_account: the payer's and the payee's.
+        amount, currency: what was moved.
+        transaction_ids: of the payer's booking and of the payee's.
+        booked_at: when, in UTC.
+    """
+
+    __avro_namespace__ = "mybank"
+
+    transfer_id: str
+    from_account: str
+    to_account: str
+    amount: Money
+    currency: str
+    transaction_ids: list[int]
+    booked_at: dt.datetime
