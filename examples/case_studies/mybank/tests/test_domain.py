@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mybank import domain
-from mybank.events import Hour, Kind, Reason, Thresholds, Transaction
+from mybank.events import (
+    AccountRow,
+    Hour,
+    Kind,
+    Reason,
+    Source,
+    Thresholds,
+    Transaction,
+    TransactionChange,
+    TransactionRow,
+)
 
 NOON = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 
@@ -21,6 +31,7 @@ def booked(number: int = 1, amount: str = "1000.00", kind: Kind = Kind.TRANSFER,
         amount=Decimal(amount),
         currency="EUR",
         booked_at=NOON + dt.timedelta(seconds=second),
+        committed_at=NOON,
     )
 
 
@@ -55,10 +66,10 @@ def test_an_hour_is_told_each_time_it_goes_over_and_never_twice(flows: list[tupl
     wishes, hour, alerts, expected, over = thresholds(hourly="800.00"), Hour(account_id="a"), [], [], False
     for offset, (amount, second) in enumerate(flows):
         transaction = booked(offset, f"{amount}.00", second=second)
-        hour, alert = domain.hourly(hour, transaction, wishes, offset, NOON)
-        alerts += [alert.transaction_id] if alert is not None else []
+        hour, found = domain.judge(hour, transaction, wishes, offset, NOON)
+        alerts += [alert.transaction_id for alert in found]
         if offset == again:
-            assert domain.hourly(hour, transaction, wishes, offset, NOON) == (hour, None)
+            assert domain.judge(hour, transaction, wishes, offset, NOON) == (hour, ())
         newest = max(one for _, one in flows[: offset + 1])
         total = sum(one for one, at in flows[: offset + 1] if newest - at < 3600)
         expected += [offset] if total >= 800 and not over else []
@@ -66,11 +77,85 @@ def test_an_hour_is_told_each_time_it_goes_over_and_never_twice(flows: list[tupl
     assert alerts == expected
 
 
-@pytest.mark.parametrize("amount", ["0", "-1.00", "0.001", "NaN", "1000000000000.00"])
-def test_no_such_amount(amount: str) -> None:
-    """Nothing, less than nothing, fractions of a cent and more than there is are refused, naming the amount."""
-    with pytest.raises(domain.Impossible, match="amount is"):
-        domain.check(booked(amount=amount))
+def test_a_transaction_that_comes_again_takes_its_own_place() -> None:
+    """Captured anew under a later offset, with a corrected amount, it counts once for the hour."""
+    wishes, hour = thresholds(hourly="800.00"), Hour(account_id="a")
+    hour, _ = domain.judge(hour, booked(1, "500.00"), wishes, 0, NOON)
+    hour, none = domain.judge(hour, booked(1, "700.00"), wishes, 1, NOON)
+    assert (none, [flow.amount for flow in hour.outflows]) == ([], [Decimal("700.00")])
+    hour, (alert,) = domain.judge(hour, booked(2, "100.00"), wishes, 2, NOON)
+    assert (alert.alert_id, alert.amount) == ("2:HOURLY", Decimal("800.00"))
+
+
+def test_what_comes_in_does_not_count_for_what_goes_out() -> None:
+    """A deposit is told by itself and leaves the hour as it is."""
+    hour, (alert,) = domain.judge(
+        Hour(account_id="a"), booked(amount="1000.00", kind=Kind.DEPOSIT), thresholds(hourly="1.00"), 0, NOON
+    )
+    assert (alert.reason, hour.outflows, hour.last_offset) == (Reason.SINGLE, [], 0)
+
+
+def captured(**changes: object) -> TransactionChange:
+    """A row as the connector hands it over."""
+    given = {
+        "id": 1, "account_id": "a", "kind": "CARD", "amount": Decimal("10.00"), "currency": "EUR",
+        "booked_at": "2026-06-01T14:00:00.000001+02:00", **changes,
+    }  # fmt: skip
+    return TransactionChange(after=TransactionRow(**given), source=Source(ts_us=1_780_315_200_000_000))  # type: ignore[arg-type]
+
+
+def read(change: TransactionChange, account: AccountRow | None) -> Transaction:
+    """What the rules make of it."""
+    assert change.after is not None
+    return domain.booked(change, change.after, account)
+
+
+def test_a_row_becomes_a_transaction() -> None:
+    """Amounts to the cent, times in UTC, whatever zone the database shows."""
+    found = read(captured(), AccountRow(id="a", owner="Ada", currency="EUR"))
+    assert found == Transaction(
+        id=1, account_id="a", kind=Kind.CARD, amount=Decimal("10.00"), currency="EUR",
+        booked_at=NOON + dt.timedelta(microseconds=1), committed_at=NOON,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"amount": Decimal(0)}, "amount is 0"),
+        ({"amount": Decimal("-1.00")}, r"amount is -1\.00"),
+        ({"amount": Decimal("0.001")}, r"amount is 0\.001"),
+        ({"amount": Decimal("NaN")}, "amount is NaN"),
+        ({"amount": Decimal("1000000000000.00")}, "amount is 1000000000000"),
+        ({"kind": "GIFT"}, "kind is 'GIFT'; there are TRANSFER"),
+        ({"currency": "USD"}, "currency is 'USD', and account a is in EUR"),
+        ({"booked_at": "infinity"}, "booked_at is 'infinity'"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused_by_column(changes: dict[str, object], named: str) -> None:
+    """The reason names the column and what would be right."""
+    with pytest.raises(domain.Impossible, match=named):
+        read(captured(**changes), AccountRow(id="a", owner="Ada", currency="EUR"))
+
+
+def test_an_account_may_still_come() -> None:
+    """An unknown account is another matter than an impossible row: it is tried again."""
+    with pytest.raises(domain.UnknownAccount, match="account_id is 'a'"):
+        read(captured(), None)
+
+
+@pytest.mark.parametrize(
+    ("single", "hourly", "named"),
+    [
+        ({"GIFT": Decimal(1)}, None, "single is 'GIFT'"),
+        ({"CARD": Decimal(-1)}, None, r"single\.CARD is -1"),
+        ({}, Decimal(0), "hourly is 0"),
+    ],
+)
+def test_thresholds_that_cannot_be_are_refused(single: dict[str, Decimal], hourly: Decimal | None, named: str) -> None:
+    """The refusal names the one."""
+    with pytest.raises(domain.Impossible, match=named):
+        domain.thresholds("a", single, hourly, NOON)
 
 
 def test_an_alert_has_one_name() -> None:
