@@ -144,7 +144,7 @@ async def _away(request: Request, problem: Any) -> Response:
     return refusal(503, "the database cannot be reached; whether the transfer was booked, its table says")
 
 
-app.extend(
+web = app.extend(
     Web(
         application(
             [Route("/transfers", transfer, methods=["POST"])],

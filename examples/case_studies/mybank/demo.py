@@ -87,14 +87,14 @@ class Demo:
     undisturbed_until: float = float("inf")
 
     @classmethod
-    async def start(cls, parts: Parts, client: httpx2.AsyncClient) -> "Demo":
+    async def start(cls, parts: Parts, client: httpx2.AsyncClient, *, ci: bool) -> "Demo":
         """All parts: the service first, which makes the topics, then the bank, which makes the tables, while the connector comes up."""
         postgres, _ = await asyncio.gather(Postgres.start(parts), parts.start_bus())
         worker = (
             "connect", "--port", str(free_port()), "--json", "-o", "session.timeout.ms=6000",
         )  # fmt: skip
         connect = await parts.start("connect", *BUSWAY, *worker)
-        page = {"BUSWAY_HTTP_PORT": str(free_port(PORT)), "MYBANK_INSTANCE": "one"}
+        page = {"BUSWAY_HTTP_PORT": str(free_port(0 if ci else PORT)), "MYBANK_INSTANCE": "one"}
         service = await parts.start_app("service", "mybank.service:app", **page)
         bank = await parts.start_app(
             "bank", "mybank.bank:app", BUSWAY_HTTP_PORT=str(free_port()), MYBANK_DATABASE=postgres.url
@@ -235,7 +235,7 @@ async def run(*, ci: bool) -> int:
     on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
     with tempfile.TemporaryDirectory(prefix="mybank-") as folder:
         async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=20) as client:
-            demo = await Demo.start(parts, client)
+            demo = await Demo.start(parts, client, ci=ci)
             console.print(
                 f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\ndatabase  {demo.postgres.dsn}\n"
                 f"connect   {demo.connect_url}\nbank      {demo.bank_url}\npage      [bold]{demo.url}[/bold]"

@@ -134,3 +134,18 @@ async def test_everyone_who_waits_for_a_global_table_sees_what_was_there_when_th
         before = prices._answered
         await asyncio.gather(*(prices.caught_up() for _ in range(200)))
         assert prices._answered - before <= 2
+
+
+def test_a_global_table_is_of_the_event_loop_that_the_app_runs_in() -> None:
+    """An app that ran in one loop runs in another; whoever waits for the table waits there."""
+    app = App("prices")
+    prices = app.global_table("prices", value=int, format="json")
+
+    async def run() -> None:
+        async with app.test():
+            await asyncio.gather(*(prices.put(str(number), number) for number in range(5)))
+            await asyncio.gather(*(prices.caught_up() for _ in range(5)))
+            assert len(prices) == 5
+
+    asyncio.run(run())
+    asyncio.run(run())

@@ -76,6 +76,11 @@ class Captured:
         }
         return await self._change("transactions", {"account_id": account}, row, op)
 
+    async def raw(self, account: str, value: bytes | None) -> RecordMetadata:
+        """Any bytes as a transaction's value; None is a tombstone."""
+        key = self._encode("transactions", "key", {"account_id": account})
+        return await self._producer.send_and_wait(f"{PREFIX}.transactions", value, key)
+
     async def _change(self, table: str, key: dict[str, Any], row: dict[str, Any], op: str = "c") -> RecordMetadata:
         self._lsn += 8
         now_us = time.time_ns() // 1000
