@@ -9,10 +9,10 @@ from decimal import Decimal
 import httpx2
 import psycopg
 import pytest
-from mybank import audit, bank, capture, generate, service
+from mybank import audit, bank, capture, domain, generate, service
 from mybank.events import Transferred
 from mybank.ledger import METADATA
-from mybank.tests.captured import schema
+from mybank.tests.captured import NOON, schema
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests.support.postgres import Postgres
@@ -81,6 +81,10 @@ async def test_from_the_commit_to_the_alert_over_a_killed_database(database: Pos
     writers = [generate.Writer(database.dsn, number, seed=3, per_s=200.0) for number in range(2)]
     opened = [one for writer in writers for one in writer.accounts]
     await generate.open_accounts(database.dsn, opened)
+    for one in opened:
+        single, hourly = {"CARD": Decimal("60.00")}, Decimal("150.00")
+        await service.thresholds.put(one.id, domain.thresholds(one.id, single, hourly, NOON))
+        await audit.wish(database.dsn, one.id, single, hourly)
     await writers[0].run(60)
     async with ConnectServer(worker(bus)) as connect:
         await capturing(connect, database)
