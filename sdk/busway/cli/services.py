@@ -111,7 +111,7 @@ def _run_here(command: Command) -> None:
 
 
 def demo(
-    name: Annotated[str, typer.Argument(help="movieflix or gettaxi")],
+    name: Annotated[str, typer.Argument(help=", ".join(CASES))],
     ci: Annotated[
         bool, typer.Option("--ci/--live", envvar="CI", help="End by itself with a summary, without a live table.")
     ] = False,
