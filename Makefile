@@ -22,12 +22,12 @@ up: $(READY)
 
 interop: $(READY)
 	$(BIN)/python -m tools.install_foreign
-	$(BIN)/python tools/jars.py kafka registry
+	$(BIN)/python tools/jars.py kafka registry debezium
 	$(BIN)/pytest -m "(java or foreign or postgres) and not spark and not compose"
 
 spark: $(READY)
 	$(BIN)/pip install --quiet -e ".[dev,spark]"
-	$(BIN)/python tools/jars.py spark
+	$(BIN)/python tools/jars.py kafka spark
 	$(BIN)/pytest -m spark
 
 compose: $(READY)

@@ -175,7 +175,7 @@ def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
         found["topics"] = found["topics.regex"] = ["Must configure one of topics or topics.regex"]
     if pattern:
         try:
-            matches = bool(dead and re.fullmatch(pattern, dead))
+            matches = bool(re.compile(pattern).fullmatch(dead) and dead)
         except re.error as problem:
             found["topics.regex"] = [
                 f"Invalid value {pattern} for configuration topics.regex: Invalid regex: {problem}"

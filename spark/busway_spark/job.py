@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 try:
     from pyspark.errors import PySparkException
@@ -32,6 +32,8 @@ from busway_spark.session import session
 from busway_spark.store import EVERY_5_S, FORMATS, Format, to_store
 from busway_spark.supervise import run_stream
 from busway_spark.topics import read_topic, stream_topic
+
+_LOG_LEVELS: Final = ("debug", "info", "warn", "error", "fatal")
 
 
 class Job:
@@ -106,6 +108,7 @@ def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--format", default=FORMATS[0], choices=FORMATS, help="of the store's tables")
     parser.add_argument("--checkpoint", help="folder of the checkpoints; OUT/_checkpoints")
     parser.add_argument("--until-end", action="store_true", help="stop at what is the end of the topics now")
+    parser.add_argument("--log-level", default="fatal", choices=_LOG_LEVELS, help="of Spark, which logs Java stacks")
     parser.add_argument("--metrics-port", type=int, help="serve the lag for Prometheus there")
     return parser
 
@@ -140,7 +143,8 @@ def run_job(
         asyncio.run(_check_topics(given.bootstrap_servers, topics(given)))
         for topic in topics(given):
             schemas_of(given.registry, topic)
-        spark = session(name, master=given.master, delta=given.format == "delta")
+        quiet = {"spark.log.level": given.log_level.upper()}
+        spark = session(name, master=given.master, delta=given.format == "delta", settings=quiet)
         listener = LagListener(port=given.metrics_port) if given.metrics_port is not None else None
         if listener is not None:
             spark.streams.addListener(listener)

@@ -4,13 +4,14 @@ What lives here: the user's words (earliest, latest, a moment, offsets by partit
 what they mean now. What does not: reading (`source`).
 """
 
+import asyncio
 import datetime as dt
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from busway import Admin, BuswayError, Consumer, TopicPartition
+from busway import Admin, BuswayError, ConnectionFailed, Consumer, RequestTimedOut, TopicPartition
 
 Position = str | Mapping[int, int] | dt.datetime
 """earliest, latest, offset by partition (all of them; -2 the earliest, -1 the latest), or a moment: the first record at or after it."""
@@ -18,6 +19,10 @@ Offsets = dict[str, dict[str, int]]
 """Topic → partition → next offset, as Spark keeps it in a checkpoint (JSON has text keys)."""
 EARLIEST: Final = -2
 LATEST: Final = -1
+PATIENCE_S: Final = 60.0
+"""So long a stream waits for a broker that does not answer."""
+_FIRST_WAIT_S: Final = 0.1
+_WAIT_MAX_S: Final = 5.0
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -105,6 +110,24 @@ class Asker:
         partitions = await self._partitions()
         async with self._consumer() as consumer:
             return await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+
+    async def patient_range(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """As `range`, for a stream, which outlives a broker that restarts: waits for up to `PATIENCE_S`.
+
+        Raises:
+            BuswayError: as `range`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_S
+        wait = _FIRST_WAIT_S
+        while True:
+            try:
+                return await self.range()
+            except (ConnectionFailed, RequestTimedOut):
+                if loop.time() + wait > deadline:
+                    raise
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _WAIT_MAX_S)
 
     async def resolve(self, asked: Wanted) -> Offsets:
         """The offsets that are meant, now.

@@ -32,7 +32,7 @@ def session(
     Args:
         app_name: shown in Spark's user interface.
         master: Spark master URL; without one what `spark-submit` was given, else local with two threads.
-        jars: without them nothing is fetched: topics are read by our own source and decoded in Python, and cannot be written.
+        jars: under `spark-submit` those of its command line count; without them nothing is fetched: topics are read by our own source and decoded in Python, and cannot be written.
         delta: with Delta Lake.
         settings: further Spark settings; they win over the ones set here.
 
@@ -64,7 +64,7 @@ def session(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }
-    if jars or delta:
+    if (jars or delta) and not submitted:
         defaults["spark.jars"] = ",".join(str(path) for path in jar_paths(delta=delta))
     if delta:
         defaults |= {

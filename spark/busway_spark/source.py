@@ -259,11 +259,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """What is the end now is the end of this run."""
-        _, self._until = asyncio.run(self.settings.asker().range())
+        _, self._until = asyncio.run(self.settings.asker().patient_range())
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """The end of the next micro-batch."""
-        first, last = asyncio.run(self.settings.asker().range())
+        first, last = asyncio.run(self.settings.asker().patient_range())
         begins = from_json(start)
         for partition, begin in begins.items():
             at = last.get(partition, 0)
@@ -278,11 +278,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802 - Spark's name
         """The end of the topics, for the query's progress."""
-        return as_json(asyncio.run(self.settings.asker().range())[1])
+        return as_json(asyncio.run(self.settings.asker().patient_range())[1])
 
     def partitions(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """The tasks of a micro-batch."""
-        first, last = asyncio.run(self.settings.asker().range())
+        first, last = asyncio.run(self.settings.asker().patient_range())
         return self._ranges(start, end, first, last)
 
 

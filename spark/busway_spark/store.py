@@ -4,7 +4,7 @@ What lives here: streams and batches into Parquet and Delta, and the trigger of 
 
 Parquet: Spark's file sink keeps a log of the files of each micro-batch in `_spark_metadata`; read the folder as a whole, not its files
 by a pattern, and a file that a killed task left is not seen. Delta: each micro-batch is one transaction that carries the query's
-name and the batch's number, so a batch that is run again after a crash is passed over (`txnAppId`, `txnVersion`).
+id and the batch's number, so a batch that is run again after a crash is passed over (`txnAppId`, `txnVersion`).
 """
 
 from collections.abc import Sequence
@@ -60,22 +60,24 @@ def to_store(
     if name is not None:
         stream = stream.queryName(name)
     if format == "delta":
-        return stream.foreachBatch(delta_writer(path, checkpoint, partition_by)).start()
+        return stream.foreachBatch(delta_writer(path, partition_by)).start()
     return stream.format(format).partitionBy(*partition_by).option("path", path).start()
 
 
-def delta_writer(path: str, application: str, partition_by: Sequence[str] = ()) -> Any:
+def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: str | None = None) -> Any:
     """A function for `foreachBatch` that appends to a Delta table, and passes over a batch that it has appended already.
 
     Args:
         path: the table's folder.
-        application: names the query for ever; its checkpoint's folder does. A new checkpoint needs a new name.
         partition_by: columns whose values name sub-folders.
+        application: names the query for ever; the id that Spark keeps in its checkpoint unless given, so that a query that begins anew with an
+            empty checkpoint is another one.
     """
 
     def write(batch: DataFrame, number: int) -> None:
+        query = application or batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         writer = batch.write.format("delta").mode("append").partitionBy(*partition_by)
-        writer = writer.option("txnAppId", application).option("txnVersion", number)
+        writer = writer.option("txnAppId", query).option("txnVersion", number)
         writer.option("mergeSchema", "true").save(path)
 
     return write

@@ -23,7 +23,7 @@ Source = Literal["kafka", "busway"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 _SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 DEFAULT_SOURCE: Final[Source] = "busway"
-"""The faster one, see docs/BENCHMARKS.md; it needs no jar either."""
+"""The faster one, see spark/README.md; it needs no jar either."""
 
 
 def read_topic(

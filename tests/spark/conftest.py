@@ -6,7 +6,7 @@ import json
 import struct
 import threading
 from collections.abc import Coroutine, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import fastavro
@@ -42,6 +42,7 @@ class Bus:
     loop: asyncio.AbstractEventLoop
     bootstrap_servers: str = ""
     registry: str = ""
+    cluster: LocalCluster = field(default_factory=LocalCluster)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something in the bus's event loop and wait for it."""
@@ -116,14 +117,13 @@ def bus() -> Iterator[Bus]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     running = Bus(loop)
-    cluster = LocalCluster()
     registry = RegistryServer(RegistryConfig(port=0, database="memory:"))
-    running.run(cluster.__aenter__())
+    running.run(running.cluster.__aenter__())
     running.run(registry.start())
-    running.bootstrap_servers, running.registry = cluster.bootstrap_servers, registry.url
+    running.bootstrap_servers, running.registry = running.cluster.bootstrap_servers, registry.url
     yield running
     running.run(registry.stop())
-    running.run(cluster.__aexit__(None, None, None))
+    running.run(running.cluster.__aexit__(None, None, None))
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

@@ -1,6 +1,7 @@
 """Jobs from the command line: `busway spark`, `spark-submit`, and what the listener tells of them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ def test_a_batch_that_delta_has_is_passed_over(spark: Any, tmp_path: Path) -> No
 
     rows, path = spark.range(5), str(tmp_path / "table")
     for application, number in (("one", 0), ("one", 0), ("one", 1), ("two", 0)):
-        delta_writer(path, application)(rows, number)
+        delta_writer(path, application=application)(rows, number)
     assert spark.read.format("delta").load(path).count() == 15
 
 
@@ -182,3 +183,19 @@ def test_transform_with_state_keeps_a_running_total(bus: Any, spark: Any, tmp_pa
         )
         query.awaitTermination()
     assert found == {"d0": 20.0, "d1": 20.0, "d2": 20.0}
+
+
+def test_a_stream_that_begins_anew_writes_anew_to_delta(bus: Any, spark: Any, tmp_path: Path) -> None:
+    """With its checkpoint a second run adds nothing; with that checkpoint removed it is another query, whose first batch counts."""
+    write_rides(bus)
+    checkpoint, path = tmp_path / "checkpoint", str(tmp_path / "table")
+
+    def rows_after_a_run() -> int:
+        frame = stream_topic(spark, "rides", **bus.servers).select("event.*")
+        query = to_store(frame, path, format="delta", checkpoint=str(checkpoint), trigger={"availableNow": True})
+        query.awaitTermination()
+        return spark.read.format("delta").load(path).count()
+
+    assert [rows_after_a_run(), rows_after_a_run()] == [30, 30]
+    shutil.rmtree(checkpoint)
+    assert rows_after_a_run() == 60

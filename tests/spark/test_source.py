@@ -1,9 +1,11 @@
 """The format `busway` beside Spark's own Kafka source: the same rows, the same refusals."""
 
+import asyncio
 import datetime as dt
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as ForeignTopic
 from tests.support.apache_kafka import ApacheKafka
 
-from busway import Admin, TopicPartition
+from busway import Admin, ConnectionFailed, TopicPartition
 from busway_spark.errors import explain
+from busway_spark.offsets import Asker, position_options
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 AT = 1_770_000_000_000
@@ -229,10 +232,23 @@ def test_what_cannot_be_read_is_refused_in_one_line(bus: Any, spark: Any, change
     assert time.monotonic() - begun < 60
 
 
+def test_a_stream_waits_for_a_broker_that_restarts(bus: Any) -> None:
+    """What a stream asks at each micro-batch is answered when the broker is back; a batch is told at once that it is away."""
+    bus.topic("t", 1)
+    bus.send("t", [(None, b"x")])
+    asker = Asker(bootstrap_servers=bus.bootstrap_servers, topics=("t",), read_committed=True)
+    bus.run(bus.cluster.stop())
+    with pytest.raises(ConnectionFailed):
+        asyncio.run(asker.range())
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(lambda: asyncio.run(asker.patient_range()))
+        bus.run(bus.cluster.start())
+        first, last = asked.result(30)
+    assert (first, last) == ({TopicPartition("t", 0): 0}, {TopicPartition("t", 0): 1})
+
+
 def test_moments_become_milliseconds() -> None:
     """A start by datetime is that moment; without a time zone it is refused."""
-    from busway_spark.offsets import position_options
-
     given = position_options(dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "latest", "t")
     assert given["startingTimestamp"] == "1767225600000"
     with pytest.raises(ValueError, match="no time zone"):

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("sdk", "bus", "registry", "spark", "examples", "benchmarks", "tools")
+PACKAGES = ("sdk", "bus", "registry", "services", "spark", "examples", "benchmarks", "tools")
 LONGEST = 460
 LONGER = {
     "sdk/busway_protocol/compile.py": 620,
     "sdk/busway_protocol/messages/groups_classic.py": 490,
-    "sdk/busway/app/bus.py": 470,
 }
 """Modules over the limit that nobody has split yet; a number here may only fall."""
 

@@ -18,7 +18,7 @@ from busway.cli.output import CommandFailed
 from busway.cli.processes import CANNOT_START, WORKER, Command, supervise
 from busway.cli.running import find_app, run_app, serve_http
 
-CASES = ("movieflix", "mysocialmedia")
+CASES = ("movieflix", "gettaxi", "mysocialmedia", "mybank", "ingestion")
 MAX_WORKERS = 256
 """More than cores of any machine that this is for; a slip of the finger starts no thousand processes."""
 

@@ -35,9 +35,8 @@ class _Writing:
         self.text = json.dumps(avro, ensure_ascii=False, separators=(",", ":"))
         try:
             self.parsed = fastavro.parse_schema(_plain(avro))
-        except Exception as problem:  # noqa: BLE001 - fastavro raises nearly anything at a name that Avro forbids
-            hint = "" if scrub else "; scrub.invalid.names=true changes names that Avro forbids"
-            raise ConversionFailed(f"no Avro schema can say this: {problem}{hint}") from None
+        except Exception as problem:  # noqa: BLE001 - fastavro raises nearly anything
+            raise ConversionFailed(f"no Avro schema can say this: {problem}") from None
         self.change = _change(schema, scrub=scrub)
 
 

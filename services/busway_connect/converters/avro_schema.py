@@ -123,8 +123,7 @@ class ToAvro:
             namespace, name = NAMESPACE, f"ConnectDefault{self._anonymous if self._anonymous > 1 else ''}"
         else:
             namespace, _, name = schema.name.rpartition(".")
-            if self._scrub:
-                namespace, name = ".".join(map(scrubbed, namespace.split("."))), scrubbed(name)
+            namespace, name = ".".join(map(self._valid, namespace.split("."))), self._valid(name)
             known = self._named.get(schema.name)
             if known is not None:
                 if known.fields != schema.fields:
@@ -138,12 +137,20 @@ class ToAvro:
         return made
 
     def _field(self, one: Field) -> dict[str, Any]:
-        made = {"name": scrubbed(one.name) if self._scrub else one.name, "type": self.convert(one.schema)}
+        made = {"name": self._valid(one.name), "type": self.convert(one.schema)}
         if one.schema.has_default and one.schema.default is not None:
             made["default"] = self._default_out(one.schema, one.schema.default)
         elif one.schema.optional:
             made["default"] = None
         return made
+
+    def _valid(self, name: str) -> str:
+        found = scrubbed(name)
+        if found != name and not self._scrub:
+            raise ConversionFailed(
+                f"Avro allows no name {name!r}: set scrub.invalid.names=true to have it changed to {found}"
+            )
+        return found
 
     def _map(self, schema: Schema) -> dict[str, Any]:
         key, value = _part(schema.key_schema), _part(schema.value_schema)

@@ -129,9 +129,7 @@ class Runner:
             if self.target == "STOPPED":
                 self.task = None
                 await self._show("STOPPED", None)
-                await self._around.stores.statuses.remove_task(self.name, 0)
-                if self._around.stores.configs.tasks(self.name):
-                    await self._around.stores.configs.put_tasks(self.name, [])
+                await self._forget_task()
             elif not self._failed:
                 await self._attempts()
                 if not self._failed:
@@ -139,6 +137,12 @@ class Runner:
             self._idle.set()
             await self._stop.wait()
         self._idle.set()
+
+    async def _forget_task(self) -> None:
+        with contextlib.suppress(BuswayError):  # the target state is stored, and the next worker does this again
+            await self._around.stores.statuses.remove_task(self.name, 0)
+            if self._around.stores.configs.tasks(self.name):
+                await self._around.stores.configs.put_tasks(self.name, [])
 
     async def _attempts(self) -> None:
         """Run the task until something else is asked for; or until it failed for good."""
@@ -278,7 +282,8 @@ class Runner:
 
     async def _show(self, state: str, trace: str | None) -> None:
         self.state = State(state, trace)
-        await self.keep_states()
+        with contextlib.suppress(BuswayError):  # a state that a broker which is away cannot keep stays in memory
+            await self.keep_states()
 
     async def _show_task(self, state: str, trace: str | None) -> None:
         if self.state.name == "FAILED":

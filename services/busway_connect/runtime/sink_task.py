@@ -19,8 +19,8 @@ from busway_connect.runtime.parts import TaskParts
 from busway_connect.transforms.interface import TransformFailed
 
 POLL_MS: Final = 500
-_NEW_TOPICS_S: Final = 30.0
-"""How often topics are looked for that match `topics.regex` now."""
+_NEW_TOPICS_MS: Final = "30000"
+"""How often topics are looked for that match `topics.regex` now, unless `consumer.override.metadata.max.age.ms` says."""
 
 
 def group_of(connector: str) -> str:
@@ -41,6 +41,7 @@ class SinkTask:
         self._parts = parts
         self._pattern = parts.config.get("topics.regex", "").strip()
         self._topics = {one.strip() for one in parts.config.get("topics", "").split(",") if one.strip()}
+        self._look_every_s = int(parts.config.get("consumer.override.metadata.max.age.ms", _NEW_TOPICS_MS)) / 1000
         self._looked_at = 0.0
         self._announced: set[str] = set()
 
@@ -71,7 +72,7 @@ class SinkTask:
             await self._subscribe(consumer, admin)
             await parts.started()
             while not stop.is_set():
-                if self._pattern and time.monotonic() - self._looked_at >= _NEW_TOPICS_S:
+                if self._pattern and time.monotonic() - self._looked_at >= self._look_every_s:
                     await self._subscribe(consumer, admin)
                 if resumed.is_set():
                     consumer.resume(*consumer.paused())

@@ -72,6 +72,15 @@ class Worker(RebalanceListener):
             StorageUnfit: a storage topic cannot be used.
             BuswayError: the brokers cannot be reached at the start, or the group refuses this worker.
         """
+        try:
+            await self._take_part()
+        except BaseExceptionGroup as several:
+            first: BaseException = several
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            raise first from None
+
+    async def _take_part(self) -> None:
         config = self.config
         async with Admin(config.bootstrap_servers, client_id="connect-admin") as admin:
             self._admin = admin

@@ -71,6 +71,7 @@ async def test_concurrent_handlers_keep_the_order_of_each_key() -> None:
     rides = app.topic("rides", value=Ride, format="json")
     seen: dict[str, list[int]] = collections.defaultdict(list)
     running: set[str] = set()
+    full = asyncio.Event()
     most = 0
 
     @app.subscribe(rides, concurrency=8, retry=Retry(backoff=Exponential(0.001)))
@@ -79,6 +80,9 @@ async def test_concurrent_handlers_keep_the_order_of_each_key() -> None:
         assert key not in running, "two of a key at once"
         running.add(key)
         most = max(most, len(running))
+        if most == 8:
+            full.set()
+        await full.wait()
         for _ in range(ride.zone % 5):
             await asyncio.sleep(0)
         running.discard(key)

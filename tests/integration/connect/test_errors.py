@@ -1,12 +1,13 @@
 """What becomes of records that cannot be dealt with, and of an outside that is away."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.integration.connect.conftest import Rest, records_of, until
 from tests.support.connectors import CollectingSink, CountingSource
 
-from busway import Producer
+from busway import Admin, NewTopic, Producer
 
 PLAIN = {
     "value_converter": "JsonConverter",
@@ -141,3 +142,30 @@ async def test_any_other_failure_waits_for_a_person(rest: Rest, bus: str) -> Non
     assert await _stored(rest, "broken", 4)
     await rest.call("PATCH", "/connectors/broken/config", {"breaks.at": None})
     await until(lambda: _stored(rest, "broken", 9))
+
+
+async def test_a_record_that_is_too_large_leaves_no_hole(rest: Rest, bus: str, tmp_path: Path) -> None:
+    """The task stops before what lies behind it; after the topic's limit is raised, all is there once and in order."""
+    async with Admin(bus) as admin:
+        await admin.create_topics([NewTopic("lines", partitions=1, configs={"max.message.bytes": "2000"})])
+        lines = ["first", "x" * 3000, "last"]
+        source = tmp_path / "in.txt"
+        source.write_text("".join(f"{line}\n" for line in lines))
+        await rest.create(
+            "large",
+            connector_class="FileStreamSource",
+            file=str(source),
+            topic="lines",
+            value_converter="StringConverter",
+        )
+        await rest.wait_for("large", "FAILED")
+        _, found = await rest.call("GET", "/connectors/large/tasks/0/status")
+        assert "larger than max.message.bytes=2000 of lines" in found["trace"]
+        await admin.alter_configs("lines", {"max.message.bytes": "10000"})
+    assert (await rest.call("POST", "/connectors/large/tasks/0/restart"))[0] == 204
+    await until(lambda: _lines(bus, 3))
+    assert [(record.value or b"").decode() for record in await records_of(bus, "lines")] == lines
+
+
+async def _lines(bootstrap: str, count: int) -> bool:
+    return len(await records_of(bootstrap, "lines")) >= count

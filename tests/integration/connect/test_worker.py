@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests.integration.connect.conftest import Rest, records_of, until, worker_config
 
-from busway import Admin, App, NewTopic
+from busway import Admin, App, NewTopic, Producer
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.runtime.storage import StorageUnfit
 from busway_connect.server import CannotListen, ConnectServer
@@ -182,3 +182,24 @@ def test_worker_settings_that_cannot_be_are_named(properties: dict[str, str], sa
     """By Kafka Connect's names."""
     with pytest.raises(BadSetting, match=says):
         WorkerConfig.from_properties(properties)
+
+
+@pytest.mark.slow
+async def test_topics_that_match_come_also_later(rest: Rest, bus: str, tmp_path: Path) -> None:
+    """`topics.regex`: a topic that is made after the sink has started is read from its first record."""
+    sink = tmp_path / "out.txt"
+    config = {
+        "connector.class": "FileStreamSink",
+        "file": str(sink),
+        "topics.regex": "log-.*",
+        "value.converter": "StringConverter",
+        "consumer.override.metadata.max.age.ms": "100",
+    }
+    await rest.call("POST", "/connectors", {"name": "all", "config": config})
+    await rest.wait_for("all", "RUNNING")
+    async with Producer(bus) as producer:
+        await producer.send_and_wait("log-a", b"one")
+        await until(lambda: _holds(sink, "one\n"))
+        await producer.send_and_wait("other", b"no")
+        await producer.send_and_wait("log-b", b"two")
+        await until(lambda: _holds(sink, "one\ntwo\n"))

@@ -57,7 +57,7 @@ def test_tests_of_a_user_run_on_the_fixtures(tmp_path: Path) -> None:
     """A test file of somebody else's project, in a pytest of its own."""
     (tmp_path / "test_rides.py").write_text(TESTS)
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "busway.testing.pytest_plugin", "-o", "asyncio_mode=auto",
+        [sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto",
          "--rootdir", str(tmp_path), "-c", "/dev/null", "-p", "no:cacheprovider", str(tmp_path)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
