@@ -16,7 +16,7 @@ import itertools
 import os
 import random
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,7 +26,10 @@ from busway import App, BuswayError
 from mysocialmedia.events import Activity, Kind
 
 ZIPF: Final = 1.1
-_KINDS: Final = ((Kind.LIKED, 72), (Kind.UNLIKED, 8), (Kind.COMMENTED, 15), (Kind.COMMENT_DELETED, 4), (Kind.POSTED, 1))
+_KINDS: Final = {
+    Kind.LIKED: 72, Kind.UNLIKED: 8, Kind.COMMENTED: 15, Kind.COMMENT_DELETED: 4, Kind.POSTED: 1
+}  # fmt: skip
+"""What happens how often, in parts of all."""
 _DELETED_EVERY: Final = 5_000
 _IN_FLIGHT: Final = 5_000
 
@@ -67,8 +70,7 @@ class Day:
         """The activities, in their order; `clock` says when each happens."""
         chance = random.Random(self.seed)  # noqa: S311 - a load, not a secret
         weights = list(itertools.accumulate(1 / (rank + 1) ** ZIPF for rank in range(self.posts)))
-        kinds, shares = zip(*_KINDS, strict=True)
-        shares = tuple(itertools.accumulate(shares))
+        kinds, shares = list(_KINDS), list(itertools.accumulate(_KINDS.values()))
         order = chance.sample(range(self.posts), self.posts)  # which post is how popular
         posts = 0
         comments: dict[tuple[str, str], int] = {}
@@ -91,11 +93,6 @@ class Day:
             elif kind is Kind.COMMENT_DELETED:
                 comment_id = f"c{comments.get((post_id, user_id), 1)}"
             yield Activity(kind=kind, post_id=post_id, user_id=user_id, at=clock(), comment_id=comment_id, text=text)
-
-
-def now() -> dt.datetime:
-    """The time, in UTC."""
-    return dt.datetime.now(dt.UTC)
 
 
 def _name(number: int) -> str:
@@ -167,13 +164,21 @@ def sender(bootstrap_servers: str, schema_registry: str) -> App:
     return app
 
 
-async def run(day: Day, app: App, acknowledged: Callable[[Activity], object]) -> int:
+def now() -> dt.datetime:
+    """The time, in UTC."""
+    return dt.datetime.now(dt.UTC)
+
+
+async def run(
+    day: Day, app: App, acknowledged: Callable[[Activity], object], *, clock: Callable[[], dt.datetime] = now
+) -> int:
     """Send a day's activities, each when it is due, or late when the bus says so: no more than a bound wait for it.
 
     Args:
         day: which.
         app: made by `sender`, running.
         acknowledged: told of each activity that is safe, in the order of each post.
+        clock: when each happens, as its device says.
 
     Raises:
         BuswayError: an activity was not acknowledged.
@@ -187,8 +192,7 @@ async def run(day: Day, app: App, acknowledged: Callable[[Activity], object]) ->
             await asyncio.sleep(early_s)
         return await topic.send_soon(activity, key=activity.post_id)
 
-    sending: Callable[[Activity], Awaitable[asyncio.Future[Any]]] = send
-    return await send_all(day.activities(now), sending, acknowledged, in_flight=_IN_FLIGHT)
+    return await send_all(day.activities(clock), send, acknowledged, in_flight=_IN_FLIGHT)
 
 
 async def _main(day: Day, bootstrap_servers: str, schema_registry: str) -> None:

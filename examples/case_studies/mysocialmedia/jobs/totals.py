@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from busway_spark import Job, run_job
+from busway_spark.job import Job, run_job
 from mysocialmedia.jobs.activities import TOPIC, possible
 
 

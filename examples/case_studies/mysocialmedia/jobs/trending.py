@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming import StreamingQuery
 
-from busway_spark import Job, run_job
+from busway_spark.job import Job, run_job
 from mysocialmedia import trending
 from mysocialmedia.jobs.activities import TOPIC, possible
 
