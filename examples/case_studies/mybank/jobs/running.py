@@ -26,7 +26,7 @@ from mybank.jobs.captured import ACCOUNTS, THRESHOLDS, TRANSACTIONS, accounts, n
 
 COLUMNS: Final = (
     "alert_id string, account_id string, transaction_id long, kind string, reason string, amount decimal(14,2), "
-    "threshold decimal(14,2), currency string, booked_at timestamp"
+    "threshold decimal(14,2), currency string, booked_us long"
 )
 
 
@@ -47,10 +47,10 @@ class Running(StatefulProcessor):  # type: ignore[misc, unused-ignore]
         known = self._hour.exists()
         hour = msgspec.json.decode(self._hour.get()[0], type=Hour) if known else Hour(account_id=account)
         found: list[Alert] = []
-        for row in pd.concat(rows).sort_values("_offset").itertuples(index=False):
-            hour, alerts = domain.judge(
-                hour, _transaction(row), _wishes(row), int(row._offset), _time(row.committed_at)
-            )
+        for row in pd.concat(rows).sort_values("_offset").to_dict("records"):
+            transaction = _transaction(row)
+            offset, at = int(row["_offset"]), transaction.committed_at
+            hour, alerts = domain.judge(hour, transaction, _wishes(row), offset, at)
             for alert in alerts:
                 if not self._raised.containsKey((alert.alert_id,)):
                     self._raised.updateValue((alert.alert_id,), (True,))
@@ -63,29 +63,24 @@ class Running(StatefulProcessor):  # type: ignore[misc, unused-ignore]
         """Nothing is open."""
 
 
-def _time(value: Any) -> dt.datetime:
-    found: dt.datetime = value.to_pydatetime()
-    return found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
-
-
-def _transaction(row: Any) -> Transaction:
+def _transaction(row: dict[str, Any]) -> Transaction:
     return Transaction(
-        id=int(row.id),
-        account_id=row.account_id,
-        kind=Kind(row.kind),
-        amount=row.amount,
-        currency=row.currency,
-        booked_at=_time(row.booked_at),
-        committed_at=_time(row.committed_at),
+        id=int(row["id"]),
+        account_id=row["account_id"],
+        kind=Kind(row["kind"]),
+        amount=row["amount"],
+        currency=row["currency"],
+        booked_at=_EVER + dt.timedelta(microseconds=int(row["booked_us"])),
+        committed_at=_EVER + dt.timedelta(microseconds=int(row["committed_us"])),
     )
 
 
-def _wishes(row: Any) -> Thresholds | None:
-    if row.single is None:
+def _wishes(row: dict[str, Any]) -> Thresholds | None:
+    if row["single"] is None:
         return None
-    single = msgspec.json.decode(row.single, type=dict[str, Decimal])
-    hourly = None if row.hourly is None else Decimal(row.hourly)
-    return Thresholds(account_id=row.account_id, single=single, hourly=hourly, changed_at=_EVER)
+    single = msgspec.json.decode(row["single"], type=dict[str, Decimal])
+    hourly = None if row["hourly"] is None else Decimal(row["hourly"])
+    return Thresholds(account_id=row["account_id"], single=single, hourly=hourly, changed_at=_EVER)
 
 
 def _columns(alert: Alert) -> dict[str, Any]:
@@ -98,7 +93,7 @@ def _columns(alert: Alert) -> dict[str, Any]:
         "amount": alert.amount,
         "threshold": alert.threshold,
         "currency": alert.currency,
-        "booked_at": pd.Timestamp(alert.booked_at),
+        "booked_us": (alert.booked_at - _EVER) // dt.timedelta(microseconds=1),
     }
 
 
@@ -120,7 +115,7 @@ def wishes(thresholds: DataFrame) -> DataFrame:
 
 
 def transform(changes: DataFrame, known: DataFrame, told: DataFrame) -> DataFrame:
-    """The alerts, in `COLUMNS`.
+    """The alerts: `COLUMNS`, with `booked_at` as a timestamp.
 
     Args:
         changes: the captured transactions, as `read_topic` or `stream_topic` returns them.
@@ -128,7 +123,12 @@ def transform(changes: DataFrame, known: DataFrame, told: DataFrame) -> DataFram
         told: as `wishes` makes them.
     """
     judged = possible(rows(changes), known).join(told, "account_id", "left")
-    return judged.groupBy("account_id").transformWithStateInPandas(Running(), COLUMNS, "append", "none")
+    # As numbers: pandas gets timestamps in the session's time zone, and without it.
+    numbers = judged.withColumns(
+        {"booked_us": F.unix_micros("booked_at"), "committed_us": F.unix_micros("committed_at")}
+    ).drop("booked_at", "committed_at")
+    alerts = numbers.groupBy("account_id").transformWithStateInPandas(Running(), COLUMNS, "append", "none")
+    return alerts.withColumn("booked_at", F.timestamp_micros("booked_us")).drop("booked_us")
 
 
 def work(job: Job) -> None:
