@@ -6,7 +6,9 @@ import itertools
 import os
 import signal
 import sys
+import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -60,12 +62,20 @@ def test_the_connector_s_settings_are_for_any_server() -> None:
     assert found["message.key.columns"] == "public.transactions:account_id"
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that PostgreSQL's own user may enter, as those of pytest are not."""
+    with tempfile.TemporaryDirectory(prefix="demo-") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
+
+
 @pytest.mark.slow
 @pytest.mark.postgres
-async def test_however_the_demo_is_ended_nothing_stays(tmp_path: Path) -> None:
+async def test_however_the_demo_is_ended_nothing_stays(open_folder: Path) -> None:
     """All parts are processes of their own, PostgreSQL's children too; they end with the demo, and so does its folder."""
     demo = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "mybank.demo", "--ci", cwd=CASES, env={**os.environ, "TMPDIR": str(tmp_path)},
+        sys.executable, "-m", "mybank.demo", "--ci", cwd=CASES, env={**os.environ, "TMPDIR": str(open_folder)},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert demo.stdout is not None
@@ -74,8 +84,8 @@ async def test_however_the_demo_is_ended_nothing_stays(tmp_path: Path) -> None:
     demo.send_signal(signal.SIGTERM)
     _, errors = await demo.communicate()
     assert demo.returncode == 143, errors.decode()
-    assert list(tmp_path.glob("mybank-*")) == []
-    left = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and str(tmp_path) in _command(entry)]
+    assert list(open_folder.glob("mybank-*")) == []
+    left = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and str(open_folder) in _command(entry)]
     assert left == []
 
 
