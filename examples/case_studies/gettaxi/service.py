@@ -11,6 +11,7 @@ one write decides, and a crash finds it made or not made; what comes again is at
 
 import datetime as dt
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
@@ -60,7 +61,7 @@ class Cities(Extension):
         self._changes: asyncio.Queue[tuple[str, Ride | None]] | None = None
         self._city_of: dict[str, City] = {}
         self._stack = ExitStack()
-        self._feeds: dict[str, Feed[http.Change]] = {name: Feed(queue=LIVE_QUEUE) for name in geo.CITIES}
+        self._feeds: dict[str, Feed[http.Change]] = defaultdict(lambda: Feed(queue=LIVE_QUEUE))
 
     def __iter__(self) -> Iterator[City]:
         for cities in self._by_partition.values():

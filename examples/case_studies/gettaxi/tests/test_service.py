@@ -218,7 +218,6 @@ async def test_impossible_events_are_put_aside_and_replayed_after_a_fix(
     (letter,) = await bus.dead_letters(service.commands)
     assert (letter.attempts, letter.error) == (1, 'Impossible: ride_id is "nobody\'s"; there is no such ride in berlin')
     monkeypatch.setitem(geo.CITIES, "potsdam", geo.City(name="potsdam", lat=52.4, lng=13.06, radius_km=10))
-    monkeypatch.setitem(service.cities._feeds, "potsdam", service.cities.feed("berlin"))
     async with DeadLetters(bus.app.bootstrap_servers) as letters:
         (topic,) = [name for name in await letters.topics() if "positions" in name]
         await letters.replay(topic)
