@@ -15,7 +15,8 @@ from gettaxi.events import Ask, Command, Phase, Position, Ride, Status
 from gettaxi.generate import Devices
 from gettaxi.traffic import Plan, Traffic
 
-from busway import DeadLetters, Producer
+from busway import DeadLetters, Extension, Producer
+from busway.app.routes import Route
 from busway.testing import TestBus, crash_points
 from busway.web import serving
 
@@ -167,6 +168,70 @@ async def test_killed_at_any_step_every_ride_ends_once_at_its_price(bus: TestBus
     )
     assert found.count(Status.ENDED) > 5
     assert (found.twice, found.differ, load.open) == (0, 0, 0)
+
+
+class Asked(Extension):
+    """Tells when a command is about to be handled, and keeps a batch of positions, once handled, from being written until then."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.asked = asyncio.Event()
+
+    def around(self, route: Route, call: Any) -> Any:
+        """Outside of all others for commands."""
+
+        async def called(given: Any) -> Any:
+            if route.batch is None:
+                self.asked.set()
+            return await call(given)
+
+        return called
+
+
+class Held(Extension):
+    """Inside of all others: the handler of positions has returned, its rows are not written yet."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self.returned = asyncio.Event()
+
+    def around(self, route: Route, call: Any) -> Any:
+        """Lets a command have its turns in between."""
+
+        async def called(given: Any) -> Any:
+            result = await call(given)
+            if route.batch is not None and self._asked.armed:
+                self.returned.set()
+                await self._asked.asked.wait()
+                for _ in range(50):
+                    await asyncio.sleep(0)
+            return result
+
+        return called
+
+
+async def test_what_a_decision_rests_on_is_written_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row of a ride that has ended is slow to be written; the next ride of that driver comes behind it in the topic all the same, so that
+    a crash in between leaves nobody with two."""
+    asked = Asked()
+    held = Held(asked)
+    monkeypatch.setattr(service.app, "extensions", [asked, *service.app.extensions, held])
+    async with service.app.test() as bus:
+        await report(at(0))
+        await bus.settle()
+        await ask(wanted("first"))
+        await bus.settle()
+        await report(at(1, phase=Phase.PICKED_UP, ride="first"))
+        await bus.settle()
+        asked.asked.clear()
+        asked.armed = True
+        await report(at(2, phase=Phase.DROPPED_OFF, ride="first"))
+        await held.returned.wait()
+        await ask(wanted("second"))
+        await bus.settle()
+        found = [record.value for record in await bus.records(service.rides.topic)]
+    told = [(ride.ride_id, ride.status.name, ride.driver_id) for ride in found if ride is not None][-2:]
+    assert told == [("first", "ENDED", "d"), ("second", "MATCHED", "d")]
 
 
 async def test_a_killed_broker_loses_no_ride(bus: TestBus) -> None:
