@@ -203,8 +203,14 @@ async def follow(records: list[ConsumerRecord[str, Position]]) -> None:
     for ride in changed.values():
         await _keep(ride, partition)
     for city in seen.values():
+        given_up = False
         for ride in city.give_up():
             await _keep(ride, partition)
+            given_up = True
+        if given_up:
+            # A row that is put twice in a call is written once, where it was put first. So that nobody takes a driver before the row that
+            # gives the driver back is written, those rows are written now.
+            await rides.flush()
         for ride in city.assign():
             await _keep(ride, partition)
         await _pass_time(city, partition)

@@ -146,6 +146,24 @@ async def test_a_request_that_comes_twice_is_one_ride_and_a_driver_may_decline(b
     }
 
 
+async def test_drivers_who_are_given_back_are_taken_behind_that_in_the_topic(bus: TestBus) -> None:
+    """Two silent drivers lose their rides and get each other's: in no beginning of the topic has one of them two."""
+    await report(at(0, "one", north=0.01), at(0, "other", north=0.02))
+    await bus.settle()
+    await ask(wanted("r1"))
+    await ask(wanted("r2"))
+    await bus.settle()
+    await report(at(70, "one", north=0.01), at(70, "other", north=0.02))
+    await bus.settle()
+    newest: dict[str, str | None] = {}
+    for record in await bus.records(service.rides.topic):
+        assert record.value is not None
+        newest[record.value.ride_id] = record.value.driver_id
+        busy = [driver_id for driver_id in newest.values() if driver_id is not None]
+        assert len(busy) == len(set(busy)), newest
+    assert newest == {"r1": "other", "r2": "one"}
+
+
 @pytest.mark.parametrize("point", crash_points())
 async def test_killed_at_any_step_every_ride_ends_once_at_its_price(bus: TestBus, point: str) -> None:
     """Killed twice in the middle of traffic at that step: every ride that was asked for is known and ends, no driver ever has two, every
