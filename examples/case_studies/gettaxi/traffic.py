@@ -18,7 +18,7 @@ SPEED_M_S: Final = 14.0
 SHORTEST_M: Final = 500.0
 _DECLINES: Final = 0.05
 _CANCELS: Final = 0.06
-_FROM_HOT_SPOT: Final = 0.45
+_FROM_HOT_SPOT: Final = 0.3
 _FINAL: Final = frozenset({Status.ENDED, Status.CANCELLED, Status.EXPIRED})
 Point = tuple[float, float]
 """Metres east and north of the centre."""
@@ -245,7 +245,7 @@ class Traffic:
         ]
         return self._random.choice(found)
 
-    def _corner(self, near: Point | None = None, spread_m: float = 800.0) -> Point:
+    def _corner(self, near: Point | None = None, spread_m: float = 1000.0) -> Point:
         """A corner anywhere, or one near a place."""
         half = self._half
         if near is None:

@@ -86,7 +86,8 @@ class Postgres:
         for left in reversed(range(RESTARTS_MOST)):
             await self.part.start_again()
             try:
-                return await self.ready()
+                await self.ready()
+                break
             except DemoFailed:
                 # As long as children of the one that was killed have its memory, it refuses to start.
                 if not left:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -30,11 +30,11 @@ from kit.postgres import Postgres
 from kit.summary import Summary
 from rich.console import Console
 
-from busway import App, BuswayError, read_to_end
+from busway import BuswayError, read_to_end
 from mybank import audit, capture, generate
 from mybank.audit import Expected
-from mybank.events import Alert
 from mybank.generate import Account, Writer
+from mybank.received import Received, receiving
 from mybank.topics import ALERTS
 
 SEED: Final = 7
@@ -55,20 +55,6 @@ TRANSFERS: Final = (
 )
 SURE: Final = Decimal("5000.00")
 """Told by every threshold that is set here."""
-
-
-@dataclass(slots=True)
-class Received:
-    """Alerts as a reader of the topic gets them."""
-
-    ages_ms: list[tuple[float, float]] = field(default_factory=list)
-    """When each came, by the clock of the loop, and how long that was after the database's commit."""
-    ids: set[str] = field(default_factory=set)
-
-    def percentile_ms(self, part: float, before: float) -> float:
-        """Of those that came before that moment."""
-        ages = sorted(age for at, age in self.ages_ms if at < before)
-        return ages[min(int(len(ages) * part), len(ages) - 1)] if ages else float("nan")
 
 
 @dataclass(slots=True)
@@ -195,32 +181,11 @@ class Demo:
     async def _kill_postgres(self) -> None:
         await self.postgres.kill_and_restart()
 
-    @contextlib.asynccontextmanager
-    async def receiving(self) -> AsyncIterator[None]:
-        """A reader of the alerts, for as long as the block."""
-        app = App("mybank-demo", self.parts.bootstrap_servers, self.parts.schema_registry)
-        alerts = app.global_table(ALERTS, value=Alert, read_only=True)
-        loop = asyncio.get_running_loop()
-
-        async def receive() -> None:
-            while True:
-                _, alert = await changes.get()
-                if alert is not None and alert.alert_id not in self.received.ids:
-                    age = dt.datetime.now(dt.UTC) - alert.committed_at
-                    self.received.ids.add(alert.alert_id)
-                    self.received.ages_ms.append((loop.time(), age / dt.timedelta(milliseconds=1)))
-
-        with alerts.changes(maxsize=100_000) as changes:
-            async with app, asyncio.TaskGroup() as group:
-                receiving = group.create_task(receive())
-                yield
-                receiving.cancel()
-
 
 async def _until(true: Callable[[], Awaitable[bool]], what: str) -> None:
     try:
         async with asyncio.timeout(SETTLE_S):
-            while not await true():
+            while not await true():  # noqa: ASYNC110 - other processes set no event of ours
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         raise DemoFailed(f"after {SETTLE_S:.0f} s it is not so that {what}") from None
@@ -242,7 +207,7 @@ async def run(*, ci: bool) -> int:
             )
             writers = [Writer(demo.postgres.dsn, number, seed=SEED, per_s=PER_S) for number in range(WRITERS)]
             await demo.capture([CHANGED, *TRANSFERS, *(one for writer in writers for one in writer.accounts)])
-            async with demo.receiving():
+            async with receiving(parts.bootstrap_servers, parts.schema_registry) as demo.received:
                 if not ci:
                     console.print("customers pay for an hour; Ctrl-C ends")
                 transfers = await _load(demo, writers, ci=ci)
@@ -298,9 +263,9 @@ def _summary(
     summary.figure("transfers answered", transfers[0])
     summary.figure("transfers told by the outbox", transfers[1])
     for part, name in ((0.5, "p50"), (0.99, "p99")):
-        summary.figure(f"commit to alert, {name}", f"{received.percentile_ms(part, quiet):.0f} ms")
+        summary.figure(f"commit to alert, {name}", f"{received.percentile_ms(part, until=quiet):.0f} ms")
     if demo.parts.kills:
-        summary.figure("with the outages, longest", f"{received.percentile_ms(1, float('inf')) / 1000:.1f} s")
+        summary.figure("with the outages, longest", f"{received.percentile_ms(1) / 1000:.1f} s")
         summary.figure("killed under load", "connector, service and database, without warning")
     return summary
 

@@ -44,7 +44,7 @@ class Account:
 
 def accounts(writer: int, seed: int) -> list[Account]:
     """The accounts of a writer: half of their owners have set thresholds."""
-    chance = random.Random(f"{seed} accounts {writer}")
+    chance = random.Random(f"{seed} accounts {writer}")  # noqa: S311 - a load that repeats, no secret
     found = []
     for number in range(ACCOUNTS_OF_A_WRITER):
         asks = number % 2 == 0
@@ -73,7 +73,7 @@ class Row:
 
 def rows(mine: Sequence[Account], writer: int, seed: int) -> Iterator[Row]:
     """The transactions of a writer's accounts, without end; their time goes on by a few minutes for each account."""
-    chance = random.Random(f"{seed} rows {writer}")
+    chance = random.Random(f"{seed} rows {writer}")  # noqa: S311 - a load that repeats, no secret
     for number in itertools.count():
         account = mine[number % len(mine)]
         kind = chance.choices(list(Kind), weights=(3, 10, 2, 2))[0]

@@ -96,9 +96,7 @@ def create(
         return json_response(_in_force(thresholds.get(account)))
 
     async def live(request: Request) -> Response:
-        return event_stream(
-            request, pulse.feed.listening(), first=lambda: [Beat(tick=tick) for tick in pulse.ticks]
-        )
+        return event_stream(request, pulse.feed.listening(), first=lambda: [Beat(tick=tick) for tick in pulse.ticks])
 
     def _account(request: Request) -> str:
         account: str = request.path_params["account"]

@@ -59,9 +59,7 @@ def has_row(record: ConsumerRecord[TransactionKey, TransactionChange]) -> bool:
     return record.value is not None and record.value.after is not None
 
 
-@app.subscribe(
-    transactions, where=has_row, concurrency=CONCURRENCY, retry=Retry(give_up_on=(domain.Impossible,))
-)
+@app.subscribe(transactions, where=has_row, concurrency=CONCURRENCY, retry=Retry(give_up_on=(domain.Impossible,)))
 async def judge(change: TransactionChange, record: ConsumerRecord[TransactionKey, TransactionChange]) -> None:
     """Tell the owner what reaches a threshold."""
     row = change.after

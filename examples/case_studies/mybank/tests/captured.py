@@ -8,10 +8,13 @@ import datetime as dt
 import json
 import time
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
+
+from mybank.events import TransactionRow
 
 from busway import App, AvroCodec, Producer, RecordMetadata, RegistryClient
 
@@ -66,15 +69,15 @@ class Captured:
         op: str = "c",
     ) -> RecordMetadata:
         """A row inserted into `transactions`, or with another `op` read, updated or deleted."""
-        row = {
-            "id": number,
-            "account_id": account,
-            "kind": kind,
-            "amount": Decimal(amount),
-            "currency": currency,
-            "booked_at": (NOON + dt.timedelta(seconds=second)).isoformat(),
-        }
-        return await self._change("transactions", {"account_id": account}, row, op)
+        booked_at = (NOON + dt.timedelta(seconds=second)).isoformat()
+        row = TransactionRow(
+            id=number, account_id=account, kind=kind, amount=Decimal(amount), currency=currency, booked_at=booked_at
+        )
+        return await self.row(row, op)
+
+    async def row(self, row: TransactionRow, op: str = "c") -> RecordMetadata:
+        """As `transaction`, with the row given whole."""
+        return await self._change("transactions", {"account_id": row.account_id}, asdict(row), op)
 
     async def raw(self, account: str, value: bytes | None) -> RecordMetadata:
         """Any bytes as a transaction's value; None is a tombstone."""

@@ -129,7 +129,9 @@ async def test_the_schemas_of_the_other_tests_are_those_of_the_connector(databas
 
 
 @pytest.fixture
-async def transfers(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[TestBus, httpx2.AsyncClient]]:
+async def transfers(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[TestBus, httpx2.AsyncClient]]:
     """The bank on that database and a fresh bus, with accounts in two currencies."""
     engine = create_async_engine(database.url, pool_pre_ping=True)
     monkeypatch.setattr(bank, "engine", engine)
@@ -166,7 +168,7 @@ async def test_a_transfer_that_cannot_be_leaves_nothing(
     database: Postgres, transfers: tuple[TestBus, httpx2.AsyncClient]
 ) -> None:
     """4xx naming the field and what would be right; neither a transaction nor an event."""
-    bus, client = transfers
+    _, client = transfers
     for changes, named in (
         ({"amount": "0"}, "amount is 0"),
         ({"amount": "-5.00"}, "amount is -5.00"),

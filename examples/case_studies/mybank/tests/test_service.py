@@ -81,7 +81,8 @@ async def test_killed_between_the_alert_and_the_hour_it_is_told_once(
     bus: TestBus, captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The alert is acknowledged, the hour is not: the record comes again and finds its alert."""
-    put, failed = Table.put, []
+    put = Table.put
+    failed: list[Any] = []
 
     async def put_but_once(table: Table[Any, Any], key: Any, value: Any, **options: Any) -> None:
         if table is service.hours and not failed:
@@ -177,7 +178,9 @@ async def client(bus: TestBus) -> AsyncIterator[httpx2.AsyncClient]:
         yield opened
 
 
-async def test_a_threshold_is_in_force_when_put_returns(captured: Captured, client: httpx2.AsyncClient, bus: TestBus) -> None:
+async def test_a_threshold_is_in_force_when_put_returns(
+    captured: Captured, client: httpx2.AsyncClient, bus: TestBus
+) -> None:
     """What was put is what is read and what judges; deleted, the default holds again."""
     await service.accounts.caught_up()
     answer = await client.put("/thresholds/a", json={"single": {"CARD": "50.00"}, "hourly": "800.00"})
@@ -192,7 +195,7 @@ async def test_a_threshold_is_in_force_when_put_returns(captured: Captured, clie
     assert (account["id"], account["thresholds"]["hourly"]) == ("a", None)
 
 
-REFUSED = (
+REFUSED: tuple[tuple[Any, str], ...] = (
     ({"single": {"CARD": "-1"}}, "single.CARD is -1; an amount is over 0"),
     ({"single": {"CARD": "0"}}, "single.CARD is 0"),
     ({"single": {"GIFT": "1"}}, "single is 'GIFT'; there are"),
@@ -220,7 +223,9 @@ async def test_what_cannot_be_is_refused(captured: Captured, client: httpx2.Asyn
         assert (answer.status_code, "limit is" in answer.json()["error"]) == (422, True)
 
 
-async def test_the_page_hears_of_alerts_and_seconds(captured: Captured, client: httpx2.AsyncClient, bus: TestBus) -> None:
+async def test_the_page_hears_of_alerts_and_seconds(
+    captured: Captured, client: httpx2.AsyncClient, bus: TestBus
+) -> None:
     """An alert comes as a server-sent event, and so does the end of a second with its figures; the page itself is one file."""
     page = (await client.get("/")).text
     assert "MyBank" in page
