@@ -196,6 +196,8 @@ async def send(bootstrap_servers: str, schema_registry: str, trained: Trained) -
 
 def work(job: Job) -> None:
     """Train and publish once, or every so often."""
+    # As many as there are cores: two hundred of Spark's default would be all overhead for what a model is trained on.
+    job.spark.conf.set("spark.sql.shuffle.partitions", job.spark.sparkContext.defaultParallelism)
     while True:
         begun = time.monotonic()
         trained = train(transform(job.read(TOPIC)), dt.datetime.now(dt.UTC))
