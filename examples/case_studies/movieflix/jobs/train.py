@@ -32,7 +32,7 @@ from movieflix.model import publish
 
 TOPIC: Final = "movieflix.watched"
 RANK: Final = 8
-ITERATIONS: Final = 10
+ITERATIONS: Final = 5
 REGULARISATION: Final = 0.1
 """The best of 0.02 to 0.5 on what was held out of the MovieLens sample: less explains chance, more explains nothing."""
 PULL: Final = 5.0
