@@ -133,7 +133,10 @@ class GlobalTable(Rows[K, V], Extension):
         Raises:
             BrokerError, ConnectionFailed: the topic cannot be had.
         """
-        self._moved, self._turn = asyncio.Condition(), asyncio.Lock()  # of this event loop, which may be another than last time
+        self._moved, self._turn = (
+            asyncio.Condition(),
+            asyncio.Lock(),
+        )  # of this event loop, which may be another than last time
         await create_if_missing(app, self._wanted)
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._following = asyncio.ensure_future(self._follow(app, loaded))

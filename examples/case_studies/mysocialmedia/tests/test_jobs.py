@@ -14,16 +14,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 NOON = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 
 
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    """Spark in this process."""
-    try:
-        from busway_spark.session import session
-    except ImportError as missing:
-        pytest.fail(f"{missing}: pip install -e '.[dev,spark]', or run `make spark`")
-    return session("tests", jars=False, settings={"spark.sql.shuffle.partitions": "1", "spark.log.level": "FATAL"})
-
-
 def decoded(spark: Any, log: list[Activity]) -> Any:
     """Activities as `read_topic` returns them, all in one partition."""
     rows = [
