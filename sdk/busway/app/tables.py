@@ -86,6 +86,7 @@ class Table(Rows[K, V], Extension):
         self._sources: frozenset[str] = frozenset()
         self._held: set[int] = set()
         self._partitions = 0
+        self._changed_by: dict[str, set[str]] = {}
         self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
 
     @property
@@ -98,19 +99,33 @@ class Table(Rows[K, V], Extension):
     def includes(self, key: K, record: ConsumerRecord[Any, Any]) -> bool:
         """Whether a change that was made while `record`, or a later one of its partition, was handled is in the row already.
 
-        Rows that were deleted know nothing any more, and neither does a row once the record's topic was deleted and made anew.
+        What the call itself has put does not count until it is flushed: the records of a batch may change a row one after the other. Rows
+        that were deleted know nothing any more, and neither does a row once the record's topic was deleted and made anew.
 
         Raises:
-            BadDeclaration: the handler may get the row's events in another order, so that this would be wrong.
+            BadDeclaration: the handler may get the row's events in another order, or is not the only one that puts them in, so that
+                this would be wrong.
         """
         attempt = self._attempt.get()
-        if attempt is not None and not attempt.in_order and key != attempt.key:
+        if attempt is None or attempt.ended:
+            home = self.home(key)
+        else:
+            self._check_telling(attempt, key)
+            home = attempt.before[key][1] if key in attempt.before else self.home(key)
+        return home is not None and home.included.get(record.topic, -1) >= record.offset
+
+    def _check_telling(self, attempt: Attempt[K, V], key: K) -> None:
+        """Refuse to tell what is in a row where that cannot be told."""
+        if not attempt.in_order and key != attempt.key:
             raise BadDeclaration(
                 f"table {self.topic.name}: the row {key!r} is changed by records of other keys, such as {attempt.key!r}, which may "
                 'come out of order when one is tried again; give app.subscribe(…, ordering="partition")'
             )
-        home = self.home(key)
-        return home is not None and home.included.get(record.topic, -1) >= record.offset
+        if others := self._changed_by.get(attempt.topic, set()) - {attempt.route}:
+            raise BadDeclaration(
+                f"table {self.topic.name}: {names(others)} changes it for records of {attempt.topic} too, at a pace of its own, so what "
+                f"is in a row for {attempt.route} cannot be told; make one handler of them, or give each a table"
+            )
 
     async def put(self, key: K, value: V, *, partition: int | None = None) -> None:
         """Set a row. In a handler it is written with the handler's other work when that returns, and taken back if it fails;
@@ -136,11 +151,17 @@ class Table(Rows[K, V], Extension):
         handler, so the next attempt finds it; for a second write that must never be ahead of the first.
 
         Raises:
+            BadDeclaration: the handler takes batches, whose rows are marked with the last record of the batch.
             BuswayError: it was not acknowledged.
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
             return
+        if attempt.batch:
+            raise BadDeclaration(
+                f"table {self.topic.name}: half a batch that is flushed would count as the whole when it is tried again; "
+                f"subscribe {attempt.route} without batch, or do not flush"
+            )
         futures = [await self._write_soon(key, home) for key, (_, home) in attempt.put.items()]
         attempt.keep()
         await asyncio.gather(*futures)
@@ -153,6 +174,7 @@ class Table(Rows[K, V], Extension):
         attempt = self._attempt.get()
         if attempt is not None and not attempt.ended:
             home = self._home_in(attempt, key, partition)
+            self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
             attempt.change(self, key, value, home)
             return
         home = self.home(key) or Home(
@@ -252,6 +274,7 @@ class Table(Rows[K, V], Extension):
     async def stopped(self, app: "App") -> None:
         """Forget the rows; the topic has them."""
         self._held.clear()
+        self._changed_by.clear()
         self._partitions = 0
         self.clear()
 
@@ -293,6 +316,8 @@ class Table(Rows[K, V], Extension):
                 partition=record.partition,
                 offset=record.offset,
                 key=record.key,
+                route=route.name,
+                batch=route.batch is not None,
                 in_order=route.ordering == "partition" or route.batch is not None,
             )
             token = self._attempt.set(attempt)

@@ -401,6 +401,24 @@ async def test_what_cannot_be_read_goes_to_the_dead_letters_at_once() -> None:
     assert done == ["r0", "r1"]
 
 
+async def test_two_handlers_of_a_record_that_nobody_can_read_put_it_aside_once() -> None:
+    """Both ask the registry for a schema that it does not have; one dead letter comes of it."""
+    app = service()
+    rides = app.topic("rides", value=Ride, partitions=1)
+
+    @app.subscribe(rides)
+    async def first(ride: Ride) -> None: ...
+
+    @app.subscribe(rides)
+    async def second(ride: Ride) -> None: ...
+
+    async with app.test() as bus:
+        async with Producer(app.bootstrap_servers) as producer:
+            await producer.send_and_wait("rides", b"\x00\x00\x00\x27\x0fx", b"k")
+        await bus.settle()
+        assert len(await bus.dead_letters(rides)) == 1
+
+
 async def read_value(app: App, topic: str, offset: int) -> bytes:
     """The bytes of a value in partition 0."""
     async with Consumer(bootstrap_servers=app.bootstrap_servers) as consumer:
