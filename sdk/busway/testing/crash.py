@@ -51,6 +51,7 @@ class Probe(Extension):
     async def starting(self, app: "App") -> None:
         """The app starts, or starts again."""
         self._app = app
+        self.at = None
         self.came.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
