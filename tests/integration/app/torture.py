@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
+import msgspec
+
 from busway import Admin, App, Batch, ConsumerRecord, Exponential, Extension, Retry, TopicPartition
 from busway.app.extension import CRASH_POINTS, Handling
 from busway.consumer.snapshot import read_to_end
@@ -208,8 +210,11 @@ class Torture:
                 assert not self.ledger.broken, self.ledger.broken[:5]
             await self._settled(loop.time() + END_S)
             await self._check()
-        for _, _, stack in self._running:
-            await stack.aclose()
+
+    async def close(self) -> None:
+        """End the instances."""
+        while self._running:
+            await self._running.pop()[2].aclose()
 
     async def _wave(self) -> None:
         futures = []
@@ -296,7 +301,7 @@ class Torture:
         assert not ledger.broken, ledger.broken[:5]
         for name, handlers in HANDLERS.items():
             records = await self._read(name)
-            letters = {int(_number(record.value)) for record in await self._read(f"{name}.torture.dlt")}
+            letters = {_number(record.value) for record in await self._read(f"{name}.torture.dlt")}
             poison = {event.number for event in self._events[name] if event.poison}
             assert poison <= letters, f"poison of {name} that is nowhere: {sorted(poison - letters)[:5]}"
             for handler in handlers:
@@ -334,8 +339,6 @@ class Torture:
 
 
 def _number(value: bytes | None) -> int:
-    import msgspec
-
     return msgspec.json.decode(value or b"", type=Event).number
 
 
@@ -343,7 +346,10 @@ async def torture(seed: int, seconds: float) -> Torture:
     """A run on a cluster of its own."""
     async with running_cluster() as cluster:
         run = Torture(cluster, seed)
-        await run.run(seconds)
+        try:
+            await run.run(seconds)
+        finally:
+            await run.close()
         return run
 
 
@@ -356,7 +362,7 @@ def main() -> None:
     parser.add_argument("--log-level", default="ERROR")
     given = parser.parse_args()
     logging.basicConfig(level=given.log_level)
-    logging.getLogger("busway.app").setLevel(logging.CRITICAL if given.log_level == "ERROR" else given.log_level)
+    logging.getLogger("busway.app").setLevel("CRITICAL" if given.log_level == "ERROR" else given.log_level)
     log.setLevel(logging.INFO)
     first = given.seed if given.seed is not None else random.randrange(10**6)
     for seed in range(first, first + given.seeds):
