@@ -68,23 +68,26 @@ class CompletedOffsets:
         return self._committable
 
     @property
-    def ahead(self) -> str:
-        """The metadata to commit with it: what is finished beyond, as much of it as brokers keep; empty where nothing is."""
+    def all_finished(self) -> OffsetSet | None:
+        """What to commit: the offset and, as its metadata, what is finished beyond it; None while nothing is."""
         runs = self._ahead.from_offset(self._last + 1) if self._ahead is not None else []
-        if not self._finished and not runs:
-            return ""
-        found, since = [], None
-        for offset in self._begun:
+        if self._first < 0 or (self._committable is None and not self._finished and not runs):
+            return None
+        found: list[tuple[int, int]] = []
+        since: int | None = None
+        for offset in self._begun if self._finished else ():
             if offset not in self._finished:
                 since = None
             elif since is None:
                 since = offset
                 found.append((offset, offset + 1))
             else:
+                # Offsets between two records that are finished hold none: compacted away, or a marker.
                 found[-1] = since, offset + 1
-        # Offsets between two records that are finished hold none: compacted away, or a marker.
-        below = self._first if self._committable is None else self._committable
-        return OffsetSet(below, [*found, *runs]).short_text
+        done = OffsetSet(self._first if self._committable is None else self._committable, found)
+        for first, end in runs:
+            done.add(first, end)
+        return done
 
     @property
     def first(self) -> int:

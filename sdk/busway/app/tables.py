@@ -22,19 +22,18 @@ records is subscribed with `ordering="partition"`.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import NewTopic
 from busway.app.extension import Call, Extension
 from busway.app.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.rows import INCLUDED, Attempt, Home, Rows, names
-from busway.cluster.client import ClusterClient
-from busway.errors import BrokerError, BuswayError, NotRunning
+from busway.app.topics import create_missing, partition_counts
+from busway.errors import BuswayError, NotRunning
 from busway.serde.avro import Undecodable
 from busway.types import RecordMetadata, TopicPartition
-from busway_protocol.errors import ErrorCode
 from busway_protocol.partitioning import partition_for_key
 
 if TYPE_CHECKING:
@@ -221,7 +220,7 @@ class Table(Rows[K, V], Extension):
     def _partition_of(self, key: K) -> int:
         if not self._partitions:
             raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
-        return partition_for_key(self.topic.app._running().encode(self.topic, "key", key) or b"", self._partitions)
+        return partition_for_key(self.topic.app.serdes.encode(self.topic, "key", key) or b"", self._partitions)
 
     async def _write(self, key: K, value: V | None, home: Home) -> None:
         await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
@@ -253,7 +252,7 @@ class Table(Rows[K, V], Extension):
                 "give app.table(…, sources=[…]) those that its handlers read"
             )
         (count,) = set(counts.values())
-        strategies = app._consumer_options.get("partition_assignment_strategy", ("range",))
+        strategies = app.consumer_options.get("partition_assignment_strategy", ("range",))
         if len(self._sources) > 1 and strategies[0] != "range":
             raise BadDeclaration(
                 f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the strategy 'range' keeps "
@@ -262,7 +261,7 @@ class Table(Rows[K, V], Extension):
         wanted = self._wanted if self._wanted.partitions > 0 else NewTopic(
             self.topic.name, count, configs=self._wanted.configs
         )  # fmt: skip
-        await create_if_missing(app, wanted)
+        await create_missing(app, [wanted])
         mine = (await partition_counts(app, [self.topic.name]))[self.topic.name]
         if mine != count:
             raise BadDeclaration(
@@ -351,35 +350,3 @@ def hashable(topic: Topic[Any, Any]) -> None:
         raise BadDeclaration(
             f"table {topic.name}: keys of type {topic.key.__name__} cannot be looked up; make it @dataclass(frozen=True)"
         )
-
-
-async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
-    """How many partitions topics have; those that are missing are made as the brokers make them for whoever reads.
-
-    Raises:
-        BrokerError: a topic cannot be had.
-    """
-    wanted = sorted(topics)
-    cluster = ClusterClient(app.bootstrap_servers, client_id=app.name)
-    try:
-        await cluster.ensure_topics(wanted)
-        counts = cluster.metadata.counts()
-        return {name: counts[name] for name in wanted}
-    finally:
-        await cluster.close()
-
-
-async def create_if_missing(app: "App", topic: NewTopic) -> None:
-    """Create the topic of a table unless it is there.
-
-    Raises:
-        BrokerError: it cannot be created.
-    """
-    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
-        if topic.name in await admin.list_topics():
-            return
-        try:
-            await admin.create_topics([topic])
-        except BrokerError as problem:
-            if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
-                raise

@@ -89,10 +89,8 @@ class Assigned:
     @property
     def committable(self) -> OffsetAndMetadata | None:
         """What to commit; None while there is nothing."""
-        offset, ahead = self.done.committable, self.done.ahead
-        if offset is None and ahead and self.done.first >= 0:
-            offset = self.done.first
-        return None if offset is None else OffsetAndMetadata(offset, ahead)
+        found = self.done.all_finished
+        return None if found is None else OffsetAndMetadata(found.below, found.short_text)
 
     @property
     def is_full(self) -> bool:
@@ -157,6 +155,12 @@ class Worker(RebalanceListener):
         """Whose records it feeds; told before that consumer starts."""
         self._consumer = consumer
 
+    @property
+    def consumer(self) -> Consumer:
+        """Whose records it feeds."""
+        assert self._consumer is not None
+        return self._consumer
+
     async def run(self) -> None:
         """Feed handlers until cancelled; then drain, commit, and return.
 
@@ -164,9 +168,8 @@ class Worker(RebalanceListener):
             HandlerFailed: a record failed for good and may not be put aside.
             BuswayError: the brokers cannot be read.
         """
-        assert self._consumer is not None
         committing = asyncio.ensure_future(self._commit_regularly())
-        feeding = asyncio.ensure_future(self._feed(self._consumer))
+        feeding = asyncio.ensure_future(self._feed(self.consumer))
         waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -211,8 +214,8 @@ class Worker(RebalanceListener):
         home: Assigned = item.home
         if home.paused and not home.closing and home.has_room:
             home.paused = False
-            if self._consumer is not None and home.partition in self._consumer.assignment():
-                self._consumer.resume(home.partition)
+            if home.partition in self.consumer.assignment():
+                self.consumer.resume(home.partition)
 
     def _fail(self, problem: Exception) -> None:
         if not self._failed.done():
@@ -232,7 +235,6 @@ class Worker(RebalanceListener):
             await self._commit_now(those)
 
     async def _commit_now(self, those: Sequence[Assigned]) -> None:
-        assert self._consumer is not None
         new = {one: at for one in those if (at := one.committable) is not None and at != one.committed}
         if not new:
             return
@@ -257,14 +259,13 @@ class Worker(RebalanceListener):
         await self._reached("after-commit", first)
 
     async def _send_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        assert self._consumer is not None
         try:
-            await self._consumer.commit(offsets)
+            await self.consumer.commit(offsets)
         except BrokerError as problem:
             if problem.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
                 raise
             # Brokers with a smaller offset.metadata.max.bytes than Kafka's own: what is finished ahead may come again there.
-            await self._consumer.commit({one: at.offset for one, at in offsets.items()})
+            await self.consumer.commit({one: at.offset for one, at in offsets.items()})
 
     async def _reached(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
         if self._parts.hooks.stepped:
@@ -290,7 +291,6 @@ class Worker(RebalanceListener):
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Open lanes for each new partition, after the service has loaded what it keeps for them."""
-        assert self._consumer is not None
         try:
             offsets = await self._parts.hooks.assigned(sorted(assigned))
             await self._parts.on_assigned(sorted(assigned))
@@ -300,18 +300,17 @@ class Worker(RebalanceListener):
         ahead = await self._finished_ahead([one for one in assigned if one not in offsets])
         for partition in assigned:
             if partition in offsets:
-                self._consumer.seek(partition, offsets[partition])
+                self.consumer.seek(partition, offsets[partition])
             self._open(partition, CompletedOffsets(offsets.get(partition), ahead.get(partition)))
         self.progress.set()
 
     async def _finished_ahead(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
         """What the group's metadata says is finished beyond the committed offsets; where that cannot be had, it is handled again."""
-        assert self._consumer is not None
         try:
-            committed = await self._consumer.committed_of(partitions)
+            committed = await self.consumer.committed_of(partitions)
             found = {one: OffsetSet.parse(at.offset, at.metadata) for one, at in committed.items() if at.metadata}
             found = {one: ahead for one, ahead in found.items() if ahead.end > ahead.below}
-            ends = await self._consumer.end_offsets(found) if found else {}
+            ends = await self.consumer.end_offsets(found) if found else {}
         except BuswayError as problem:
             log.warning("what was finished ahead of the committed offsets is not known and handled again: %s", problem)
             return {}

@@ -123,6 +123,10 @@ class Consumer:
         finally:
             await self._cluster.close()
 
+    def cut(self) -> None:
+        """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
+        self._cluster.abort()
+
     async def abort(self) -> None:
         """End at once, as when the process is killed: nothing is committed, the listener hears of nothing, the group is not left.
 

@@ -732,8 +732,7 @@ async def test_two_instances_share_and_one_dies_without_a_word() -> None:
 async def die(app: App) -> None:
     """End an app as a lost process does: no drain, no commit, no leave; only its sockets close."""
     assert app.worker is not None
-    assert app.worker._consumer is not None
-    consumer = app.worker._consumer
+    consumer = app.worker.consumer
     lanes = [lane for assigned in app.worker._assigned.values() for lane in assigned.lanes]
     tasks = [*consumer._tasks, *(task for lane in lanes for task in lane.close())]
     app.worker._assigned.clear()

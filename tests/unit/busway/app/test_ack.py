@@ -51,9 +51,8 @@ def test_the_next_owner_handles_what_is_not_finished_and_nothing_else(gaps: list
         for offset in data.draw(st.lists(st.sampled_from(handled), unique=True)) if handled else []:
             owner.finish(offset)
             left.remove(offset)
-        if given_out:  # else there is nothing to commit
-            ahead = owner.ahead
-            committed = owner.committable if owner.committable is not None else owner.first
+        if (found := owner.all_finished) is not None:
+            committed, ahead = found.below, found.text
     last = CompletedOffsets(ahead=OffsetSet.parse(committed, ahead))
     assert [offset for offset in offsets if offset >= committed and last.begin(offset)] == left
 
@@ -65,8 +64,10 @@ def test_metadata_keeps_what_fits() -> None:
         tracker.begin(offset)
         if offset % 2:
             tracker.finish(offset)
-    assert MAX_TEXT - 5 < len(tracker.ahead) <= MAX_TEXT
-    again = CompletedOffsets(ahead=OffsetSet.parse(0, tracker.ahead))
+    found = tracker.all_finished
+    assert found is not None
+    assert MAX_TEXT - 5 < len(found.short_text) <= MAX_TEXT
+    again = CompletedOffsets(ahead=OffsetSet.parse(found.below, found.short_text))
     handled = [offset for offset in range(5000) if again.begin(offset)]
     assert set(handled) >= set(range(0, 5000, 2))
     assert 2500 < len(handled) < 5000 - 900
