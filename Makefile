@@ -27,7 +27,7 @@ interop: $(READY)
 
 spark: $(READY)
 	$(BIN)/pip install --quiet -e ".[dev,spark]"
-	$(BIN)/python tools/jars.py spark
+	$(BIN)/python tools/jars.py kafka spark
 	$(BIN)/pytest -m spark
 
 compose: $(READY)

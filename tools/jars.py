@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> int:
         elif name == "spark":
             from busway_spark.jars import jar_folder, jar_paths
 
-            jar_paths()
+            jar_paths(delta=True)
             where = jar_folder()
         else:
             sys.stderr.write(f"no set of jars is called {name}: kafka, registry, debezium or spark\n")

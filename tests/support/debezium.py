@@ -30,11 +30,17 @@ class Debezium:
         bootstrap_servers: of the cluster it writes to.
         connector: the connector's settings, `connector.class` among them.
         worker: further settings of the worker.
+        options: of the JVM; by default those that start soonest.
     """
 
     def __init__(
-        self, bootstrap_servers: str, connector: Mapping[str, str], worker: Mapping[str, str] | None = None
+        self,
+        bootstrap_servers: str,
+        connector: Mapping[str, str],
+        worker: Mapping[str, str] | None = None,
+        options: tuple[str, ...] = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     ) -> None:
+        self._options = options
         self._bootstrap_servers = bootstrap_servers
         self._connector = {"name": "debezium", "tasks.max": "1", **connector}
         self._worker = dict(worker or {})
@@ -57,7 +63,7 @@ class Debezium:
             text = "".join(f"{key}={value}\n" for key, value in settings.items())
             (self._folder / f"{name}.properties").write_text(text)
         (self._folder / "log4j2.properties").write_text(_LOG4J)
-        command = [need("java", JDK), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = [need("java", JDK), *self._options]
         command += [f"-Dlog4j2.configurationFile={self._folder}/log4j2.properties", "-cp", f"{debezium_libs()}/*"]
         command += ["org.apache.kafka.connect.cli.ConnectStandalone"]
         command += [str(self._folder / "worker.properties"), str(self._folder / "connector.properties")]

@@ -36,7 +36,7 @@ class Postgres:
 
     Attributes:
         port: of the loopback address; the same after a restart.
-        dsn: `postgresql://postgres@127.0.0.1:PORT/postgres`, for psycopg and psycopg2.
+        dsn: `postgresql://postgres@127.0.0.1:PORT/postgres`, for psycopg.
         url: the same for SQLAlchemy with psycopg 3, sync and async: `postgresql+psycopg://…`.
     """
 

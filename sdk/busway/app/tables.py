@@ -151,7 +151,7 @@ class Table(Rows[K, V], Extension):
 
         Raises:
             BadDeclaration: the handler takes batches, whose rows are marked with the last record of the batch.
-            BuswayError: it was not acknowledged.
+            BuswayError: it was not acknowledged, and is taken back when the handler fails.
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
@@ -161,9 +161,8 @@ class Table(Rows[K, V], Extension):
                 f"table {self.topic.name}: half a batch that is flushed would count as the whole when it is tried again; "
                 f"subscribe {attempt.route} without batch, or do not flush"
             )
-        futures = [await self._write_soon(key, home) for key, (_, home) in attempt.put.items()]
+        await asyncio.gather(*await self._write_all(attempt))
         attempt.keep()
-        await asyncio.gather(*futures)
 
     async def delete(self, key: K) -> None:
         """Take a row away, with a tombstone; as `put` in all else."""
@@ -224,6 +223,13 @@ class Table(Rows[K, V], Extension):
 
     async def _write(self, key: K, value: V | None, home: Home) -> None:
         await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
+
+    async def _write_all(self, attempt: Attempt[K, V]) -> "list[asyncio.Future[RecordMetadata]]":
+        futures = []
+        for key, (_, home) in attempt.put.items():
+            futures.append(await self._write_soon(key, home))
+            attempt.written.append(key)
+        return futures
 
     async def _write_soon(self, key: K, home: Home) -> "asyncio.Future[RecordMetadata]":
         """The row as it is now: somebody else may have changed it since, and what is written last is what is read back."""
@@ -320,17 +326,14 @@ class Table(Rows[K, V], Extension):
                 in_order=route.ordering == "partition" or route.batch is not None,
             )
             token = self._attempt.set(attempt)
-            written: list[K] = []
             try:
                 result = await call(given)
                 attempt.ended = True
-                for key, (_, home) in attempt.put.items():
-                    await self._write_soon(key, home)
-                    written.append(key)
+                await self._write_all(attempt)
             except BaseException:
                 attempt.ended = True
                 attempt.undo(self)
-                for key in written:  # as they are again; all before the first one that cannot be written
+                for key in attempt.written:  # as they are again; all before the first one that cannot be written
                     await self._write_soon(key, attempt.put[key][1])
                 raise
             finally:

@@ -1,8 +1,7 @@
 """The connector's thread: it owns every connection to PostgreSQL, takes the snapshot, and follows the log.
 
 What lives here: connections, the loop over the log, what the server is told of our progress. What does not: what messages mean (`stream`),
-rows (`snapshot`), checks of slot and publication (`slots`). Both drivers block, hence a thread: psycopg 3 reads the catalogue and the
-rows, psycopg 2 the log, which psycopg 3 cannot.
+rows (`snapshot`), checks of slot and publication (`slots`), the protocol of the log (`replication`). The connections block, hence a thread.
 """
 
 import logging
@@ -12,8 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import psycopg
-import psycopg2  # type: ignore[import-untyped]
-import psycopg2.extras  # type: ignore[import-untyped]
 from psycopg import sql
 
 from busway_connect.connector import SourceRecord
@@ -30,6 +27,7 @@ from busway_connect.postgres.catalog import (
 from busway_connect.postgres.handover import Handover, Stopped
 from busway_connect.postgres.positions import InSnapshot, InStream, lsn_number
 from busway_connect.postgres.records import Layout, StaleType, context_headers, layout_table
+from busway_connect.postgres.replication import ReplicationConnection
 from busway_connect.postgres.settings import Settings
 from busway_connect.postgres.snapshot import Snapshot
 from busway_connect.postgres.stream import Stream
@@ -75,9 +73,9 @@ class Reader:
         self._types = Types()
         self._relations: dict[int, pgoutput.Relation] = {}
         self._catalog: Connection | None = None
-        self._log: Any = None
-        self._cursor: Any = None
+        self._log: ReplicationConnection | None = None
         self._pending: list[SourceRecord] = []
+        self._streaming = False
         self._told_at = 0.0
         self._told = 0
         self._beat_at = time.monotonic()
@@ -155,18 +153,12 @@ class Reader:
     def _new_snapshot(generation: int, lsn: int) -> InSnapshot:
         return InSnapshot(generation=generation, lsn=lsn, xid=0, at_us=time.time_ns() // 1000)
 
-    def _connect_log(self) -> None:
-        self._log = psycopg2.connect(
-            slots.conninfo(self._settings),
-            connection_factory=psycopg2.extras.LogicalReplicationConnection,
-        )
-        self._cursor = self._log.cursor()
+    def _connect_log(self) -> ReplicationConnection:
+        self._log = ReplicationConnection(slots.conninfo(self._settings))
+        return self._log
 
     def _create_slot(self) -> tuple[int, str]:
-        self._connect_log()
-        self._cursor.create_replication_slot(self._settings.slot, output_plugin=slots.PLUGIN)
-        _, point, exported, _ = self._cursor.fetchone()
-        return lsn_number(point), exported
+        return self._connect_log().create_slot(self._settings.slot, slots.PLUGIN)
 
     # The snapshot
 
@@ -219,25 +211,20 @@ class Reader:
     def _stream(self, position: InStream, *, fresh: bool) -> None:
         settings = self._settings
         stream = Stream(position, settings, self._headers, fresh=fresh)
-        cursor = self._cursor
-        cursor.start_replication(
-            slot_name=settings.slot,
-            slot_type=psycopg2.extras.REPLICATION_LOGICAL,
-            start_lsn=position.commit_lsn,
-            options={"proto_version": "1", "publication_names": settings.publication},
-            status_interval=max(1, settings.status_update_interval_ms / 1000),
-        )
+        assert self._log is not None
+        self._log.start(settings.slot, position.commit_lsn, settings.publication)
+        self._streaming = True
         seen = 0
         while not self._handover.stopped:
-            message = cursor.read_message()
+            message = self._log.read()
             if message is None:
-                self._idle(stream)
+                self._idle(self._log, stream)
                 continue
-            self._take(stream, message.data_start, pgoutput.decode(message.payload))
+            self._take(stream, message[0], pgoutput.decode(message[1]))
             seen += 1
             if len(self._pending) >= settings.batch_size or (seen % _LOOK_EVERY == 0 and self._late()):
                 self._flush()
-                self._tell()
+                self._tell(self._log)
 
     def _late(self) -> bool:
         return time.monotonic() - self._told_at >= self._settings.status_update_interval_ms / 1000
@@ -267,28 +254,26 @@ class Reader:
         table = layout_table(read_table(self._catalog, id_), id_, relation.replica_identity, columns)
         stream.layouts[relation.oid] = self._layout_of(table)
 
-    def _idle(self, stream: Stream) -> None:
+    def _idle(self, server: ReplicationConnection, stream: Stream) -> None:
         """Nothing more is there at once."""
         self._flush()
         interval_ms = self._settings.heartbeat_interval_ms
         if interval_ms and stream.between_transactions and time.monotonic() - self._beat_at >= interval_ms / 1000:
             self._beat_at = time.monotonic()
-            # All that lies before the end the server told of was sent; between two transactions nothing of it is missing here.
-            if self._cursor.wal_end > stream.commit_lsn or self.confirmed_lsn < stream.commit_lsn:
-                self._pending.append(stream.heartbeat(self._cursor.wal_end, time.time_ns()))
+            if server.sent_lsn > stream.commit_lsn:
+                # Between two transactions nothing that was sent is missing here.
+                self._pending.append(stream.heartbeat(server.sent_lsn, time.time_ns()))
                 self._flush()
-        if self._late() or self.confirmed_lsn > self._told:
-            self._tell()
-        select.select([self._log], [], [], _WAIT_S)
+        if server.reply_wanted or self._late() or self.confirmed_lsn > self._told:
+            self._tell(server)
+        select.select([server], [], [], _WAIT_S)
 
-    def _tell(self) -> None:
+    def _tell(self, server: ReplicationConnection) -> None:
         """Tell the server how far we are, and that we live."""
         confirmed = self.confirmed_lsn
-        self._cursor.send_feedback(
-            write_lsn=max(self._cursor.wal_end, confirmed), flush_lsn=confirmed, apply_lsn=confirmed, force=True
-        )
+        server.tell(max(server.sent_lsn, confirmed), confirmed)
         self._told, self._told_at = confirmed, time.monotonic()
-        self._notes["lag_bytes"] = max(0, self._cursor.wal_end - confirmed)
+        self._notes["lag_bytes"] = max(0, server.sent_lsn - confirmed)
 
     def _flush(self) -> None:
         if self._pending:
@@ -297,8 +282,8 @@ class Reader:
             self._handover.put(records, every_s, self._meanwhile)
 
     def _meanwhile(self) -> None:
-        if self._told_at:
-            self._tell()
+        if self._streaming and self._log is not None:
+            self._tell(self._log)
 
     # The end
 

@@ -227,7 +227,7 @@ class Layout:
         except (ValueError, OverflowError) as problem:
             return self._without(one, str(problem))
 
-    def _without(self, one: _Cell, why: str) -> None:
+    def _without(self, one: _Cell, why: str) -> Any:
         """NULL in the place of a value that has no form in the record, with a warning, where that is allowed."""
         text = f"{self.id}.{one.name}: {why}"
         if not one.optional or self._settings.converting_failure_mode == "fail":
@@ -235,6 +235,7 @@ class Layout:
         if one.name not in self._warned:
             self._warned.add(one.name)
             log.warning("null instead of a value: %s", text)
+        return None
 
     def key_of(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """The key of a row; None for a table without one."""

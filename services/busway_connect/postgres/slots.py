@@ -1,13 +1,12 @@
 """The server's side of a connector: its publication and its replication slot, and what the server's refusals mean.
 
-What lives here: making and checking both, and the translation of the drivers' errors. What does not: reading rows or the log (`reader`).
+What lives here: making and checking both, and the translation of the driver's errors. What does not: reading rows or the log (`reader`).
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 import psycopg
-import psycopg2  # type: ignore[import-untyped]
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -47,7 +46,7 @@ class Slot:
 
 
 def conninfo(settings: Settings) -> str:
-    """How to connect, for both drivers."""
+    """How to connect."""
     return make_conninfo(
         host=settings.host,
         port=settings.port,
@@ -63,20 +62,19 @@ def conninfo(settings: Settings) -> str:
 
 def translated(problem: Exception) -> Exception:
     """The connector's own error for one of a driver's; other errors as they are."""
-    if not isinstance(problem, psycopg.Error | psycopg2.Error):
+    if not isinstance(problem, psycopg.Error):
         return problem
     text = " ".join(str(problem).split())
     for sign, setting in _REFUSED_AT_LOGIN.items():
-        if sign in text and isinstance(problem, psycopg.OperationalError | psycopg2.OperationalError):
+        if sign in text and isinstance(problem, psycopg.OperationalError):
             return ConfigInvalid({setting: text})
-    state = problem.sqlstate if isinstance(problem, psycopg.Error) else problem.pgcode
     if _WAL_LEVEL in text:
         return ConfigInvalid({"plugin.name": f"{text}; set wal_level = logical and restart the server"})
     if _SLOTS_SPENT in text:
         return ConfigInvalid({"slot.name": f"{text}; raise max_replication_slots or drop a slot that nobody reads"})
     if _SLOT_LOST in text:
         return PositionLost(text)
-    if state == _PRIVILEGE or "must be superuser" in text:
+    if problem.sqlstate == _PRIVILEGE or "must be superuser" in text:
         return ConfigInvalid(
             {"database.user": f"{text}; the user needs REPLICATION, SELECT and, to make a publication, ownership"}
         )
@@ -136,10 +134,13 @@ def require_log(slot: Slot | None, lsn: int, settings: Settings) -> None:
 
 
 def drop_slot(connection: Connection, name: str) -> None:
-    """Drop a slot, if it is there."""
-    connection.execute(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (name,)
-    )
+    """Drop a slot, if it is there, and end whoever reads it."""
+    row = connection.execute("SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone()
+    if row is None:
+        return
+    if row[0] is not None:
+        connection.execute("SELECT pg_terminate_backend(%s, %s)", (row[0], CONNECT_TIMEOUT_S * 1000))
+    connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
 
 
 def prepare_publication(connection: Connection, settings: Settings, tables: list[TableId]) -> None:

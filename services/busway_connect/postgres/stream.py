@@ -5,6 +5,7 @@ What does not: decoding (`pgoutput`), a record's form (`records`), IO. Pure: the
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from busway_connect.connector import SourceRecord
@@ -48,6 +49,7 @@ class Stream:
         self._skipping = False
         self._origin: pgoutput.Origin | None = None
         self._lsn, self._events = 0, 0
+        self._held: SourceRecord | None = None
         self.layouts: dict[int, Layout | None] = {}
         """By the table's oid; None for one that is not captured."""
 
@@ -78,19 +80,25 @@ class Stream:
             self._lsn, self._events = 0, 0
             self._skipping = self._behind is not None and self._behind.has_whole(message.final_lsn)
         elif isinstance(message, pgoutput.Commit):
-            self._commit(message)
+            return self._commit(message)
         elif isinstance(message, pgoutput.Origin):
             self._origin = message
         return []
 
-    def _commit(self, message: pgoutput.Commit) -> None:
+    def _commit(self, message: pgoutput.Commit) -> list[SourceRecord]:
         if self._begin is None:
             raise OutOfOrder("a commit without a transaction")
         self._begin = None
-        if not self._skipping:
-            # The first transaction that is not wholly behind holds all that is.
-            self._behind = None
-            self._commit_lsn = self._commit_shown = message.end_lsn
+        if self._skipping:
+            return []
+        # The first transaction that is not wholly behind holds all that is.
+        self._behind = None
+        self._commit_lsn = self._commit_shown = message.end_lsn
+        held, self._held = self._held, None
+        if held is None:
+            return []
+        whole = {**held.offset, "lsn_proc": message.end_lsn, "lsn_commit": message.end_lsn}
+        return [replace(held, offset=whole)]
 
     def _change(self, lsn: int, message: _Change, now_ns: int) -> list[SourceRecord]:
         begin = self._begin
@@ -104,11 +112,16 @@ class Stream:
         if done is not None and _OPERATIONS[type(message)] not in self._settings.skipped_operations:
             parts = self._parts(lsn, message, begin, now_ns)
         self._lsn, self._events = lsn, events
-        return [
+        records = [
             self._record(layout, part, index, len(parts), begin)
             for index, (layout, part) in enumerate(parts, 1)
             if index > (done or 0)
         ]
+        if not records:
+            return []
+        # The last one waits for the commit, so that its offset says that the whole transaction is behind.
+        held, self._held = self._held, records.pop()
+        return records if held is None else [held, *records]
 
     def _layout(self, relation: int) -> Layout | None:
         try:

@@ -466,3 +466,29 @@ async def test_one_handler_tells_what_is_in_a_row() -> None:
         (letter,) = await bus.dead_letters(sales)
         assert "one handler" in letter.error
         assert dict(totals) == {"a": 5}
+
+
+async def test_what_could_not_be_flushed_is_taken_back() -> None:
+    """A row that the broker refuses is not in memory at the next attempt, nor is another one that was flushed with it: a handler that
+    found it there would take its event for done, and nothing would ever write it."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    notes = app.table("notes", value=str, format="json", configs={"max.message.bytes": "1000"})
+    found: list[str | None] = []
+
+    @app.subscribe(sales, retry=Retry(attempts=2))
+    async def keep(sale: Sale) -> None:
+        found.append(notes.get("small"))
+        await notes.put("small", "written")
+        if sale.amount > 1:
+            await notes.put("large", "x" * 2000)
+        await notes.flush()
+
+    async with app.test() as bus:
+        await bus.send(sales, Sale("a", 2), key="a")
+        await bus.settle()
+        assert (found, dict(notes), len(await bus.dead_letters(sales))) == ([None, None], {}, 1)
+        await bus.send(sales, Sale("a", 1), key="a")
+        await bus.settle()
+        await bus.restart()
+        assert (len(found), dict(notes)) == (3, {"small": "written"})

@@ -1,0 +1,225 @@
+"""The server's side: what it may forget, what it is refused for, how it goes away and comes back."""
+
+import asyncio
+
+import psycopg
+import pytest
+from tests.support.postgres import Postgres
+from tests.support.postgres_source import RunningSource, changes, execute, settings
+
+from busway_connect.connector import ConfigInvalid, Retriable
+from busway_connect.postgres.positions import lsn_number
+from busway_connect.postgres.slots import PositionLost
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+
+
+def _one(server: Postgres, query: str) -> object:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        row = connection.execute(query).fetchone()
+    return None if row is None else row[0]
+
+
+def _confirmed(server: Postgres) -> int:
+    return lsn_number(str(_one(server, "SELECT confirmed_flush_lsn::text FROM pg_replication_slots")))
+
+
+def _table(server: Postgres) -> None:
+    execute(server, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+
+
+async def test_the_server_keeps_all_that_is_not_stored(database: Postgres) -> None:
+    """What was read and not confirmed comes again, even after the server wrote much that nobody captures."""
+    _table(database)
+    execute(database, "CREATE TABLE other (id int)")
+    config = settings(
+        database, table_include_list="public.t", publication_autocreate_mode="filtered", heartbeat_interval_ms="0",
+        status_update_interval_ms="10",
+    )  # fmt: skip
+    async with RunningSource(config) as run:
+        (row,) = await run.read_count(1)
+        begun = _confirmed(database)
+        for number in range(30):
+            execute(database, f"INSERT INTO other VALUES ({number})")
+            await run.source.read() if number % 10 == 0 else None
+        assert _confirmed(database) == begun
+    execute(database, "INSERT INTO t VALUES (2)")
+    async with RunningSource(config, row.offset) as run:
+        assert [one.key for one in await run.read_count(1)] == [{"id": 2}]
+
+
+async def test_a_quiet_table_lets_the_server_forget_its_log(database: Postgres) -> None:
+    """Others write; a heartbeat brings an offset, and once that is stored the slot moves. A restart goes on from there."""
+    _table(database)
+    execute(database, "CREATE TABLE other (id int)")
+    config = settings(
+        database, table_include_list="public.t", publication_autocreate_mode="filtered", heartbeat_interval_ms="1"
+    )
+    async with RunningSource(config) as run:
+        await run.read_count(1)
+        execute(database, "INSERT INTO other SELECT generate_series(1, 1000)")
+        written = lsn_number(str(_one(database, "SELECT pg_current_wal_lsn()::text")))
+        found = await run.read_until(
+            lambda records: any(int(str(one.offset.get("lsn_commit", 0))) >= written for one in records)
+        )
+        assert found[-1].topic == "__debezium-heartbeat.p"
+        assert found[-1].key == {"serverName": "p"}
+        await run.source.committed(found[-1].offset)
+        while _confirmed(database) < written:
+            await run.source.read()
+    execute(database, "INSERT INTO t VALUES (2)")
+    async with RunningSource(config, found[-1].offset) as run:
+        assert [one.key for one in await run.read_count(1)] == [{"id": 2}]
+
+
+@pytest.mark.parametrize("how", ["gone", "made again"])
+async def test_a_lost_slot_is_refused_with_the_remedy(database: Postgres, how: str) -> None:
+    """With an offset stored, a slot that is gone or was made again ends the connector; when_needed takes a new snapshot."""
+    _table(database)
+    config = settings(database)
+    async with RunningSource(config) as run:
+        await run.read_count(1)
+        execute(database, "INSERT INTO t VALUES (2)")
+        offset = (await run.read_count(2))[-1].offset
+    while _one(database, "SELECT active FROM pg_replication_slots"):
+        await asyncio.sleep(0)
+    execute(database, "SELECT pg_drop_replication_slot('debezium')", "INSERT INTO t VALUES (3)")
+    if how == "made again":
+        execute(database, "SELECT pg_create_logical_replication_slot('debezium', 'pgoutput')")
+    with pytest.raises(PositionLost, match=r"snapshot\.mode=when_needed"):
+        async with RunningSource(config, offset):
+            pass
+    async with RunningSource({**config, "snapshot.mode": "when_needed"}, offset) as run:
+        found = await run.read_count(3)
+        assert [(one.key["id"], one.value["op"]) for one in found] == [(1, "r"), (2, "r"), (3, "r")]
+        old, new = run.source.position(offset), run.source.position(found[0].offset)
+        assert old is not None
+        assert new is not None
+        assert list(new) > list(old), "the rows of the new snapshot would be taken for records that are there"
+
+
+async def test_publication_that_is_missing_or_lacks_a_table_is_refused(database: Postgres) -> None:
+    """The text names the statement that mends it."""
+    _table(database)
+    execute(database, "CREATE TABLE u (id int PRIMARY KEY)")
+    config = settings(database, publication_autocreate_mode="disabled")
+    with pytest.raises(ConfigInvalid, match="CREATE PUBLICATION dbz_publication"):
+        async with RunningSource(config):
+            pass
+    execute(database, "CREATE PUBLICATION dbz_publication FOR TABLE t")
+    with pytest.raises(ConfigInvalid, match=r"ADD TABLE public\.u"):
+        async with RunningSource(config):
+            pass
+    execute(database, "ALTER PUBLICATION dbz_publication ADD TABLE u")
+    async with RunningSource(config) as run:
+        await run.read_count(1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "named"),
+    [("database.dbname", "nowhere", "database.dbname"), ("database.user", "nobody", "database.user")],
+)
+async def test_what_the_server_refuses_at_login_names_the_setting(
+    database: Postgres, setting: str, value: str, named: str
+) -> None:
+    """A database or user that is not there is a wrong setting, not something to try again."""
+    with pytest.raises(ConfigInvalid) as refused:
+        async with RunningSource({**settings(database), setting: value}):
+            pass
+    assert list(refused.value.errors) == [named]
+
+
+async def test_a_slot_that_another_reads_is_tried_again(database: Postgres) -> None:
+    """After a crash the server may hold the slot for a while: that passes."""
+    _table(database)
+    config = settings(database)
+    async with RunningSource(config) as first:
+        offset = (await first.read_count(1))[-1].offset
+        execute(database, "INSERT INTO t VALUES (2)")
+        await first.read_count(2)
+        with pytest.raises(Retriable, match="is active"):
+            async with RunningSource(config, offset) as second:
+                await second.read_count(1)
+
+
+async def test_a_server_that_dies_is_retriable_and_nothing_is_lost(database: Postgres) -> None:
+    """Killed under the stream and started again, it goes on behind the offset."""
+    _table(database)
+    config = settings(database)
+    async with RunningSource(config) as run:
+        await run.read_count(1)
+        execute(database, "INSERT INTO t VALUES (2)")
+        offset = (await run.read_count(2))[-1].offset
+        execute(database, "INSERT INTO t VALUES (3)")
+        database.kill()
+        with pytest.raises(Retriable):
+            await run.read_until(lambda _: False)
+    with pytest.raises(Retriable):
+        async with RunningSource(config, offset):
+            pass
+    database.start()
+    execute(database, "INSERT INTO t VALUES (4)")
+    async with RunningSource(config, offset) as run:
+        assert [one.key for one in await run.read_count(2)] == [{"id": 3}, {"id": 4}]
+
+
+async def test_a_slow_reader_keeps_its_connection(database: Postgres) -> None:
+    """Nobody reads for longer than the server's patience while the queue is full; the connection answers all the same."""
+    _table(database)
+    execute(database, "ALTER ROLE postgres SET wal_sender_timeout = '700ms'")
+    try:
+        config = settings(database, max_queue_size="1", max_batch_size="100", status_update_interval_ms="100")
+        async with RunningSource(config) as run:
+            await run.read_count(1)
+            sender = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'"
+            while (pid := _one(database, sender)) is None:
+                await run.source.read()
+            execute(database, "INSERT INTO t SELECT generate_series(2, 5000)")
+            replies = (
+                f"SELECT count(*) FROM pg_stat_replication WHERE reply_time > now() - interval '600ms' AND pid = {pid}"
+            )
+            began = str(_one(database, "SELECT clock_timestamp()::text"))
+            while not _one(database, f"SELECT clock_timestamp() > '{began}'::timestamptz + interval '1500ms'"):
+                assert _one(database, f"SELECT 1 FROM pg_stat_replication WHERE pid = {pid}")
+            assert _one(database, replies) == 1
+            assert len(await run.read_count(5000)) == 5000
+            assert _one(database, sender) == pid
+    finally:
+        execute(database, "ALTER ROLE postgres RESET wal_sender_timeout")
+
+
+async def test_the_slot_goes_with_the_connector_when_asked(database: Postgres) -> None:
+    """`slot.drop.on.stop`."""
+    _table(database)
+    async with RunningSource(settings(database, slot_drop_on_stop="true")) as run:
+        await run.read_count(1)
+        assert _one(database, "SELECT count(*) FROM pg_replication_slots") == 1
+    assert _one(database, "SELECT count(*) FROM pg_replication_slots") == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "first", "then"),
+    [
+        ("initial", [(1, "r"), (2, "c")], [(3, "c")]),
+        ("no_data", [(2, "c")], [(3, "c")]),
+        ("always", [(1, "r"), (2, "c")], [(1, "r"), (2, "r"), (3, "r"), (3, "c")]),
+        ("initial_only", [(1, "r")], []),
+    ],
+)
+async def test_snapshot_modes(
+    database: Postgres, mode: str, first: list[tuple[int, str]], then: list[tuple[int, str]]
+) -> None:
+    """What a first start and a second one hand over."""
+    _table(database)
+    config = settings(database, snapshot_mode=mode)
+    async with RunningSource(config) as run:
+        if mode != "no_data":
+            await run.read_count(1)
+        execute(database, "INSERT INTO t VALUES (2)")
+        found = await run.read_count(len(first))
+        assert [(one.key["id"], one.value["op"]) for one in found] == first
+    execute(database, "INSERT INTO t VALUES (3)")
+    async with RunningSource(config, found[-1].offset) as run:
+        again = await run.read_count(len(then))
+        assert [(one.key["id"], one.value["op"]) for one in again] == then
+        assert not changes(list(await run.source.read()))

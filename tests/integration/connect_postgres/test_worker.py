@@ -1,0 +1,132 @@
+"""The connector in a worker of its own process, on the real bus: killed again and again, nothing is lost or doubled."""
+
+import asyncio
+import json
+import random
+import signal
+from collections import Counter
+from typing import Any
+
+import psycopg
+import pytest
+from tests.integration.connect.conftest import Rest, records_of, until
+from tests.integration.connect.test_exactly_once import WorkerProcess
+from tests.support.postgres import Postgres
+from tests.support.postgres_source import execute, settings
+
+from busway import Record
+from busway_bus.testing.local_cluster import LocalCluster
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+ROWS = 3000
+TURNS = 5
+
+
+class Load:
+    """Changes a table until it is told to stop, and counts the events that this makes."""
+
+    def __init__(self, server: Postgres, chance: random.Random) -> None:
+        self._server = server
+        self._chance = chance
+        self.events = 0
+        self.stopped = False
+
+    def run(self) -> None:
+        """In a thread."""
+        with psycopg.connect(self._server.dsn) as connection:
+            while not self.stopped:
+                for _ in range(self._chance.randrange(1, 4)):
+                    self.events += self._change(connection)
+                connection.commit()
+
+    def _change(self, connection: psycopg.Connection) -> int:
+        some = self._chance.randrange(ROWS)
+        statement, values = self._chance.choice(
+            (
+                ("UPDATE t SET v = v + 1 WHERE id BETWEEN %s AND %s", (some, some + 10)),
+                ("DELETE FROM t WHERE id = %s", (some,)),
+                ("INSERT INTO t SELECT n, 0 FROM generate_series(%s::int, %s::int) n ON CONFLICT DO NOTHING", (some, some + 5)),
+            )
+        )  # fmt: skip
+        return connection.execute(statement, values).rowcount
+
+
+def _value(record: Record) -> Any:
+    return None if record.value is None else json.loads(record.value)
+
+
+async def test_killed_under_load_every_change_is_there_once(database: Postgres) -> None:
+    """SIGKILL in the snapshot and in the stream while the table changes: the state at the end is the database's, each change came once."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    execute(
+        database,
+        "CREATE TABLE t (id int PRIMARY KEY, v int)",
+        f"INSERT INTO t SELECT n, 0 FROM generate_series(1, {ROWS}) n",
+        "CREATE TABLE zz (a int PRIMARY KEY)",
+    )
+    config = {
+        **settings(database, max_batch_size="50", snapshot_fetch_size="50", max_queue_size="100"),
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "topic.creation.default.partitions": "3",
+        "topic.creation.default.replication.factor": "1",
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "key.converter.schemas.enable": "false",
+        "value.converter.schemas.enable": "false",
+    }
+    async with LocalCluster(properties={"group.min.session.timeout.ms": "100"}) as cluster:
+        load = Load(database, chance)
+        loading: asyncio.Task[None] | None = None
+        for turn in range(TURNS):
+            worker = WorkerProcess(cluster.bootstrap_servers, flush_ms=chance.choice([20, 200]))
+            rest = Rest(await worker.url())
+            if turn == 0:
+                assert (await rest.call("POST", "/connectors", {"name": "pg", "config": config}))[0] == 201
+            if turn == 1:
+                loading = asyncio.create_task(asyncio.to_thread(load.run))
+            await asyncio.sleep(chance.uniform(0.0, 0.8))  # the moment of the kill is what is tried out
+            await worker.kill()
+            await rest.http.aclose()
+        load.stopped = True
+        assert loading is not None
+        await loading
+        worker = WorkerProcess(cluster.bootstrap_servers)
+        rest = Rest(await worker.url())
+        execute(database, "INSERT INTO zz VALUES (1)")
+
+        async def finished() -> bool:
+            code, status = await rest.call("GET", "/connectors/pg/status")
+            assert code == 200
+            assert status["connector"]["state"] != "FAILED", status
+            found = await records_of(cluster.bootstrap_servers, "p.public.zz")
+            return any(_value(one)["op"] == "c" for one in found)
+
+        await until(finished)
+        assert (
+            await worker.kill(signal.SIGTERM) == 0
+        )  # what was sent before that row, to other partitions, is written first
+        await rest.http.aclose()
+        records = await records_of(cluster.bootstrap_servers, "p.public.t")
+    _check(records, load, database)
+
+
+def _check(records: list[Record], load: Load, server: Postgres) -> None:
+    state: dict[int, dict[str, Any]] = {}
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for record in records:
+        value = _value(record)
+        if value is None:
+            continue
+        row = value["after"] or value["before"]
+        seen[value["op"], value["source"]["lsn"] if value["op"] != "r" else 0, row["id"]] += 1
+        if value["after"] is None:
+            state.pop(row["id"], None)
+        else:
+            state[row["id"]] = row
+    assert not {place: count for place, count in seen.items() if count > 1}
+    assert sum(1 for op, *_ in seen if op != "r") == load.events
+    with psycopg.connect(server.dsn) as connection:
+        rows = {key: {"id": key, "v": v} for key, v in connection.execute("SELECT id, v FROM t")}
+    assert state == rows

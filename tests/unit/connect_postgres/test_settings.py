@@ -1,0 +1,84 @@
+"""The connector's settings: what is refused, and which tables they choose."""
+
+import pytest
+
+from busway_connect.connector import ConfigInvalid
+from busway_connect.postgres import PostgresConnector
+from busway_connect.postgres.catalog import TableId
+from busway_connect.postgres.settings import SETTINGS, parse, problems, unknown_settings
+
+GOOD = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+
+
+def test_the_least_config_has_debeziums_defaults() -> None:
+    """Only where it reads, as whom, what, and the prefix must be said."""
+    settings = parse(GOOD)
+    assert (settings.slot, settings.publication, settings.snapshot_mode) == ("debezium", "dbz_publication", "initial")
+    assert (settings.decimal_handling_mode, settings.time_precision_mode) == ("precise", "adaptive")
+    assert settings.skipped_operations == {"t"}
+    assert PostgresConnector.validate(GOOD) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("database.hostname", ""),
+        ("database.port", "0"),
+        ("database.port", "x"),
+        ("plugin.name", "decoderbufs"),
+        ("snapshot.mode", "custom"),
+        ("decimal.handling.mode", "exact"),
+        ("time.precision.mode", "isostring"),
+        ("interval.handling.mode", "iso"),
+        ("hstore.handling.mode", "text"),
+        ("provide.transaction.metadata", "true"),
+        ("tombstones.on.delete", "yes"),
+        ("table.include.list", "("),
+        ("slot.name", "Big-Name"),
+        ("skipped.operations", "c,x"),
+        ("message.key.columns", "public.t"),
+        ("publication.autocreate.mode", "no_tables"),
+    ],
+)
+def test_a_wrong_value_is_named(name: str, value: str) -> None:
+    """The error stands beside its setting, in the validate call and at the start."""
+    assert set(problems({**GOOD, name: value})) == {name}
+    with pytest.raises(ConfigInvalid) as refused:
+        parse({**GOOD, name: value})
+    assert set(refused.value.errors) == {name}
+
+
+def test_include_and_exclude_do_not_stand_together() -> None:
+    """As in Debezium."""
+    assert set(problems({**GOOD, "table.include.list": "a", "table.exclude.list": "b"})) == {"table.exclude.list"}
+
+
+@pytest.mark.parametrize(
+    ("config", "taken"),
+    [
+        ({}, ["public.a", "public.ab", "Other.a"]),
+        ({"table.include.list": r"public\.a"}, ["public.a"]),
+        ({"table.include.list": r"PUBLIC\.A.*, other\.a"}, ["public.a", "public.ab", "Other.a"]),
+        ({"table.exclude.list": r".*\.a"}, ["public.ab"]),
+        ({"schema.include.list": "other"}, ["Other.a"]),
+        ({"schema.exclude.list": "other", "table.include.list": r".*\.ab"}, ["public.ab"]),
+        ({"table.include.list": r"public\.a{1\,2}b"}, ["public.ab"]),
+    ],
+)
+def test_which_tables_are_captured(config: dict[str, str], taken: list[str]) -> None:
+    """Anchored regular expressions without regard to case, separated by commas that are not escaped."""
+    settings = parse({**GOOD, **config})
+    tables = [TableId(schema=schema, name=name) for schema, name in (("public", "a"), ("public", "ab"), ("Other", "a"))]
+    assert [str(one) for one in tables if settings.captures(one)] == taken
+
+
+def test_unknown_settings_are_told() -> None:
+    """Those of converters, transforms and the runtime are known elsewhere."""
+    config = {**GOOD, "snapshot.fetch.sise": "1", "transforms": "a", "value.converter.x": "1", "name": "n"}
+    assert unknown_settings(config, ["name"]) == ["snapshot.fetch.sise"]
+
+
+def test_each_setting_says_what_it_is_for() -> None:
+    """The validate call shows it."""
+    assert all(one.doc for one in SETTINGS)
+    assert len({one.name for one in SETTINGS}) == len(SETTINGS)
