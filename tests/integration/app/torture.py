@@ -51,7 +51,7 @@ class Event:
     poison: bool = False
 
 
-class Ledger(Extension):
+class Ledger:
     """What all instances did, and what must be true of it; one for the group, given to each app.
 
     Attributes:
