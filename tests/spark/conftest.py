@@ -13,7 +13,7 @@ import fastavro
 import pytest
 from tools.jars import need
 
-from busway import Admin, App, NewTopic, Producer, RegistryClient
+from busway import Admin, App, NewTopic, Producer, RegistryClient, Topic
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_registry.config import RegistryConfig
 from busway_registry.server import RegistryServer
@@ -94,7 +94,7 @@ class Bus:
 
         async def write() -> None:
             app = App("writer", self.bootstrap_servers, self.registry)
-            target = app.topic(topic, key=str, value=kind, partitions=partitions)
+            target: Topic[str, Any] = app.topic(topic, key=str, value=kind, partitions=partitions)
             async with app:
                 for row in rows:
                     await target.send(kind(**row), key=str(next(iter(row.values()))))
