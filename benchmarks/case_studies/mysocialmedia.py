@@ -96,7 +96,7 @@ async def _paced(site: Site, sender: App, count: int) -> list[float]:
             for records in (await consumer.getmany(timeout_ms=500)).values():
                 now = time.perf_counter()
                 for record in records:
-                    post: Any = (await reader._running().decode(record)).value
+                    post: Any = (await reader.serdes.decode(record)).value
                     while counted.get(post.post_id, post.likes) < post.likes:
                         counted[post.post_id] += 1
                         times.append((now - sent[post.post_id].popleft()) * 1000)
