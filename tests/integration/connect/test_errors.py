@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.integration.connect.conftest import Rest, records_of, until
+from tests.support.connect_worker import Rest, records_of, until
 from tests.support.connectors import CollectingSink, CountingSource
 
 from busway import Admin, NewTopic, Producer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
-from tests.integration.connect.conftest import Rest, records_of, until, worker_config
+from tests.support.connect_worker import Rest, records_of, until, worker_config
 
 from busway import Admin, App, NewTopic, Producer
 from busway_connect.config import BadSetting, WorkerConfig

@@ -79,7 +79,9 @@ async def test_an_identity_without_the_key_is_told_once(database: Postgres, capl
     with caplog.at_level(logging.WARNING, "busway.connect.postgres"):
         async with RunningSource(settings(database)) as run:
             await run.read_count(1)
-            execute(database, "DELETE FROM t", "ALTER TABLE t ADD v int", "INSERT INTO t VALUES (2, 2)", "DELETE FROM t")
+            execute(
+                database, "DELETE FROM t", "ALTER TABLE t ADD v int", "INSERT INTO t VALUES (2, 2)", "DELETE FROM t"
+            )
             execute(database, "INSERT INTO whole VALUES (1, 1)", "DELETE FROM whole")
             await run.read_count(9)
     (told,) = [one.getMessage() for one in caplog.records if "replica identity" in one.getMessage()]
