@@ -151,6 +151,7 @@ class Attempt(Generic[K, V]):
         key: of the record.
         route: the handler's name.
         batch: whether it was given many records.
+        asked, flushed: whether it has asked what is in a row, and flushed.
         in_order: whether the records of the partition are handled strictly one after the other.
         before: rows and homes as they were.
         put: what the call made of them.
@@ -164,6 +165,8 @@ class Attempt(Generic[K, V]):
     key: Any
     route: str = ""
     batch: bool = False
+    asked: bool = False
+    flushed: bool = False
     in_order: bool = False
     before: dict[K, tuple[V | None, Home | None]] = field(default_factory=dict)
     put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)

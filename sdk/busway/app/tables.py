@@ -109,9 +109,19 @@ class Table(Rows[K, V], Extension):
         if attempt is None or attempt.ended:
             home = self.home(key)
         else:
+            attempt.asked = True
+            self._check_half_batch(attempt)
             self._check_telling(attempt, key)
             home = attempt.before[key][1] if key in attempt.before else self.home(key)
         return home is not None and home.included.get(record.topic, -1) >= record.offset
+
+    def _check_half_batch(self, attempt: Attempt[K, V]) -> None:
+        """Refuse to flush half a batch where somebody asks what is in a row."""
+        if attempt.batch and attempt.asked and attempt.flushed:
+            raise BadDeclaration(
+                f"table {self.topic.name}: half a batch that is flushed would count as the whole when it is tried again; "
+                f"subscribe {attempt.route} without batch, do not flush, or keep the offset in the value instead of asking includes"
+            )
 
     def _check_telling(self, attempt: Attempt[K, V], key: K) -> None:
         """Refuse to tell what is in a row where that cannot be told."""
@@ -150,17 +160,14 @@ class Table(Rows[K, V], Extension):
         handler, so the next attempt finds it; for a second write that must never be ahead of the first.
 
         Raises:
-            BadDeclaration: the handler takes batches, whose rows are marked with the last record of the batch.
+            BadDeclaration: the handler takes batches and asks `includes`, for which rows are marked with the last record of the batch.
             BuswayError: it was not acknowledged, and is taken back when the handler fails.
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
             return
-        if attempt.batch:
-            raise BadDeclaration(
-                f"table {self.topic.name}: half a batch that is flushed would count as the whole when it is tried again; "
-                f"subscribe {attempt.route} without batch, or do not flush"
-            )
+        attempt.flushed = True
+        self._check_half_batch(attempt)
         await asyncio.gather(*await self._write_all(attempt))
         attempt.keep()
 

@@ -423,14 +423,15 @@ async def test_a_batch_may_change_a_row_more_than_once() -> None:
         assert dict(totals) == {"a": 20, "b": 25}
 
 
-async def test_a_batch_cannot_flush() -> None:
+async def test_a_batch_that_asks_what_is_in_a_row_cannot_flush() -> None:
     """What is in a row is told by its last record, so half a batch that stays would pass for the whole; refused with the way out."""
     app = App("shops", consumer=FAST)
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
     totals = app.table("totals", value=int, format="json")
 
     @app.subscribe(sales, batch=Batch(), retry=Retry(attempts=1))
-    async def add(found: list[Sale]) -> None:
+    async def add(found: list[ConsumerRecord[str, Sale]]) -> None:
+        assert not totals.includes("a", found[0])
         await totals.put("a", 1)
         await totals.flush()
 
