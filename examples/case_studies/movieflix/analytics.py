@@ -13,7 +13,7 @@ from typing import Final
 from kit.parts import BUSWAY, DemoFailed, Part, Parts
 
 TRAIN_EVERY_S: Final = 2.0
-DEADLINE_S: Final = 240.0
+DEADLINE_S: Final = 400.0
 """For each: the model of all events, the store of all events. A JVM starts in seconds, on a busy machine in many."""
 _TRAINED: Final = re.compile(
     r"model (\d+): (\d+) movies, .* from (\d+) preferences .* RMSE ([\d.]+) on .* the mean has ([\d.]+)"
