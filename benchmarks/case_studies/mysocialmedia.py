@@ -22,15 +22,14 @@ from tools.jars import ROOT
 
 from benchmarks.case_studies.frame import Figures, Site, main
 from benchmarks.report import Metric
+from busway import App, Consumer
 
 CASES = ROOT / "examples" / "case_studies"
 sys.path.insert(0, str(CASES))
 
 from kit.parts import Part, Parts  # noqa: E402 - the case studies are no installed package
-from mysocialmedia import generate  # noqa: E402
-from mysocialmedia.events import Activity, Kind, Post  # noqa: E402
-
-from busway import App, Consumer  # noqa: E402
+from mysocialmedia import generate  # noqa: E402 - as above
+from mysocialmedia.events import Activity, Kind, Post  # noqa: E402 - as above
 
 BURST, QUICK_BURST = 120_000, 20_000
 PACED, QUICK_PACED = 2_500, 500
@@ -97,7 +96,7 @@ async def _paced(site: Site, sender: App, count: int) -> list[float]:
             for records in (await consumer.getmany(timeout_ms=500)).values():
                 now = time.perf_counter()
                 for record in records:
-                    post: Any = (await reader._running().decode(record)).value
+                    post: Any = (await reader.serdes.decode(record)).value
                     while counted.get(post.post_id, post.likes) < post.likes:
                         counted[post.post_id] += 1
                         times.append((now - sent[post.post_id].popleft()) * 1000)

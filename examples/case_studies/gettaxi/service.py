@@ -3,14 +3,17 @@
 What lives here: topics, tables, the two handlers. What does not: decisions (`city`, `matching`, `fares`, `surge`), the page (`http`).
 
 Everything of a city has the city as its key, so it is in the partition of one number, which one instance has at a time. Its two
-handlers run in one event loop and decide without waiting in between, so no two decisions of a city ever cross.
+handlers take turns (`OneAtATime`): what one has decided is on its way to the topic before the other decides anything. So rows are in the
+topic in the order of the decisions, and whatever a crash leaves of them is a beginning of that order.
 
 A ride is one row: its driver, its meter, its price and the last position in it. "Busy" is not stored anywhere, it is what the rows say. So
 one write decides, and a crash finds it made or not made; what comes again is at or below the offset in the row, and changes nothing.
 """
 
+import asyncio
 import datetime as dt
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +26,8 @@ from gettaxi.events import Ask, Command, Position, Ride, Surge
 from gettaxi.surge import PLAIN_PERCENT
 
 if TYPE_CHECKING:
-    import asyncio
+    from busway.app.extension import Call
+    from busway.app.routes import Route
 
 PARTITIONS: Final = 6
 CHANGES_MOST: Final = 1_000_000
@@ -40,6 +44,31 @@ app = App(
     # With a name of its own, an instance that comes back takes its partitions over at once (static membership).
     consumer={"group_instance_id": os.environ.get("GETTAXI_INSTANCE")},
 )
+
+
+class OneAtATime(Extension):
+    """One handler of a partition at a time, from its first decision until its rows are handed over to be sent. It is extended before the
+    tables, so that it is around their writing, too."""
+
+    def __init__(self) -> None:
+        self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def stopped(self, app: App) -> None:
+        """The next event loop needs locks of its own."""
+        self._locks.clear()
+
+    def around(self, route: "Route", call: "Call") -> "Call":
+        """Wait for the other handler of that partition."""
+
+        async def in_turn(given: Any) -> Any:
+            record = given[0] if isinstance(given, list) else given
+            async with self._locks[record.partition]:
+                return await call(given)
+
+        return in_turn
+
+
+app.extend(OneAtATime())
 positions = app.topic("gettaxi.positions", key=str, value=Position, partitions=PARTITIONS)
 commands = app.topic("gettaxi.commands", key=str, value=Command, partitions=PARTITIONS)
 # Rows go with the partition of their city, whatever their own key is.
@@ -60,7 +89,7 @@ class Cities(Extension):
         self._changes: asyncio.Queue[tuple[str, Ride | None]] | None = None
         self._city_of: dict[str, City] = {}
         self._stack = ExitStack()
-        self._feeds: dict[str, Feed[http.Change]] = {name: Feed(queue=LIVE_QUEUE) for name in geo.CITIES}
+        self._feeds: dict[str, Feed[http.Change]] = defaultdict(lambda: Feed(queue=LIVE_QUEUE))
 
     def __iter__(self) -> Iterator[City]:
         for cities in self._by_partition.values():
@@ -174,8 +203,14 @@ async def follow(records: list[ConsumerRecord[str, Position]]) -> None:
     for ride in changed.values():
         await _keep(ride, partition)
     for city in seen.values():
+        given_up = False
         for ride in city.give_up():
             await _keep(ride, partition)
+            given_up = True
+        if given_up:
+            # A row that is put twice in a call is written once, where it was put first. So that nobody takes a driver before the row that
+            # gives the driver back is written, those rows are written now.
+            await rides.flush()
         for ride in city.assign():
             await _keep(ride, partition)
         await _pass_time(city, partition)

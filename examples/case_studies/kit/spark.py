@@ -1,25 +1,12 @@
-"""One Spark session for the tests of all case studies.
+"""Whether Spark jobs can run on this machine.
 
-What lives here: what the tests of jobs share. What does not: jobs. PySpark is imported when it is asked for; the rest of the kit runs
+What lives here: the question that demos ask. What does not: jobs. PySpark is imported when it is asked for; the rest of the kit runs
 without.
 """
 
 import importlib.util
 import os
 import shutil
-from typing import Any
-
-
-def session_for_tests() -> Any:
-    """The session of this process, quiet and with few partitions; made by whoever asks first.
-
-    Raises:
-        JavaMissing, JarsMissing: with the command that installs it.
-    """
-    from busway_spark.session import session
-
-    quiet = {"spark.sql.shuffle.partitions": "2", "spark.log.level": "FATAL"}
-    return session("tests", delta=True, settings=quiet)
 
 
 def missing() -> str | None:

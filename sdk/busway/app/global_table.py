@@ -17,7 +17,8 @@ from busway.admin.admin import NewTopic
 from busway.app.extension import Extension
 from busway.app.routes import Topic
 from busway.app.rows import Home, Rows
-from busway.app.tables import COMPACT, create_if_missing, hashable
+from busway.app.tables import COMPACT, hashable
+from busway.app.topics import create_missing
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning
 from busway.serde.avro import Undecodable
@@ -133,8 +134,11 @@ class GlobalTable(Rows[K, V], Extension):
         Raises:
             BrokerError, ConnectionFailed: the topic cannot be had.
         """
-        self._moved, self._turn = asyncio.Condition(), asyncio.Lock()  # of this event loop, which may be another than last time
-        await create_if_missing(app, self._wanted)
+        self._moved, self._turn = (
+            asyncio.Condition(),
+            asyncio.Lock(),
+        )  # of this event loop, which may be another than last time
+        await create_missing(app, [self._wanted])
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._following = asyncio.ensure_future(self._follow(app, loaded))
         await asyncio.wait([self._following, loaded], return_when=asyncio.FIRST_COMPLETED)
@@ -202,7 +206,7 @@ class GlobalTable(Rows[K, V], Extension):
 
     async def _apply(self, app: "App", record: Record) -> None:
         try:
-            typed: Any = await app._running().decode(record)
+            typed: Any = await app.serdes.decode(record)
             if typed.key is None:
                 raise Undecodable("it has no key")
         except Undecodable as problem:

@@ -149,6 +149,8 @@ class Attempt(Generic[K, V]):
     Attributes:
         topic, partition, offset: of the record, of the last one of a batch.
         key: of the record.
+        route: the handler's name.
+        batch: whether it was given many records.
         in_order: whether the records of the partition are handled strictly one after the other.
         before: rows and homes as they were.
         put: what the call made of them.
@@ -160,6 +162,8 @@ class Attempt(Generic[K, V]):
     partition: int
     offset: int
     key: Any
+    route: str = ""
+    batch: bool = False
     in_order: bool = False
     before: dict[K, tuple[V | None, Home | None]] = field(default_factory=dict)
     put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)

@@ -94,7 +94,12 @@ class _Tally(Extension):
 
 
 def run_app(app: App) -> None:
-    """Until a signal; then say what was done."""
+    """Until a signal; then say what was done.
+
+    Raises:
+        BuswayError: it could not start, or stopped by itself.
+        CommandFailed: so did the service's own code, such as its lifespan; names the line. `--log-level debug` shows how it got there.
+    """
     loop_factory = None
     try:
         import uvloop
@@ -119,6 +124,11 @@ def run_app(app: App) -> None:
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(main())
+    except (BuswayError, OSError):
+        raise
+    except Exception as problem:
+        logging.getLogger("busway.app").debug("%s has failed", app.name, exc_info=problem)
+        raise CommandFailed(f"{app.name} has failed: {_where(problem)}") from problem
     finally:
         if tally.text is not None:
             with contextlib.suppress(BrokenPipeError):

@@ -12,7 +12,6 @@ from gettaxi import fares, geo, matching, service, surge
 from gettaxi.events import Phase, Position, Ride, Status, Surge
 from gettaxi.generate import Devices
 from gettaxi.traffic import Plan, Traffic
-from tools.jars import need
 
 from busway import ConsumerRecord
 from busway.testing.bus import Cluster, TestBus, bus_on
@@ -106,23 +105,6 @@ async def _read(day: Day, bus: TestBus, load: Devices) -> None:
     day.rides = dict(service.rides)
     day.surges = [row.value for row in await bus.records(service.surges.topic) if row.value is not None]
     day.positions = [record async for record in load.app.read(load.position_topic)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """Spark in this process; one that another test module has started stays."""
-    need("java", "openjdk-17-jdk-headless")
-    try:
-        from pyspark.sql import SparkSession
-
-        from busway_spark.session import session
-    except ImportError as missing:
-        pytest.fail(f"{missing}: pip install -e '.[dev,spark]', or run `make spark`")
-    others = SparkSession.getActiveSession()
-    running = session("gettaxi-tests", settings={"spark.sql.shuffle.partitions": "1", "spark.log.level": "FATAL"})
-    yield running
-    if others is None:
-        running.stop()
 
 
 @pytest.fixture(scope="module")

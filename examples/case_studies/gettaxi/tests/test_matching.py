@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 NOON = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 places = st.tuples(st.floats(52.42, 52.62), st.floats(13.25, 13.55))
+near = st.tuples(st.floats(52.50, 52.54), st.floats(13.37, 13.44))
 
 
 def seen(driver_id: str, lat: float, lng: float, at: dt.datetime = NOON) -> Position:
@@ -18,7 +19,7 @@ def seen(driver_id: str, lat: float, lng: float, at: dt.datetime = NOON) -> Posi
     return Position(driver_id=driver_id, city="berlin", lat=lat, lng=lng, at=at)
 
 
-@given(st.lists(places, max_size=40), places)
+@given(st.lists(places, max_size=40) | st.lists(near, min_size=20, max_size=60), near)
 def test_the_search_by_cells_finds_whom_a_search_of_all_finds(
     drivers: list[tuple[float, float]], rider: tuple[float, float]
 ) -> None:

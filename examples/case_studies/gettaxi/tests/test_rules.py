@@ -39,6 +39,18 @@ def test_a_fare_by_hand() -> None:
     assert fares.price_cents(Meter(), 100) == fares.BASE_CENTS
 
 
+def test_what_is_known_already_changes_nothing_at_all() -> None:
+    """Neither an offset that is in the ride nor a position that is not newer than the last moves the meter; offsets never go back."""
+    begun = fares.drive(RIDE, position(10), 7)
+    assert fares.drive(begun, position(20, 52.53), 7) is begun
+    assert fares.drive(begun, position(20, 52.53), 3) is begun
+    same_time = fares.drive(begun, position(10, 52.53), 8)
+    assert (same_time.meter, same_time.last_position_offset) == (begun.meter, 8)
+    ended = fares.drive(begun, position(10, phase=Phase.DROPPED_OFF), 8)
+    assert (ended.status, ended.meter, ended.fare_cents) == (Status.ENDED, begun.meter, 390)
+    assert fares.drive(ended, position(30, 52.53), 9) is ended
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 600), st.floats(52.4, 52.6), st.sampled_from([*Phase])), max_size=30),
     st.lists(st.integers(0, 29), max_size=5),

@@ -22,9 +22,14 @@ TOPICS: Final = ("movieflix.watched", "movieflix.profiles", "movieflix.tastes", 
 
 
 def work(job: Job) -> None:
-    """Two queries for each topic, so that each is exact by itself."""
+    """Two queries for each topic, so that each is exact by itself. For ever, all run at once; to the end, one topic after the other,
+    because a small machine has no room for the workers of all."""
     topics = [topic for topic in TOPICS if _has_events(job, topic)]
+    for together in [[topic] for topic in topics] if job.given.until_end else [topics]:
+        _store(job, together)
 
+
+def _store(job: Job, topics: Sequence[str]) -> None:
     def start() -> list[StreamingQuery | None]:
         queries: list[StreamingQuery | None] = []
         for topic in topics:

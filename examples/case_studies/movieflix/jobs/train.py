@@ -32,7 +32,7 @@ from movieflix.model import publish
 
 TOPIC: Final = "movieflix.watched"
 RANK: Final = 8
-ITERATIONS: Final = 10
+ITERATIONS: Final = 5
 REGULARISATION: Final = 0.1
 """The best of 0.02 to 0.5 on what was held out of the MovieLens sample: less explains chance, more explains nothing."""
 PULL: Final = 5.0
@@ -196,6 +196,8 @@ async def send(bootstrap_servers: str, schema_registry: str, trained: Trained) -
 
 def work(job: Job) -> None:
     """Train and publish once, or every so often."""
+    # As many as there are cores: two hundred of Spark's default would be all overhead for what a model is trained on.
+    job.spark.conf.set("spark.sql.shuffle.partitions", job.spark.sparkContext.defaultParallelism)
     while True:
         begun = time.monotonic()
         trained = train(transform(job.read(TOPIC)), dt.datetime.now(dt.UTC))

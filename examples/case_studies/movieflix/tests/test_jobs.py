@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from kit.parts import Parts
-from kit.spark import session_for_tests
 from movieflix import domain, model, ratings, recommend, taste
 from movieflix.events import Action, ModelPart, Taste, Watched
 
@@ -17,12 +16,6 @@ from busway import App
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 AT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    """The session of all tests of this process."""
-    return session_for_tests()
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,16 @@
 """The service on a real bus and registry."""
 
+import asyncio
 import dataclasses
 import datetime as dt
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
-from movieflix import model, ratings, recommend, service, taste
+from movieflix import domain, model, ratings, recommend, service, taste
 from movieflix.events import Action, Complete, ModelPart, MovieFactors, Profile, Taste, Watched
 
 from busway import App
@@ -234,22 +236,40 @@ async def test_a_crash_at_any_step_leaves_profiles_and_tastes_exact(bus: TestBus
     watched = devices.topic(service.watched.name, key=int, value=Watched, partitions=service.PARTITIONS)
     crash = bus.crash(at=point)
     async with devices:
-        for event in some(60):
-            await watched.send(event, event.user_id)
+        for one in some(60):
+            await watched.send(one, one.user_id)
     await crash
     await bus.settle()
     await bus.restart()
     profiles: dict[int, Profile] = {}
     tastes: dict[int, Taste] = {}
     for record in await bus.records(service.watched):
+        assert record.value is not None
         event = record.value
-        assert event is not None
         known = profiles.get(event.user_id) or Profile(user_id=event.user_id)
-        profiles[event.user_id] = service.domain.apply(known, event, record.offset)
+        profiles[event.user_id] = domain.apply(known, event, record.offset)
         liked = tastes.get(event.user_id) or Taste(user_id=event.user_id)
         tastes[event.user_id] = taste.apply(liked, event, record.offset)
     assert dict(service.profiles) == profiles
     assert dict(service.tastes) == tastes
+
+
+async def test_dead_letters_are_replayed_after_a_fix(bus: TestBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stars up to 10 were a mistake of the rule: once it is mended, `busway dlq replay` brings the event to profile and taste."""
+    event = dataclasses.replace(some(1)[0], rating=9.0)
+    await bus.send(service.watched, event, key=event.user_id)
+    await bus.settle()
+    assert (len(await bus.dead_letters(service.watched)), event.user_id in service.profiles) == (1, False)
+    for module in (domain, taste):
+        monkeypatch.setattr(module, "check", lambda event: None)
+    replay = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "busway.cli", "dlq", "replay", "movieflix.watched.movieflix.dlt",
+        "--bootstrap-servers", str(bus.app.bootstrap_servers), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, errors = await replay.communicate()
+    assert replay.returncode == 0, out + errors
+    await bus.settle()
+    assert (service.profiles[event.user_id].events, service.tastes[event.user_id].seen[0].rating) == (1, 9.0)
 
 
 def test_bad_ratings_are_refused_by_line(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from mybank import domain, generate
 from mybank.events import AccountRow, Hour, Source, Thresholds, TransactionChange, TransactionRow
 from mybank.tests.captured import NOON, Captured
-from tests.spark.conftest import bus, spark  # noqa: F401 - fixtures
+from tests.spark.conftest import bus  # noqa: F401 - a fixture
 
 from busway import App, Consumer
 
@@ -103,7 +103,7 @@ async def writing(bus: Any) -> AsyncIterator[Any]:  # noqa: F811 - the fixture's
 
 
 @pytest.fixture
-def packed(spark: Any, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def packed(spark: Any, tmp_path: Path) -> None:
     """The case study where Spark's Python workers find it."""
     from busway_spark.submit import zip_packages
 
@@ -113,7 +113,7 @@ def packed(spark: Any, tmp_path: Path) -> None:  # noqa: F811 - the fixture
 
 def test_spending_is_what_left_the_account_each_day(
     bus: Any,  # noqa: F811 - the fixture
-    spark: Any,  # noqa: F811 - the fixture
+    spark: Any,
     topics: list[TransactionRow],
     tmp_path: Path,
 ) -> None:
@@ -136,7 +136,7 @@ def test_spending_is_what_left_the_account_each_day(
 @pytest.mark.usefixtures("packed")
 def test_running_sums_alert_as_the_service_does(
     bus: Any,  # noqa: F811 - the fixture
-    spark: Any,  # noqa: F811 - the fixture
+    spark: Any,
     topics: list[TransactionRow],
     tmp_path: Path,
 ) -> None:
@@ -154,7 +154,7 @@ def test_running_sums_alert_as_the_service_does(
 
 def test_large_ones_come_out_while_they_come_in(
     bus: Any,  # noqa: F811 - the fixture
-    spark: Any,  # noqa: F811 - the fixture
+    spark: Any,
     topics: list[TransactionRow],
     tmp_path: Path,
 ) -> None:

@@ -14,16 +14,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 NOON = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 
 
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    """Spark in this process."""
-    try:
-        from busway_spark.session import session
-    except ImportError as missing:
-        pytest.fail(f"{missing}: pip install -e '.[dev,spark]', or run `make spark`")
-    return session("tests", jars=False, settings={"spark.sql.shuffle.partitions": "1", "spark.log.level": "FATAL"})
-
-
 def decoded(spark: Any, log: list[Activity]) -> Any:
     """Activities as `read_topic` returns them, all in one partition."""
     rows = [
@@ -111,12 +101,12 @@ async def test_the_service_and_spark_count_the_same(spark: Any, tmp_path: Path, 
         }
         arguments = ["-b", servers["bootstrap_servers"], "-r", servers["schema_registry"], "--out", str(tmp_path)]
 
-        def count() -> tuple[set[Any], set[Any], set[Any]]:
+        def count() -> list[set[Any]]:
             assert totals.main(arguments) == 0
             assert job.main([*arguments, "--until-end"]) == 0
             batch = job.transform(activities.possible(read_topic(spark, activities.TOPIC, **servers)))
             stored = [spark.read.parquet(str(tmp_path / name)) for name in ("totals", "trending")]
-            return tuple({rounded(row) for row in frame.collect()} for frame in (*stored, batch))  # type: ignore[return-value]
+            return [{rounded(row) for row in frame.collect()} for frame in (*stored, batch)]
 
         counted, streamed, batched = await asyncio.to_thread(count)
     assert counted == live
