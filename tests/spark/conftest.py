@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import os
 import struct
 import threading
 from collections.abc import Coroutine, Iterable, Iterator
@@ -29,6 +30,8 @@ def spark() -> Iterator[Any]:
         from busway_spark.session import session
     except ImportError as missing:
         pytest.fail(f"{missing}: pip install -e '.[dev,spark]', or run `make spark`")
+    # For all JVMs of this suite: each lives for seconds, so quick compilation beats good code, and two cores are not for a collector.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     quiet = {"spark.sql.shuffle.partitions": "1", "spark.log.level": "FATAL"}
     running = session("tests", delta=True, settings=quiet)
     yield running
