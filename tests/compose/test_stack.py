@@ -1,0 +1,104 @@
+"""All services in their containers, driven from outside, and what is true after one of them died."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import httpx2
+import pytest
+from tests.compose.scenarios import Scenario, scenarios
+from tests.compose.stack import Stack
+
+pytestmark = [pytest.mark.compose, pytest.mark.slow, pytest.mark.timeout(1200)]
+OURS = "busway-"
+
+
+@asynccontextmanager
+async def clients(stack: Stack, parts: list[Scenario]) -> AsyncIterator[dict[str, httpx2.AsyncClient]]:
+    """An HTTP client of each service; patient, as a request waits for the bus as long as the service does."""
+    async with AsyncExitStack() as opened:
+        yield {
+            one.service: await opened.enter_async_context(
+                httpx2.AsyncClient(base_url=stack.url(one.service.upper()), timeout=60, trust_env=False)
+            )
+            for one in parts
+        }
+
+
+def test_what_is_ours_has_no_rights(stack: Stack) -> None:
+    """No container of ours runs as root."""
+    ours = {name: one for name, one in stack.containers().items() if one.image.startswith(OURS)}
+    assert ours.keys() >= {"bus", "registry", "movieflix", "spark-master", "spark-worker"}
+    assert {one.user for name, one in ours.items() if name != "postgres"} == {"10001:10001"}
+
+
+async def test_the_bus_is_killed(stack: Stack) -> None:
+    """SIGKILL while all services are busy, and a new start: every request is answered, everything is there once."""
+    parts = scenarios()
+    async with clients(stack, parts) as http:
+        async with asyncio.TaskGroup() as tasks:
+            for one in parts:
+                tasks.create_task(one.load(http[one.service]))
+            for one in parts:
+                await one.half_way.wait()
+            await asyncio.to_thread(stack.kill, "bus")
+            await asyncio.to_thread(stack.up, "bus")
+        for one in parts:
+            await one.exact(http[one.service])
+
+
+async def test_a_stop_and_a_start(stack: Stack) -> None:
+    """Everything ends in order when it is told to, and what was there is there again."""
+    parts = scenarios()
+    async with clients(stack, parts) as http:
+        await asyncio.gather(*(one.load(http[one.service]) for one in parts))
+        for one in parts:
+            await one.exact(http[one.service])
+        await asyncio.to_thread(stack.compose, "stop")
+        ended = stack.containers()
+        ours = {name for name, one in ended.items() if one.image.startswith(OURS) and not name.startswith("spark")}
+        assert {name: ended[name].exit_code for name in ours} == dict.fromkeys(ours, 0)
+        await asyncio.to_thread(stack.up)
+    async with clients(stack, parts) as http:
+        for one in parts:
+            await one.exact(http[one.service])
+
+
+async def test_the_database_is_away(stack: Stack) -> None:
+    """The registry says so, and serves again without being started again."""
+    async with httpx2.AsyncClient(base_url=stack.url("REGISTRY"), timeout=20, trust_env=False) as http:
+        schema = {"schema": '"string"'}
+        before = (await http.post("/subjects/away/versions", json=schema)).json()["id"]
+        await asyncio.to_thread(stack.compose, "stop", "postgres")
+        away = await http.get("/subjects")
+        assert (away.status_code, away.json()["error_code"]) == (500, 50001)
+        await asyncio.to_thread(stack.up, "postgres")
+        assert (await http.post("/subjects/away/versions", json=schema)).json()["id"] == before
+
+
+async def test_connect_serves(stack: Stack) -> None:
+    """It knows its connectors, and reaches the bus, where it keeps those that are made."""
+    source = {"connector.class": "FileStreamSource", "file": "/tmp/lines", "topic": "lines"}
+    async with httpx2.AsyncClient(base_url=stack.url("CONNECT"), timeout=60, trust_env=False) as http:
+        made = await http.post("/connectors", json={"name": "lines", "config": source})
+        assert made.status_code == 201, made.text
+        assert (await http.get("/connectors")).json() == ["lines"]
+        assert (await http.delete("/connectors/lines")).status_code == 204
+
+
+async def test_a_spark_job_on_the_cluster(stack: Stack) -> None:
+    """Every record of a topic becomes a row of the store, written by the worker, once."""
+    (one,) = (part for part in scenarios() if part.service == "movieflix")
+    async with clients(stack, [one]) as http:
+        await one.load(http[one.service])
+    topic, least = one.made
+    job = ("offload", "--master", "spark://spark-master:7077", "--topic", topic, "--out", "/store", "--until-end")
+    await asyncio.to_thread(stack.compose, "run", "--rm", "-T", "spark", *job, timeout_s=180)
+    count = (
+        "import pyarrow.dataset as d; "
+        f"rows = d.dataset('/store/{topic}', format='parquet', ignore_prefixes=['_']).to_table(['_partition', '_offset']).to_pylist(); "
+        "print(len(rows), len({tuple(row.values()) for row in rows}))"
+    )
+    said = await asyncio.to_thread(stack.compose, "run", "--rm", "-T", "--entrypoint", "python", "spark", "-c", count)
+    rows, different = map(int, said.split()[-2:])
+    assert rows == different >= least
