@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlparse
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -50,7 +51,10 @@ class Snapshot:
         if not self.files:
             return []
         wanted = (ds.field("truck_id") == truck_id) & ~ds.field("_deleted")
-        rows = ds.dataset([str(path) for path in self.files]).to_table(list(_COLUMNS), filter=wanted).to_pylist()
+        table = ds.dataset([str(path) for path in self.files]).to_table(list(_COLUMNS), filter=wanted)
+        # Spark writes moments as INT96, which tells neither unit nor zone; they are in UTC.
+        at = table["at"].cast(pa.timestamp("us", "UTC"))
+        rows = table.set_column(table.column_names.index("at"), "at", at).to_pylist()
         found = [one for row in rows if (one := _entry(row)) is not None]
         return sorted(found, key=lambda one: (one.partition, one.offset))
 

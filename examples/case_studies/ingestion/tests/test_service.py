@@ -52,7 +52,7 @@ def write_batch(folder: Path, number: int, rows: list[dict[str, Any]], *, commit
     """A micro-batch as the job leaves it: a file, and the log that makes it count."""
     folder.mkdir(exist_ok=True)
     name = f"part-{number:05}.snappy.parquet"
-    pq.write_table(pa.Table.from_pylist(rows), folder / name)
+    pq.write_table(pa.Table.from_pylist(rows), folder / name, use_deprecated_int96_timestamps=True)
     if commit:
         (folder / "_spark_metadata").mkdir(exist_ok=True)
         line = json.dumps({"path": f"file:///elsewhere/{service.TOPIC}/{name}", "size": 1, "action": "add"})
