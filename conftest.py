@@ -1,5 +1,6 @@
 """What the suites in `tests` and `examples` share: one Spark session, because a process has room for one, with what all of them need."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ def spark() -> Iterator[Any]:
         from busway_spark.session import session
     except ImportError as missing:
         pytest.fail(f"{missing}: pip install -e '.[dev,spark]', or run `make spark`")
+    # For all JVMs of a run: each lives for seconds, so quick compilation beats good code, and two cores are not for a collector.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     quiet = {"spark.sql.shuffle.partitions": "1", "spark.log.level": "FATAL"}
     running = session("tests", delta=True, settings=quiet)
     yield running

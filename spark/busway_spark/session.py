@@ -52,6 +52,8 @@ def session(
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
+        # HotSpot never compiles a longer method, and a decoder of some 25 schema ids or more is one; above it Spark cuts it into pieces.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
     }
     builder = SparkSession.builder.appName(app_name)
     submitted = "SPARK_ENV_LOADED" in os.environ
@@ -63,6 +65,7 @@ def session(
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.databricks.delta.snapshotPartitions": "2",  # of a table's log; Delta's 50 are for a cluster
         }
     if (jars or delta) and not submitted:
         defaults["spark.jars"] = ",".join(str(path) for path in jar_paths(delta=delta))

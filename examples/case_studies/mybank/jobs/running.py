@@ -47,9 +47,9 @@ class Running(StatefulProcessor):  # type: ignore[misc, unused-ignore]
         known = self._hour.exists()
         hour = msgspec.json.decode(self._hour.get()[0], type=Hour) if known else Hour(account_id=account)
         found: list[Alert] = []
-        for row in pd.concat(rows).sort_values("_offset").to_dict("records"):
+        for row in pd.concat(rows).sort_values("position").to_dict("records"):
             transaction = _transaction(row)
-            offset, at = int(row["_offset"]), transaction.committed_at
+            offset, at = int(row["position"]), transaction.committed_at
             hour, alerts = domain.judge(hour, transaction, _wishes(row), offset, at)
             for alert in alerts:
                 if not self._raised.containsKey((alert.alert_id,)):
@@ -123,10 +123,19 @@ def transform(changes: DataFrame, known: DataFrame, told: DataFrame) -> DataFram
         told: as `wishes` makes them.
     """
     judged = possible(rows(changes), known).join(told, "account_id", "left")
-    # As numbers: pandas gets timestamps in the session's time zone, and without it.
-    numbers = judged.withColumns(
-        {"booked_us": F.unix_micros("booked_at"), "committed_us": F.unix_micros("committed_at")}
-    ).drop("booked_at", "committed_at")
+    # Times as numbers: pandas gets timestamps in the session's time zone, and without it. No name that begins with `_`: it would be lost.
+    numbers = judged.select(
+        "account_id",
+        "id",
+        "kind",
+        "amount",
+        "currency",
+        "single",
+        "hourly",
+        F.col("_offset").alias("position"),
+        F.unix_micros("booked_at").alias("booked_us"),
+        F.unix_micros("committed_at").alias("committed_us"),
+    )
     alerts = numbers.groupBy("account_id").transformWithStateInPandas(Running(), COLUMNS, "append", "none")
     return alerts.withColumn("booked_at", F.timestamp_micros("booked_us")).drop("booked_us")
 
