@@ -18,6 +18,10 @@ _SEE: Final = (
 _COMMON: Final = "Common"
 _ERRORS: Final = "Error Handling"
 _TRANSFORMS: Final = "Transforms"
+HIDDEN: Final = "[hidden]"
+"""Kafka's word in the place of a password."""
+_SECRET: Final = re.compile(r"password|secret|jaas|token|user\.info", re.IGNORECASE)
+_PASSWORD_IN_URL: Final = re.compile(r"(://[^/:@]*:)[^@]*@")
 
 
 class BadConfig(ValueError):
@@ -215,6 +219,11 @@ def check(plugins: Plugins, connector: type[Connector], config: Config) -> None:
         )
 
 
+def shown(name: str, text: str) -> str:
+    """A setting's value as messages may have it: without what is nobody's business."""
+    return HIDDEN if _SECRET.search(name) else _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", text)
+
+
 def definition(known: _Known) -> dict[str, Any]:
     """A setting as the REST API describes it."""
     one = known.setting
@@ -258,4 +267,5 @@ def verdict(plugins: Plugins, shown: str, connector: type[Connector], config: Co
 
 
 def _value(name: str, value: str | None, wrong: Mapping[str, list[str]]) -> dict[str, Any]:
+    value = None if value is None else shown(name, value)
     return {"name": name, "value": value, "recommended_values": [], "errors": wrong.get(name, []), "visible": True}

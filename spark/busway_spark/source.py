@@ -207,21 +207,29 @@ class _Reading:
 
     async def _read(self, wanted_range: OffsetRange) -> Any:
         partition, start, end = wanted_range.partition, wanted_range.start, wanted_range.end
-        reading = read_batches(
-            self.settings.bootstrap_servers,
-            partition,
-            start,
-            end,
-            read_committed=self.settings.read_committed,
-            client_id="busway-spark",
-        )
-        try:
-            async for batches in reading:
-                yield to_arrow(batches, partition, start, end)
-        except OffsetReset as problem:
-            self._lost(str(problem))
-        finally:
-            await reading.aclose()
+        while start < end:
+            reading = read_batches(
+                self.settings.bootstrap_servers,
+                partition,
+                start,
+                end,
+                read_committed=self.settings.read_committed,
+                client_id="busway-spark",
+            )
+            try:
+                async for batches in reading:
+                    yield to_arrow(batches, partition, start, end)
+                    start = max(start, batches[-1][0].next_offset) if batches else start
+                return
+            except OffsetReset as problem:
+                self._lost(str(problem))
+            finally:
+                await reading.aclose()
+            # What retention deleted meanwhile is passed over; the rest is read.
+            first, _ = await self.settings.asker().patient_range()
+            if first.get(partition, end) <= start:
+                return  # the offset lies beyond the end: the topic was made anew
+            start = first[partition]
 
 
 async def _next(reading: AsyncIterator[Any]) -> Any:

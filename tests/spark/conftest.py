@@ -1,4 +1,4 @@
-"""One Spark session for all tests, and a bus whose event loop runs in a thread, because Spark's calls block."""
+"""A bus whose event loop runs in a thread, because Spark's calls block."""
 
 import asyncio
 import io
@@ -11,28 +11,13 @@ from typing import Any, TypeVar
 
 import fastavro
 import pytest
-from tools.jars import need
 
-from busway import Admin, App, NewTopic, Producer, RegistryClient
+from busway import Admin, App, NewTopic, Producer, RegistryClient, Topic
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_registry.config import RegistryConfig
 from busway_registry.server import RegistryServer
 
 T = TypeVar("T")
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """Spark in this process, with its Kafka source and Delta."""
-    need("java", "openjdk-17-jdk-headless")
-    try:
-        from busway_spark.session import session
-    except ImportError as missing:
-        pytest.fail(f"{missing}: pip install -e '.[dev,spark]', or run `make spark`")
-    quiet = {"spark.sql.shuffle.partitions": "1", "spark.log.level": "FATAL"}
-    running = session("tests", delta=True, settings=quiet)
-    yield running
-    running.stop()
 
 
 @dataclass
@@ -94,7 +79,7 @@ class Bus:
 
         async def write() -> None:
             app = App("writer", self.bootstrap_servers, self.registry)
-            target = app.topic(topic, key=str, value=kind, partitions=partitions)
+            target: Topic[str, Any] = app.topic(topic, key=str, value=kind, partitions=partitions)
             async with app:
                 for row in rows:
                     await target.send(kind(**row), key=str(next(iter(row.values()))))

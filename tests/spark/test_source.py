@@ -18,6 +18,7 @@ from tests.support.apache_kafka import ApacheKafka
 from busway import Admin, ConnectionFailed, TopicPartition
 from busway_spark.errors import explain
 from busway_spark.offsets import Asker, position_options
+from busway_spark.source import BatchReader, DataLoss, Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 AT = 1_770_000_000_000
@@ -189,6 +190,19 @@ def test_deleted_records_are_an_error_or_passed_over(bus: Any, spark: Any, tmp_p
     assert "\n" not in reason
     run_stream(spark, bus.bootstrap_servers, "t", tmp_path, failOnDataLoss="false")
     assert offsets_in(spark, tmp_path) == [(0, one) for one in [0, 1, 2, 3, 4, 9, 10, 11, 12, 13, 14]]
+
+
+def test_records_deleted_while_a_task_reads_cost_no_others(bus: Any) -> None:
+    """Retention passes between the plan and the task: an error, or with failOnDataLoss=false all that is still there."""
+    bus.topic("t", 1)
+    bus.send("t", [(None, b"x") for _ in range(10)])
+    given = options(bus.bootstrap_servers, "t")
+    (planned,) = BatchReader(Settings.of(given, default_start="earliest")).partitions()
+    delete_before(bus, 4)
+    with pytest.raises(DataLoss, match="retention deleted it"):
+        list(BatchReader(Settings.of(given, default_start="earliest")).read(planned))
+    tolerant = BatchReader(Settings.of({**given, "failOnDataLoss": "false"}, default_start="earliest"))
+    assert [at for batch in tolerant.read(planned) for at in batch.column("offset").to_pylist()] == [4, 5, 6, 7, 8, 9]
 
 
 def test_a_topic_made_anew_is_noticed(bus: Any, spark: Any, tmp_path: Path) -> None:

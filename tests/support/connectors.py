@@ -31,6 +31,7 @@ class CountingSource(Source):
         Setting(name="topics", doc="where to, with commas", required=True, type="LIST"),
         Setting(name="fails.at", doc="raises Retriable there, once", type="LONG"),
         Setting(name="breaks.at", doc="raises something else there, every time", type="LONG"),
+        Setting(name="keyless.at", doc="only this number has no key, instead of each fifth", type="LONG"),
         Setting(name="unfit.at", doc="hands over there what its schema does not allow", type="LONG"),
     )
     committed_offsets: ClassVar[dict[str, list[int]]] = {}
@@ -71,10 +72,11 @@ class CountingSource(Source):
         value: Any = {"n": number}
         if number == int(self.config.get("unfit.at", -1)):
             value = {"n": "no number"}
+        keyless = number == int(self.config.get("keyless.at", number - number % 5))
         return SourceRecord(
             topic=self._topics[number % len(self._topics)],
-            key={"key": f"k{number % 7}-{copy}"} if number % 5 else None,
-            key_schema=KEY if number % 5 else None,
+            key=None if keyless else {"key": f"k{number % 7}-{copy}"},
+            key_schema=None if keyless else KEY,
             value=value,
             value_schema=NUMBER,
             partition={"counter": "one"},

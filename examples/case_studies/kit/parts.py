@@ -5,6 +5,7 @@ demo's folder and has the first line of its output read, which tells its address
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -82,9 +83,9 @@ class Part:
         self.process = await _start(self.command, self.environment, self.log)
 
     async def kill(self) -> None:
-        """End it without warning, as a power cut would; what it printed and nobody read is gone."""
-        if self.process.returncode is None:
-            self.process.kill()
+        """End it and its children without warning, as a power cut would; what it printed and nobody read is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # a session of its own: see `_start`
         self.kills += 1
         await self.process.wait()
 

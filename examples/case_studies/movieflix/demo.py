@@ -1,7 +1,8 @@
 """`busway demo movieflix`: the bus, the registry and the service as processes of their own, real ratings replayed as events, a table
 that changes while you look.
 
-What lives here: starting, replaying, showing, counting. What does not: the service (`service`), the events (`ratings`).
+What lives here: starting, replaying, showing, counting. What does not: the service (`service`), the events (`ratings`), the Spark jobs
+(`analytics`), which run where Spark is installed and are left out, with the reason, where it is not.
 
 With `--ci` it ends by itself. It then kills the service half way, without warning, and starts it again; the summary shows that
 nothing was lost and nothing was counted twice.
@@ -21,6 +22,7 @@ from typing import Any, Final
 import httpx2
 from kit.load import send_all
 from kit.parts import DemoFailed, Part, Parts, free_port, on_signals
+from kit.spark import missing
 from kit.summary import Summary
 from rich.console import Console, Group
 from rich.live import Live
@@ -30,6 +32,7 @@ from rich.text import Text
 
 from busway import App, BuswayError
 from movieflix import domain, ratings
+from movieflix.analytics import Analytics, Trained
 from movieflix.events import Profile, Watched
 from movieflix.service import PARTITIONS
 
@@ -47,11 +50,17 @@ class Replay:
     total: int
     produced: int = 0
     expected: dict[int, Profile] = field(default_factory=dict)
+    seen: dict[int, set[int]] = field(default_factory=dict)
+    rated: int = 0
+    trained: Trained | None = None
+    stored: int = 0
 
     def note(self, event: Watched) -> None:
         """An event was acknowledged."""
         before = self.expected.get(event.user_id) or Profile(user_id=event.user_id)
         self.expected[event.user_id] = domain.apply(before, event, before.last_offset + 1)
+        self.seen.setdefault(event.user_id, set()).add(event.movie_id)
+        self.rated += event.rating is not None
         self.produced += 1
 
 
@@ -63,15 +72,20 @@ class Demo:
     service: Part
     url: str
     ci: bool
+    analytics: Analytics | None
+    left_out: str | None
+    """Why there is no Spark."""
 
     @classmethod
-    async def start(cls, parts: Parts, *, ci: bool) -> "Demo":
+    async def start(cls, parts: Parts, *, ci: bool, spark: bool) -> "Demo":
         """Bus and registry, then the service with its page."""
+        left_out = await asyncio.to_thread(missing) if spark else "--without-spark"
         await parts.start_bus()
         service = await parts.start_app(
             "service", "movieflix.service:app", BUSWAY_HTTP_PORT=str(free_port(PORT)), MOVIEFLIX_INSTANCE="one"
         )
-        return cls(parts, service, (await service.line()).removeprefix("movieflix "), ci)
+        url = (await service.line()).removeprefix("movieflix ")
+        return cls(parts, service, url, ci, None if left_out else Analytics(parts), left_out)
 
     async def replay(self, replay: "Replay") -> None:
         """Send all events, at a pace an eye can follow unless in CI."""
@@ -96,7 +110,7 @@ class Demo:
         await self.service.line()
 
 
-async def run(*, ci: bool) -> int:
+async def run(*, ci: bool, spark: bool) -> int:
     """The whole demo; 0 when nothing was lost or doubled."""
     console = Console()
     begun = time.monotonic()
@@ -105,20 +119,33 @@ async def run(*, ci: bool) -> int:
     on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
     with tempfile.TemporaryDirectory(prefix="movieflix-") as folder:
         async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=5) as client:
-            demo = await Demo.start(parts, ci=ci)
+            demo = await Demo.start(parts, ci=ci, spark=spark)
             console.print(
                 f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\npage      [bold]{demo.url}[/bold]\n"
-                f"ratings   {_shown(ratings.source())}"
+                f"ratings   {_shown(ratings.source())}\n"
+                + (
+                    f"Spark     left out: {demo.left_out}"
+                    if demo.left_out
+                    else "Spark     trains models as events come"
+                )
             )
             total = sum(1 for _ in ratings.viewings(ratings.read(ratings.source())))
             replay = Replay(total)
             found = await _watch(demo, replay, client, console)
-            return _summary(demo, replay, found, time.monotonic() - begun).show(console)
+            summary = _summary(demo, replay, found)
+            if demo.left_out:
+                summary.figure("left out", f"training, models and analytics store: {demo.left_out}")
+            elif ci:
+                await _recommended(demo, replay, client, summary)
+                summary.figure("events in the store", replay.stored, must_be=replay.total)
+            summary.figure("took", f"{time.monotonic() - begun:.1f} s")
+            return summary.show(console)
 
 
 async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console: Console) -> list[dict[str, Any]]:
     """Replay while the table follows; returns the last profiles."""
     producing = asyncio.ensure_future(demo.replay(replay))
+    training = False
     found: list[dict[str, Any]] = []
     deadline: float | None = None
     shown: Any = contextlib.nullcontext() if demo.ci else Live(console=console, refresh_per_second=8)
@@ -128,6 +155,9 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
                 if producing.done():
                     producing.result()
                     deadline = deadline or time.monotonic() + SETTLE_S
+                if demo.analytics is not None and replay.produced and not training:
+                    await demo.analytics.start_training()
+                    training = True
                 if demo.ci and not demo.parts.kills and replay.produced * 2 >= replay.total:
                     await demo.kill_and_restart()
                 with contextlib.suppress(httpx2.HTTPError):
@@ -141,6 +171,10 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
                     break
                 demo.service.check()
                 await asyncio.sleep(0.1)
+            if demo.analytics is not None and training:
+                replay.trained = await demo.analytics.trained(replay.rated)
+                replay.stored = await demo.analytics.fill_store()
+                await _serves(demo, client, replay.trained.version)
             if not demo.ci:
                 if live is not None:
                     live.update(_picture(demo, replay, found, console.height), refresh=True)
@@ -151,6 +185,19 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
         producing.cancel()
         await asyncio.wait([producing])
     return found
+
+
+async def _serves(demo: Demo, client: httpx2.AsyncClient, version: int) -> None:
+    """Wait until the service serves that model.
+
+    Raises:
+        DemoFailed: it does not.
+    """
+    deadline = time.monotonic() + SETTLE_S
+    while (await client.get(f"{demo.url}/model")).json()["version"] != version:
+        if time.monotonic() > deadline:
+            raise DemoFailed(f"model {version} was not served within {SETTLE_S:.0f} s:\n{demo.service.tail()}")
+        await asyncio.sleep(0.1)
 
 
 def _picture(demo: Demo, replay: Replay, found: list[dict[str, Any]], lines: int) -> Group:
@@ -180,7 +227,7 @@ def _picture(demo: Demo, replay: Replay, found: list[dict[str, Any]], lines: int
     return Group(Text(f"page {demo.url}   {state}"), progress, table)
 
 
-def _summary(demo: Demo, replay: Replay, found: list[dict[str, Any]], seconds: float) -> Summary:
+def _summary(demo: Demo, replay: Replay, found: list[dict[str, Any]]) -> Summary:
     served = {one["user_id"]: one for one in found}
     lost = doubled = wrong = 0
     for user_id, expected in replay.expected.items():
@@ -197,8 +244,26 @@ def _summary(demo: Demo, replay: Replay, found: list[dict[str, Any]], seconds: f
     summary.figure("profiles that are wrong", wrong, must_be=0)
     if demo.parts.kills:
         summary.figure("service", "killed half way without warning, and started again")
-    summary.figure("took", f"{seconds:.1f} s")
     return summary
+
+
+async def _recommended(demo: Demo, replay: Replay, client: httpx2.AsyncClient, summary: Summary) -> None:
+    """What the service recommends by the last model."""
+    trained, viewers = replay.trained, sorted(replay.expected)
+    assert trained is not None
+    seen = by_taste = 0
+    versions = set()
+    for user_id in viewers:
+        answer = (await client.get(f"{demo.url}/users/{user_id}/next", params={"count": 100})).json()
+        versions.add(answer["version"])
+        by_taste += answer["by"] == "taste"
+        seen += len({one["movie_id"] for one in answer["movies"]} & replay.seen[user_id])
+    summary.figure("models published", trained.models)
+    summary.figure("model", f"{trained.version}: {trained.movies} movies, {trained.preferences} preferences")
+    summary.figure("RMSE", f"{trained.rmse:.3f} on what was held out; the mean has {trained.baseline_rmse:.3f}")
+    summary.figure("model served", versions, must_be={trained.version})
+    summary.figure("viewers with a taste", by_taste, must_be=len(viewers))
+    summary.figure("seen, and recommended", seen, must_be=0)
 
 
 def _shown(path: Path) -> str:
@@ -213,9 +278,12 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="busway demo movieflix")
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
-    ci = parser.parse_args().ci or not sys.stdout.isatty()
+    parser.add_argument(
+        "--without-spark", action="store_true", help="leave training and store out, though Spark is there"
+    )
+    given = parser.parse_args()
     try:
-        return asyncio.run(run(ci=ci))
+        return asyncio.run(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))
     except (DemoFailed, BuswayError) as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

@@ -84,3 +84,103 @@ class Profile:
     loved: list[int] = field(default_factory=list)
     resume: list[Resume] = field(default_factory=list)
     last_offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """What a viewer's devices told of one movie.
+
+    Attributes:
+        movie_id: which.
+        share: the furthest position, as a share of the movie; 0 to 1.
+        stopped: whether the viewer has stopped it at least once; before, nothing can be said of how they like it.
+        rating: the newest stars, if any.
+    """
+
+    __avro_namespace__ = "movieflix"
+
+    movie_id: int
+    share: float
+    stopped: bool = False
+    rating: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Taste:
+    """All that a viewer has seen: what the next recommendation is made of, and what is in none.
+
+    Attributes:
+        user_id: whose.
+        seen: one for each movie, the one that was changed last first.
+        last_offset: as in `Profile`.
+    """
+
+    __avro_namespace__ = "movieflix"
+
+    user_id: int
+    seen: list[Seen] = field(default_factory=list)
+    last_offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class MovieFactors:
+    """One movie in a model.
+
+    Attributes:
+        movie_id: which.
+        average: stars from all viewers, pulled towards the mean of all movies while they are few.
+        viewers: how many preferences there were.
+        factors: what is left beside the average, as a vector.
+    """
+
+    __avro_namespace__ = "movieflix"
+
+    movie_id: int
+    average: float
+    viewers: int
+    factors: list[float]
+
+
+@dataclass(slots=True, kw_only=True)
+class Complete:
+    """The end of a model: all of its movies have been written before.
+
+    Attributes:
+        movies: how many.
+        checksum: over all of them; see `recommend.checksum`.
+        rank: length of every vector.
+        regularisation: of the least squares; for fold-in it must be that of the training.
+        preferences, viewers: what it was trained on.
+        rmse, baseline_rmse: in stars on `held_out` preferences that a first training did not see, and of the mean of all stars there.
+        held_out: how many.
+        trained_at: in UTC.
+    """
+
+    __avro_namespace__ = "movieflix"
+
+    movies: int
+    checksum: int
+    rank: int
+    regularisation: float
+    preferences: int
+    viewers: int
+    rmse: float
+    baseline_rmse: float
+    held_out: int
+    trained_at: dt.datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelPart:
+    """A record of the topic `movieflix.model`, by the key `<version>/<movie>` or `<version>/complete`.
+
+    Attributes:
+        version: a newer one is a larger number.
+        movie, complete: one of the two.
+    """
+
+    __avro_namespace__ = "movieflix"
+
+    version: int
+    movie: MovieFactors | None = None
+    complete: Complete | None = None

@@ -7,6 +7,9 @@ What lives here: routes. What does not: profiles (`service`), rules (`domain`), 
 | `GET /` | the page |
 | `GET /profiles`, `GET /users/{id}` | profiles |
 | `GET /users/{id}/resume` | where to go on, newest first, on whatever device |
+| `GET /users/{id}/next?count=10` | what to see next, by the newest model; never what was seen |
+| `GET /users/{id}/next/live` | the same as server-sent events, whenever it changes |
+| `GET /model` | which model is served |
 | `POST /users/{id}/watched` | `{"movie_id", "position_s", "length_s", …}`: a device tells how far the viewer is |
 | `GET /live` | changes as server-sent events: `[[user, profile], …]`, null for a profile that has gone to another instance |
 """
@@ -24,6 +27,8 @@ from busway import Table, Topic
 from busway.web import Refused, application, event_stream, json_response, read_json
 from movieflix import domain
 from movieflix.events import Action, Profile, Watched
+from movieflix.recommend import COUNT_MOST
+from movieflix.recommender import PUSHED, Recommender
 
 PAGE = Path(__file__).parent / "page.html"
 
@@ -41,8 +46,8 @@ class Position:
     rating: float | None = None
 
 
-def create(profiles: Table[int, Profile], watched: Topic[int, Watched]) -> Starlette:
-    """The application over these profiles; events go to `watched`."""
+def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommender: Recommender) -> Starlette:
+    """The application over these profiles and recommendations; events go to `watched`."""
 
     async def page(request: Request) -> Response:
         return FileResponse(PAGE, media_type="text/html")
@@ -59,6 +64,20 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched]) -> Starl
     async def resume(request: Request) -> Response:
         found = profiles.get(request.path_params["user_id"])
         return json_response(found.resume if found is not None else [])
+
+    async def upcoming(request: Request) -> Response:
+        return json_response(recommender.next_of(request.path_params["user_id"], _count(request)))
+
+    async def upcoming_live(request: Request) -> Response:
+        user_id = request.path_params["user_id"]
+        listening = recommender.listening(user_id)
+        return event_stream(request, listening, key=lambda _: user_id, first=lambda: [recommender.next_of(user_id)])
+
+    async def served(request: Request) -> Response:
+        found = recommender.served
+        return json_response(
+            {"version": None} if found is None else {"version": found.version, **asdict(found.complete)}
+        )
 
     async def watch(request: Request) -> Response:
         told = asdict(await read_json(request, Position))
@@ -79,7 +98,17 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched]) -> Starl
             Route("/profiles", every),
             Route("/users/{user_id:int}", user),
             Route("/users/{user_id:int}/resume", resume),
+            Route("/users/{user_id:int}/next", upcoming),
+            Route("/users/{user_id:int}/next/live", upcoming_live),
+            Route("/model", served),
             Route("/users/{user_id:int}/watched", watch, methods=["POST"]),
             Route("/live", live),
         ]
     )
+
+
+def _count(request: Request) -> int:
+    given = request.query_params.get("count", str(PUSHED))
+    if not given.isdecimal() or not 1 <= int(given) <= COUNT_MOST:
+        raise Refused(422, f"count is {given}; give a whole number from 1 to {COUNT_MOST}")
+    return int(given)

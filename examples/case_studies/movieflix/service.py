@@ -1,18 +1,21 @@
 """The service: events in, profiles out. `busway run movieflix.service:app` from the folder above runs it.
 
-What lives here: topics, the profiles, the handler. What does not: the rules (`domain`), the page (`http`).
+What lives here: topics, tables, the handler. What does not: the rules (`domain`, `taste`), the page (`http`), the model (`recommender`).
 
-Profiles survive: they are a table, kept in the compacted topic `movieflix.profiles`, in the partition that has the number of the user's
-events. Whoever is given partitions first reads those profiles back. A profile tells which event went in last, so an event that comes
-twice changes nothing.
+Profiles and tastes survive: they are tables, kept in the compacted topics `movieflix.profiles` and `movieflix.tastes`, in the partition
+that has the number of the user's events. Whoever is given partitions first reads those rows back. Each row tells which event went in
+last, so an event that comes twice changes nothing, and a crash between the two rows mends the one that is behind.
+
+The model is a global table: every instance has all of it.
 """
 
 import os
 
 from busway import App, ConsumerRecord, Retry
 from busway.web import Web
-from movieflix import domain, http
-from movieflix.events import Profile, Watched
+from movieflix import domain, http, model, taste
+from movieflix.events import ModelPart, Profile, Taste, Watched
+from movieflix.recommender import Recommender
 
 PARTITIONS = 4
 
@@ -25,13 +28,22 @@ app = App(
 )
 watched = app.topic("movieflix.watched", key=int, value=Watched, partitions=PARTITIONS)
 profiles = app.table("movieflix.profiles", key=int, value=Profile)
-web = app.extend(Web(http.create(profiles, watched)))
+tastes = app.table("movieflix.tastes", key=int, value=Taste)
+model_parts = app.global_table(model.TOPIC, value=ModelPart, partitions=1)
+recommender = app.extend(Recommender(model_parts, tastes))
+web = app.extend(Web(http.create(profiles, watched, recommender)))
 
 
 @app.subscribe(watched, retry=Retry(give_up_on=(domain.Impossible,)))
-async def keep_profile(event: Watched, record: ConsumerRecord[int, Watched]) -> None:
-    """Bring the viewer's profile up to date."""
-    before = profiles.get(event.user_id) or Profile(user_id=event.user_id)
-    after = domain.apply(before, event, record.offset)
-    if after is not before:
-        await profiles.put(event.user_id, after)
+async def keep_viewer(event: Watched, record: ConsumerRecord[int, Watched]) -> None:
+    """Bring the viewer's profile and taste up to date."""
+    user_id = event.user_id
+    profile = profiles.get(user_id) or Profile(user_id=user_id)
+    liked = tastes.get(user_id) or Taste(user_id=user_id)
+    profile_after = domain.apply(profile, event, record.offset)
+    liked_after = taste.apply(liked, event, record.offset)
+    if profile_after is not profile:
+        await profiles.put(user_id, profile_after)
+    if liked_after is not liked:
+        await tastes.put(user_id, liked_after)
+        recommender.changed(user_id)

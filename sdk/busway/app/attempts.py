@@ -145,6 +145,8 @@ class Attempts:
         return item.typed
 
     async def _unreadable(self, item: Item, problem: Undecodable) -> None:
+        if item.unreadable:
+            return  # another handler of the topic has found out meanwhile
         if not self._buries_unreadable:
             raise HandlerFailed(f"{item.where} cannot be read: {problem}") from problem
         item.unreadable = True

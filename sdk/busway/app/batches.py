@@ -122,7 +122,6 @@ class BatchLane(Lane):
             return None
 
     def _done(self, items: list[Item], key: Hashable, sent: Sent) -> None:
-        together: Sent = [asyncio.gather(*sent)] if len(sent) > 1 else sent
-        for item in items:
+        for _ in items:
             self.schedule.finish(key)
-            self.finish(item, together)
+        self.finish(items, sent)

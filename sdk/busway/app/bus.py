@@ -13,23 +13,23 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from types import TracebackType
 from typing import Any, Final, Literal, TypeVar, cast
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import NewTopic
 from busway.app.calls import Handler, prepare, unacknowledged
 from busway.app.declare import Declarations
 from busway.app.hooks import Hooks
 from busway.app.lane import Sleep
 from busway.app.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.serdes import Serdes
+from busway.app.topics import create_missing
 from busway.app.worker import Worker, WorkerParts
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
-from busway.errors import BrokerError, NotRunning
+from busway.errors import NotRunning
 from busway.producer.producer import Producer
 from busway.serde.avro import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
 from busway.types import RecordMetadata, TopicPartition
-from busway_protocol.errors import ErrorCode
 
 log = logging.getLogger("busway.app")
 
@@ -91,9 +91,9 @@ class App(Declarations):
         self._lifespan = lifespan
         self._commit_interval_s = commit_interval_s
         self._drain_timeout_s = drain_timeout_s
-        self._producer_options = producer or {}
-        self._consumer_options = consumer or {}
-        if own := _OWN & self._consumer_options.keys():
+        self.producer_options = producer or {}
+        self.consumer_options = consumer or {}
+        if own := _OWN & self.consumer_options.keys():
             raise BadDeclaration(
                 f"app {name}: consumer={{{', '.join(sorted(own))}: …}} is not for the consumer: commits are the app's own "
                 "work, and group_id and auto_offset_reset are arguments of App"
@@ -143,15 +143,10 @@ class App(Declarations):
         async with AsyncExitStack() as stack:
             await self._create_topics()
             self._producer = Producer(
-                self.bootstrap_servers, client_id=self.name, **{"linger_ms": 0, **self._producer_options}
+                self.bootstrap_servers, client_id=self.name, **{"linger_ms": 0, **self.producer_options}
             )
             await stack.enter_async_context(self._producer)
-            self._serdes = Serdes(
-                app=self.name,
-                registry_url=self.schema_registry,
-                register=self._register_schemas,
-                naming=self._naming,
-            )
+            self._serdes = self.new_serdes()
             stack.push_async_callback(self._serdes.close)
             await self._serdes.prepare(self.topics.values())
             self._stack = stack.pop_all()
@@ -173,7 +168,7 @@ class App(Declarations):
             WorkerParts(
                 group=self.group_id,
                 handlers=handlers,
-                read=self._running().read,
+                read=self.serdes.read,
                 send_raw=self._send_raw,
                 on_assigned=self._assigned,
                 hooks=hooks,
@@ -192,7 +187,7 @@ class App(Declarations):
                 "group_id": self.group_id,
                 "auto_offset_reset": self._auto_offset_reset,
                 "enable_auto_commit": False,
-                **self._consumer_options,
+                **self.consumer_options,
             },
         )
         self.worker.reads(consumer)
@@ -309,6 +304,41 @@ class App(Declarations):
         finally:
             self.overrides = before
 
+    # For extensions
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it can send."""
+        return self._serdes is not None and self._producer is not None
+
+    @property
+    def serdes(self) -> Serdes:
+        """What turns its records into values.
+
+        Raises:
+            NotRunning: the app is not running.
+        """
+        if self._serdes is None or self._producer is None:
+            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
+        return self._serdes
+
+    @property
+    def producer(self) -> Producer:
+        """What sends its records.
+
+        Raises:
+            NotRunning: the app is not running.
+        """
+        if self._producer is None:
+            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
+        return self._producer
+
+    def new_serdes(self) -> Serdes:
+        """Serdes with its registry and naming, for who sends its topics while it does not run; closed by the caller."""
+        return Serdes(
+            app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
+        )
+
     # Sending
 
     async def send(
@@ -355,11 +385,10 @@ class App(Declarations):
         partition: int | None,
         timestamp_ms: int | None,
     ) -> "asyncio.Future[RecordMetadata]":
-        serdes = self._running()
-        assert self._producer is not None
+        serdes, producer = self.serdes, self.producer
         if topic.app is not self or not serdes.knows(topic):
             raise BadDeclaration(f"topic {topic.name} was not declared with app {self.name} before it started")
-        return await self._producer.send(
+        return await producer.send(
             topic.name,
             serdes.encode(topic, "value", value),
             serdes.encode(topic, "key", key),
@@ -368,15 +397,8 @@ class App(Declarations):
             timestamp_ms=timestamp_ms if timestamp_ms is not None else int(time.time() * 1000),
         )
 
-    def _running(self) -> Serdes:
-        if self._serdes is None or self._producer is None:
-            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
-        return self._serdes
-
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
-        if self._producer is None:
-            raise NotRunning(f"app {self.name} is not running")
-        return await (await self._producer.send(topic, value, key, headers=headers))
+        return await (await self.producer.send(topic, value, key, headers=headers))
 
     # Reading
 
@@ -389,7 +411,7 @@ class App(Declarations):
             Undecodable: a record is not what the topic holds; names partition and offset.
             NotRunning: the app is not running.
         """
-        serdes = self._running()
+        serdes = self.serdes
         async for record in read_to_end(self.bootstrap_servers, topic.name, partitions, client_id=self.name):
             try:
                 yield await serdes.decode(record)
@@ -407,16 +429,6 @@ class App(Declarations):
 
     async def _create_topics(self) -> None:
         wanted = [topic for topic in self.topics.values() if topic.partitions is not None or topic.configs]
-        if not wanted:
-            return
-        async with Admin(self.bootstrap_servers, client_id=self.name) as admin:
-            there = await admin.list_topics()
-            for topic in wanted:
-                if topic.name in there:
-                    continue
-                new = NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs))
-                try:
-                    await admin.create_topics([new])
-                except BrokerError as problem:
-                    if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
-                        raise
+        await create_missing(
+            self, [NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs)) for topic in wanted]
+        )

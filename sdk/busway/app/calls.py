@@ -123,6 +123,8 @@ def _target(route: Route, publication: Publication, app: "App") -> Topic[Any, An
                 route.function, f"publishes to {topic!r}, which is no topic of app {app.name}; declare it: app.topic(…)"
             )
         topic = app.topics[topic]
+    if topic.read_only:
+        raise refusal(route.function, f"publishes to {topic.name}, which is read_only in app {app.name}")
     if publication.key is None and not route.batch:
         for source in route.topics:
             if source.key != topic.key:

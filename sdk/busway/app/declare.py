@@ -65,6 +65,7 @@ class Declarations(TableDeclarations):
         format: Format = "avro",
         partitions: int | None = None,
         configs: dict[str, str] | None = None,
+        read_only: bool = False,
     ) -> Topic[str, V]: ...
 
     @overload
@@ -78,6 +79,7 @@ class Declarations(TableDeclarations):
         key_format: Format | None = None,
         partitions: int | None = None,
         configs: dict[str, str] | None = None,
+        read_only: bool = False,
     ) -> Topic[K, V]: ...
 
     def topic(
@@ -90,6 +92,7 @@ class Declarations(TableDeclarations):
         key_format: Format | None = None,
         partitions: int | None = None,
         configs: dict[str, str] | None = None,
+        read_only: bool = False,
     ) -> Topic[Any, Any]:
         """A topic with the types of its keys and values.
 
@@ -101,6 +104,8 @@ class Declarations(TableDeclarations):
             key_format: for keys of other types.
             partitions: how many to create if the topic is not there.
             configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
+            read_only: somebody else writes it, such as a connector, and the schemas are theirs: nothing is registered, the types only
+                say what this app reads of them. A class whose record has another name there says so with `__avro_aliases__`.
 
         Raises:
             BadDeclaration: the name is illegal, or the topic was declared before in another way.
@@ -113,12 +118,17 @@ class Declarations(TableDeclarations):
             key_format=key_format,
             partitions=partitions,
             configs=tuple(sorted((configs or {}).items())),
+            read_only=read_only,
             app=cast("App", self),
         )
         known = self.topics.setdefault(name, found)
         if (known.key, known.value, known.format, known.key_format) != (key, value, format, key_format):
             raise BadDeclaration(f"topic {name} was declared before with other types; declare it once and import it")
-        if partitions not in {None, known.partitions} or (configs and found.configs != known.configs):
+        if (
+            partitions not in {None, known.partitions}
+            or (configs and found.configs != known.configs)
+            or read_only != known.read_only
+        ):
             raise BadDeclaration(f"topic {name} was declared before with other settings; declare it once and import it")
         return known
 

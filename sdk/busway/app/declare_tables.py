@@ -85,6 +85,7 @@ class TableDeclarations:
         format: Format = "avro",
         partitions: int | None = None,
         configs: Mapping[str, str] | None = None,
+        read_only: bool = False,
     ) -> "GlobalTable[str, V]": ...
 
     @overload
@@ -98,6 +99,7 @@ class TableDeclarations:
         key_format: Format | None = None,
         partitions: int | None = None,
         configs: Mapping[str, str] | None = None,
+        read_only: bool = False,
     ) -> "GlobalTable[K, V]": ...
 
     def global_table(
@@ -110,6 +112,7 @@ class TableDeclarations:
         key_format: Format | None = None,
         partitions: int | None = None,
         configs: Mapping[str, str] | None = None,
+        read_only: bool = False,
     ) -> "GlobalTable[Any, Any]":
         """A whole topic in the memory of every instance, loaded before the first record is handled; see `GlobalTable`.
 
@@ -118,6 +121,7 @@ class TableDeclarations:
             key, value, format, key_format: as for `topic`.
             partitions: how many to create if the topic is not there.
             configs: of the topic when it is created, by Kafka's names; it is compacted.
+            read_only: somebody else writes it; as for `topic`.
 
         Raises:
             BadDeclaration: as `topic`, or keys of that type cannot be looked up.
@@ -125,5 +129,7 @@ class TableDeclarations:
         from busway.app.global_table import GlobalTable
 
         app = cast("App", self)
-        topic: Topic[Any, Any] = app.topic(name, key=key, value=value, format=format, key_format=key_format)
+        topic: Topic[Any, Any] = app.topic(
+            name, key=key, value=value, format=format, key_format=key_format, read_only=read_only
+        )
         return app.extend(GlobalTable(topic, partitions=partitions, configs=configs))

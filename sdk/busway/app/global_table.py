@@ -17,7 +17,8 @@ from busway.admin.admin import NewTopic
 from busway.app.extension import Extension
 from busway.app.routes import Topic
 from busway.app.rows import Home, Rows
-from busway.app.tables import COMPACT, create_if_missing, hashable
+from busway.app.tables import COMPACT, hashable
+from busway.app.topics import create_missing
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning
 from busway.serde.avro import Undecodable
@@ -60,6 +61,9 @@ class GlobalTable(Rows[K, V], Extension):
         self._wanted = NewTopic(topic.name, partitions or -1, configs={**COMPACT, **(configs or {})})
         self._positions: dict[TopicPartition, int] = {}
         self._moved = asyncio.Condition()
+        self._turn = asyncio.Lock()
+        self._begun = self._answered = 0
+        self._ends: dict[TopicPartition, int] | None = None
         self._consumer: Consumer | None = None
         self._following: asyncio.Task[None] | None = None
 
@@ -82,10 +86,12 @@ class GlobalTable(Rows[K, V], Extension):
     async def caught_up(self) -> None:
         """Returns when all that is in the topic now is in memory; waits while the topic cannot be read.
 
+        Cheap enough for each record: who calls while the brokers are asked where the topic ends shares the next answer.
+
         Raises:
             NotRunning: the app is not running, or stops meanwhile.
         """
-        while (ends := await self._ends()) is None:
+        while (ends := await self._ends_now()) is None:
             async with self._moved:
                 await self._moved.wait()
         async with self._moved:
@@ -93,7 +99,17 @@ class GlobalTable(Rows[K, V], Extension):
         if not self._runs():
             raise self._not_running()
 
-    async def _ends(self) -> dict[TopicPartition, int] | None:
+    async def _ends_now(self) -> dict[TopicPartition, int] | None:
+        """An answer to a question that was asked after this call."""
+        mine = self._begun + 1
+        async with self._turn:
+            if self._answered < mine:
+                self._begun = asked = self._begun + 1
+                self._ends = await self._ask()
+                self._answered = asked
+            return self._ends
+
+    async def _ask(self) -> dict[TopicPartition, int] | None:
         if not self._runs():
             raise self._not_running()
         if self._consumer is not None:
@@ -118,7 +134,11 @@ class GlobalTable(Rows[K, V], Extension):
         Raises:
             BrokerError, ConnectionFailed: the topic cannot be had.
         """
-        await create_if_missing(app, self._wanted)
+        self._moved, self._turn = (
+            asyncio.Condition(),
+            asyncio.Lock(),
+        )  # of this event loop, which may be another than last time
+        await create_missing(app, [self._wanted])
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._following = asyncio.ensure_future(self._follow(app, loaded))
         await asyncio.wait([self._following, loaded], return_when=asyncio.FIRST_COMPLETED)
@@ -186,7 +206,7 @@ class GlobalTable(Rows[K, V], Extension):
 
     async def _apply(self, app: "App", record: Record) -> None:
         try:
-            typed: Any = await app._running().decode(record)
+            typed: Any = await app.serdes.decode(record)
             if typed.key is None:
                 raise Undecodable("it has no key")
         except Undecodable as problem:

@@ -7,7 +7,7 @@ not: which record that is (`schedule`), an attempt (`attempts`), feeding and com
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -118,7 +118,7 @@ class Lane:
         self.schedule.finish(key)
         if len(self._hands) < self._concurrency:
             self.pump()  # its key may have more
-        self.finish(item, sent)
+        self.finish([item], sent)
         if len(self._sending) >= SENDING_MAX:
             await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
 
@@ -155,10 +155,11 @@ class Lane:
 
     # Finishing
 
-    def finish(self, item: Item, sent: Sent) -> None:
-        """The handler is done with a record once all it sent is acknowledged; the next one does not wait for that."""
+    def finish(self, items: Sequence[Item], sent: Sent) -> None:
+        """The handler is done with records once all it sent for them is acknowledged; the next one does not wait for that."""
         if not sent:
-            self._parts.finished(item)
+            for item in items:
+                self._parts.finished(item)
             return
         acknowledged = sent[0] if len(sent) == 1 else asyncio.gather(*sent)
         self._sending.add(acknowledged)
@@ -168,10 +169,11 @@ class Lane:
             if outcome.cancelled():
                 return
             if (problem := outcome.exception()) is None:
-                self._parts.finished(item)
+                for item in items:
+                    self._parts.finished(item)
                 return
             failed = HandlerFailed(
-                f"what was sent for {item.where} was not acknowledged, so it is handled again: {problem}"
+                f"what was sent for {items[0].where} was not acknowledged, so it is handled again: {problem}"
             )
             failed.__cause__ = problem
             self._parts.fail(failed)

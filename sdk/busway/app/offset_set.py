@@ -1,11 +1,12 @@
 """Which records of a partition are done, when they are not done in order.
 
 What lives here: a set of offsets as one beginning and runs behind it, and its text in the metadata of a committed offset. What does not:
-committing it (`dead_letters`).
+committing it (`worker` for what handlers finished ahead of a record that waits, `dead_letters` for what was replayed).
 
 The text is `1;3+2,5+1`: version 1; three are not done behind the committed offset, then two are; five are not, then one is.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
@@ -27,7 +28,10 @@ class OffsetSet:
         self._runs = list(runs)
 
     def __contains__(self, offset: int) -> bool:
-        return offset < self.below or any(first <= offset < end for first, end in self._runs)
+        if offset < self.below:
+            return True
+        place = bisect_right(self._runs, offset, key=_first)
+        return place > 0 and offset < self._runs[place - 1][1]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OffsetSet) and (self.below, self._runs) == (other.below, other._runs)
@@ -36,6 +40,15 @@ class OffsetSet:
 
     def __repr__(self) -> str:
         return f"OffsetSet({self.below}, {self._runs})"
+
+    @property
+    def end(self) -> int:
+        """Behind the highest offset in it."""
+        return self._runs[-1][1] if self._runs else self.below
+
+    def from_offset(self, offset: int) -> list[tuple[int, int]]:
+        """Its runs from `offset` on."""
+        return [(max(first, offset), end) for first, end in self._runs if end > offset]
 
     def copy(self) -> "OffsetSet":
         """One that grows by itself."""
@@ -61,11 +74,26 @@ class OffsetSet:
     @property
     def text(self) -> str:
         """What is in it beyond `below`; empty when nothing is."""
+        parts = self._parts()
+        return _VERSION + ",".join(parts) if parts else ""
+
+    @property
+    def short_text(self) -> str:
+        """As `text`, without the last runs where it would be longer than `MAX_TEXT`."""
+        parts, length = [], len(_VERSION)
+        for part in self._parts():
+            length += len(part) + 1
+            if length > MAX_TEXT:
+                break
+            parts.append(part)
+        return _VERSION + ",".join(parts) if parts else ""
+
+    def _parts(self) -> list[str]:
         parts, at = [], self.below
         for first, end in self._runs:
             parts.append(f"{first - at}+{end - first}")
             at = end
-        return _VERSION + ",".join(parts) if parts else ""
+        return parts
 
     @classmethod
     def parse(cls, below: int, text: str) -> "OffsetSet":
@@ -81,3 +109,7 @@ class OffsetSet:
         except ValueError:
             return cls(below)
         return cls(below, runs)
+
+
+def _first(run: tuple[int, int]) -> int:
+    return run[0]

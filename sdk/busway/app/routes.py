@@ -66,6 +66,7 @@ class Topic(Generic[K, V]):
         key_format: how keys are; str, int and bytes need none.
         partitions: how many to create where the topic is not there; None leaves it to the broker.
         configs: settings of the topic when it is created, by Kafka's names.
+        read_only: whether its schemas are somebody else's.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Topic(Generic[K, V]):
     key_format: Format | None
     partitions: int | None
     configs: tuple[tuple[str, str], ...]
+    read_only: bool
     app: "App" = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +100,7 @@ class Topic(Generic[K, V]):
 
         Raises:
             Unencodable: the value or the key is of another type.
+            BadDeclaration: the topic is read_only.
             NotRunning: the app is not running.
             DeliveryFailed, BrokerError: it was not acknowledged.
         """

@@ -149,9 +149,13 @@ class Attempt(Generic[K, V]):
     Attributes:
         topic, partition, offset: of the record, of the last one of a batch.
         key: of the record.
+        route: the handler's name.
+        batch: whether it was given many records.
+        asked, flushed: whether it has asked what is in a row, and flushed.
         in_order: whether the records of the partition are handled strictly one after the other.
         before: rows and homes as they were.
         put: what the call made of them.
+        written: keys of those that are on their way to the topic.
         ended: the call has returned or failed.
     """
 
@@ -159,9 +163,14 @@ class Attempt(Generic[K, V]):
     partition: int
     offset: int
     key: Any
+    route: str = ""
+    batch: bool = False
+    asked: bool = False
+    flushed: bool = False
     in_order: bool = False
     before: dict[K, tuple[V | None, Home | None]] = field(default_factory=dict)
     put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)
+    written: list[K] = field(default_factory=list)
     ended: bool = False
 
     def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home) -> None:
@@ -175,6 +184,7 @@ class Attempt(Generic[K, V]):
         """What was put until now is written, so it is not undone any more."""
         self.before.clear()
         self.put.clear()
+        self.written.clear()
 
     def undo(self, rows: Rows[K, V]) -> None:
         """Make the rows what they were, but for those that somebody else has changed meanwhile."""

@@ -52,7 +52,8 @@ class Serdes:
         for topic in topics:
             for part in PARTS:
                 serde = self._make(topic, part)
-                await serde.prepare(topic.name)
+                if not topic.read_only:
+                    await serde.prepare(topic.name)
                 self._serdes[topic.name, part] = serde
 
     def _make(self, topic: Topic[Any, Any], part: Part) -> Serde:
@@ -82,7 +83,12 @@ class Serdes:
 
         Raises:
             Unencodable: the value is of another type.
+            BadDeclaration: the topic is read_only.
         """
+        if topic.read_only:
+            raise BadDeclaration(
+                f"topic {topic.name} is read_only in app {self._app}: its schemas are somebody else's; declare it without to send to it"
+            )
         return None if value is None else self._serdes[topic.name, part].encode(value)
 
     async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:

@@ -22,19 +22,18 @@ records is subscribed with `ordering="partition"`.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import NewTopic
 from busway.app.extension import Call, Extension
 from busway.app.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.rows import INCLUDED, Attempt, Home, Rows, names
-from busway.cluster.client import ClusterClient
-from busway.errors import BrokerError, BuswayError, NotRunning
+from busway.app.topics import create_missing, partition_counts
+from busway.errors import BuswayError, NotRunning
 from busway.serde.avro import Undecodable
 from busway.types import RecordMetadata, TopicPartition
-from busway_protocol.errors import ErrorCode
 from busway_protocol.partitioning import partition_for_key
 
 if TYPE_CHECKING:
@@ -86,6 +85,7 @@ class Table(Rows[K, V], Extension):
         self._sources: frozenset[str] = frozenset()
         self._held: set[int] = set()
         self._partitions = 0
+        self._changed_by: dict[str, set[str]] = {}
         self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
 
     @property
@@ -98,19 +98,43 @@ class Table(Rows[K, V], Extension):
     def includes(self, key: K, record: ConsumerRecord[Any, Any]) -> bool:
         """Whether a change that was made while `record`, or a later one of its partition, was handled is in the row already.
 
-        Rows that were deleted know nothing any more, and neither does a row once the record's topic was deleted and made anew.
+        What the call itself has put does not count until it is flushed: the records of a batch may change a row one after the other. Rows
+        that were deleted know nothing any more, and neither does a row once the record's topic was deleted and made anew.
 
         Raises:
-            BadDeclaration: the handler may get the row's events in another order, so that this would be wrong.
+            BadDeclaration: the handler may get the row's events in another order, or is not the only one that puts them in, so that
+                this would be wrong.
         """
         attempt = self._attempt.get()
-        if attempt is not None and not attempt.in_order and key != attempt.key:
+        if attempt is None or attempt.ended:
+            home = self.home(key)
+        else:
+            attempt.asked = True
+            self._check_half_batch(attempt)
+            self._check_telling(attempt, key)
+            home = attempt.before[key][1] if key in attempt.before else self.home(key)
+        return home is not None and home.included.get(record.topic, -1) >= record.offset
+
+    def _check_half_batch(self, attempt: Attempt[K, V]) -> None:
+        """Refuse to flush half a batch where somebody asks what is in a row."""
+        if attempt.batch and attempt.asked and attempt.flushed:
+            raise BadDeclaration(
+                f"table {self.topic.name}: half a batch that is flushed would count as the whole when it is tried again; "
+                f"subscribe {attempt.route} without batch, do not flush, or keep the offset in the value instead of asking includes"
+            )
+
+    def _check_telling(self, attempt: Attempt[K, V], key: K) -> None:
+        """Refuse to tell what is in a row where that cannot be told."""
+        if not attempt.in_order and key != attempt.key:
             raise BadDeclaration(
                 f"table {self.topic.name}: the row {key!r} is changed by records of other keys, such as {attempt.key!r}, which may "
                 'come out of order when one is tried again; give app.subscribe(…, ordering="partition")'
             )
-        home = self.home(key)
-        return home is not None and home.included.get(record.topic, -1) >= record.offset
+        if others := self._changed_by.get(attempt.topic, set()) - {attempt.route}:
+            raise BadDeclaration(
+                f"table {self.topic.name}: {names(others)} changes it for records of {attempt.topic} too, at a pace of its own, so what "
+                f"is in a row for {attempt.route} cannot be told; make one handler of them, or give each a table"
+            )
 
     async def put(self, key: K, value: V, *, partition: int | None = None) -> None:
         """Set a row. In a handler it is written with the handler's other work when that returns, and taken back if it fails;
@@ -136,14 +160,16 @@ class Table(Rows[K, V], Extension):
         handler, so the next attempt finds it; for a second write that must never be ahead of the first.
 
         Raises:
-            BuswayError: it was not acknowledged.
+            BadDeclaration: the handler takes batches and asks `includes`, for which rows are marked with the last record of the batch.
+            BuswayError: it was not acknowledged, and is taken back when the handler fails.
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
             return
-        futures = [await self._write_soon(key, home) for key, (_, home) in attempt.put.items()]
+        attempt.flushed = True
+        self._check_half_batch(attempt)
+        await asyncio.gather(*await self._write_all(attempt))
         attempt.keep()
-        await asyncio.gather(*futures)
 
     async def delete(self, key: K) -> None:
         """Take a row away, with a tombstone; as `put` in all else."""
@@ -153,6 +179,7 @@ class Table(Rows[K, V], Extension):
         attempt = self._attempt.get()
         if attempt is not None and not attempt.ended:
             home = self._home_in(attempt, key, partition)
+            self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
             attempt.change(self, key, value, home)
             return
         home = self.home(key) or Home(
@@ -199,10 +226,17 @@ class Table(Rows[K, V], Extension):
     def _partition_of(self, key: K) -> int:
         if not self._partitions:
             raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
-        return partition_for_key(self.topic.app._running().encode(self.topic, "key", key) or b"", self._partitions)
+        return partition_for_key(self.topic.app.serdes.encode(self.topic, "key", key) or b"", self._partitions)
 
     async def _write(self, key: K, value: V | None, home: Home) -> None:
         await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
+
+    async def _write_all(self, attempt: Attempt[K, V]) -> "list[asyncio.Future[RecordMetadata]]":
+        futures = []
+        for key, (_, home) in attempt.put.items():
+            futures.append(await self._write_soon(key, home))
+            attempt.written.append(key)
+        return futures
 
     async def _write_soon(self, key: K, home: Home) -> "asyncio.Future[RecordMetadata]":
         """The row as it is now: somebody else may have changed it since, and what is written last is what is read back."""
@@ -231,7 +265,7 @@ class Table(Rows[K, V], Extension):
                 "give app.table(…, sources=[…]) those that its handlers read"
             )
         (count,) = set(counts.values())
-        strategies = app._consumer_options.get("partition_assignment_strategy", ("range",))
+        strategies = app.consumer_options.get("partition_assignment_strategy", ("range",))
         if len(self._sources) > 1 and strategies[0] != "range":
             raise BadDeclaration(
                 f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the strategy 'range' keeps "
@@ -240,7 +274,7 @@ class Table(Rows[K, V], Extension):
         wanted = self._wanted if self._wanted.partitions > 0 else NewTopic(
             self.topic.name, count, configs=self._wanted.configs
         )  # fmt: skip
-        await create_if_missing(app, wanted)
+        await create_missing(app, [wanted])
         mine = (await partition_counts(app, [self.topic.name]))[self.topic.name]
         if mine != count:
             raise BadDeclaration(
@@ -252,6 +286,7 @@ class Table(Rows[K, V], Extension):
     async def stopped(self, app: "App") -> None:
         """Forget the rows; the topic has them."""
         self._held.clear()
+        self._changed_by.clear()
         self._partitions = 0
         self.clear()
 
@@ -293,20 +328,19 @@ class Table(Rows[K, V], Extension):
                 partition=record.partition,
                 offset=record.offset,
                 key=record.key,
+                route=route.name,
+                batch=route.batch is not None,
                 in_order=route.ordering == "partition" or route.batch is not None,
             )
             token = self._attempt.set(attempt)
-            written: list[K] = []
             try:
                 result = await call(given)
                 attempt.ended = True
-                for key, (_, home) in attempt.put.items():
-                    await self._write_soon(key, home)
-                    written.append(key)
+                await self._write_all(attempt)
             except BaseException:
                 attempt.ended = True
                 attempt.undo(self)
-                for key in written:  # as they are again; all before the first one that cannot be written
+                for key in attempt.written:  # as they are again; all before the first one that cannot be written
                     await self._write_soon(key, attempt.put[key][1])
                 raise
             finally:
@@ -326,35 +360,3 @@ def hashable(topic: Topic[Any, Any]) -> None:
         raise BadDeclaration(
             f"table {topic.name}: keys of type {topic.key.__name__} cannot be looked up; make it @dataclass(frozen=True)"
         )
-
-
-async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
-    """How many partitions topics have; those that are missing are made as the brokers make them for whoever reads.
-
-    Raises:
-        BrokerError: a topic cannot be had.
-    """
-    wanted = sorted(topics)
-    cluster = ClusterClient(app.bootstrap_servers, client_id=app.name)
-    try:
-        await cluster.ensure_topics(wanted)
-        counts = cluster.metadata.counts()
-        return {name: counts[name] for name in wanted}
-    finally:
-        await cluster.close()
-
-
-async def create_if_missing(app: "App", topic: NewTopic) -> None:
-    """Create the topic of a table unless it is there.
-
-    Raises:
-        BrokerError: it cannot be created.
-    """
-    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
-        if topic.name in await admin.list_topics():
-            return
-        try:
-            await admin.create_topics([topic])
-        except BrokerError as problem:
-            if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
-                raise

@@ -19,10 +19,12 @@ from busway.app.batches import BatchLane
 from busway.app.calls import Handler
 from busway.app.hooks import Hooks
 from busway.app.lane import Lane, LaneParts, Sleep
+from busway.app.offset_set import OffsetSet
 from busway.app.routes import BATCH_MAX, ConsumerRecord
 from busway.consumer.consumer import Consumer, RebalanceListener
-from busway.errors import BuswayError, CommitFailed
-from busway.types import Record, TopicPartition
+from busway.errors import BrokerError, BuswayError, CommitFailed
+from busway.types import OffsetAndMetadata, Record, TopicPartition
+from busway_protocol.errors import ErrorCode
 
 __all__ = ["HandlerFailed", "Worker", "WorkerParts"]
 
@@ -33,7 +35,8 @@ OPEN_MAX: Final = BATCH_MAX
 LOW_WATER: Final = 250
 """It goes on when no more than these wait for a handler that could take them."""
 AHEAD_MAX: Final = 20_000
-"""Records between the lowest unfinished one and the last that came; above, the partition is paused. After a crash they come again."""
+"""Records between the lowest unfinished one and the last that came; above, the partition is paused. Which of them are finished is
+committed with the offset, so that they do not come again; `offset_set` has room for some 800 gaps, what is behind those does."""
 REPLAY_HEADER: Final = "busway_replay-for-group"
 """On a record that was replayed for one group alone; others have handled it before."""
 _POLL_MS: Final = 500
@@ -59,11 +62,11 @@ class Assigned:
 
     __slots__ = ("closing", "committed", "done", "lanes", "partition", "paused")
 
-    def __init__(self, partition: TopicPartition, lanes: Sequence[Lane], start: int | None) -> None:
+    def __init__(self, partition: TopicPartition, lanes: Sequence[Lane], done: CompletedOffsets) -> None:
         self.partition = partition
         self.lanes = lanes
-        self.done = CompletedOffsets(start)
-        self.committed: int | None = None
+        self.done = done
+        self.committed: OffsetAndMetadata | None = None
         self.paused = False
         self.closing = False
 
@@ -74,13 +77,20 @@ class Assigned:
             if not self.done.follows(record.offset):
                 log.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
                 self.done = CompletedOffsets()  # the topic was made anew; what is under way counts for the old one
-            self.done.begin(record.offset)
+            if not self.done.begin(record.offset):
+                continue
             if record.headers and _is_for_others(record, group):
                 self.done.finish(record.offset)
                 continue
             item = Item(self.done, record, pending, self)
             for lane in lanes:
                 lane.add(item)
+
+    @property
+    def committable(self) -> OffsetAndMetadata | None:
+        """What to commit; None while there is nothing."""
+        found = self.done.all_finished
+        return None if found is None else OffsetAndMetadata(found.below, found.short_text)
 
     @property
     def is_full(self) -> bool:
@@ -145,6 +155,12 @@ class Worker(RebalanceListener):
         """Whose records it feeds; told before that consumer starts."""
         self._consumer = consumer
 
+    @property
+    def consumer(self) -> Consumer:
+        """Whose records it feeds."""
+        assert self._consumer is not None
+        return self._consumer
+
     async def run(self) -> None:
         """Feed handlers until cancelled; then drain, commit, and return.
 
@@ -152,9 +168,8 @@ class Worker(RebalanceListener):
             HandlerFailed: a record failed for good and may not be put aside.
             BuswayError: the brokers cannot be read.
         """
-        assert self._consumer is not None
         committing = asyncio.ensure_future(self._commit_regularly())
-        feeding = asyncio.ensure_future(self._feed(self._consumer))
+        feeding = asyncio.ensure_future(self._feed(self.consumer))
         waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -199,8 +214,8 @@ class Worker(RebalanceListener):
         home: Assigned = item.home
         if home.paused and not home.closing and home.has_room:
             home.paused = False
-            if self._consumer is not None and home.partition in self._consumer.assignment():
-                self._consumer.resume(home.partition)
+            if home.partition in self.consumer.assignment():
+                self.consumer.resume(home.partition)
 
     def _fail(self, problem: Exception) -> None:
         if not self._failed.done():
@@ -220,25 +235,37 @@ class Worker(RebalanceListener):
             await self._commit_now(those)
 
     async def _commit_now(self, those: Sequence[Assigned]) -> None:
-        assert self._consumer is not None
-        new = [one for one in those if one.done.committable not in {None, one.committed}]
+        new = {one: at for one in those if (at := one.committable) is not None and at != one.committed}
         if not new:
             return
-        offsets = {one.partition: one.done.committable for one in new if one.done.committable is not None}
-        first = {one.partition: one.done.first if one.committed is None else one.committed for one in new}
+        first = {one.partition: one.done.first if one.committed is None else one.committed.offset for one in new}
         await self._reached("before-commit", first)
         try:
-            await self._consumer.commit(offsets)
+            await self._send_commit({one.partition: at for one, at in new.items()})
         except CommitFailed as problem:
             log.warning("the group has moved on; what was handled will be handled again: %s", problem)
             return
         except BuswayError as problem:
             log.warning("offsets were not committed, the next commit brings them: %s", problem)
             return
-        for one in new:
-            one.committed = offsets[one.partition]
-        await self._parts.hooks.committed(offsets)
+        moved = {
+            one.partition: at.offset
+            for one, at in new.items()
+            if one.committed is None or one.committed.offset != at.offset
+        }
+        for one, at in new.items():
+            one.committed = at
+        await self._parts.hooks.committed(moved)
         await self._reached("after-commit", first)
+
+    async def _send_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        try:
+            await self.consumer.commit(offsets)
+        except BrokerError as problem:
+            if problem.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                raise
+            # Brokers with a smaller offset.metadata.max.bytes than Kafka's own: what is finished ahead may come again there.
+            await self.consumer.commit({one: at.offset for one, at in offsets.items()})
 
     async def _reached(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
         if self._parts.hooks.stepped:
@@ -264,20 +291,33 @@ class Worker(RebalanceListener):
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Open lanes for each new partition, after the service has loaded what it keeps for them."""
-        assert self._consumer is not None
         try:
             offsets = await self._parts.hooks.assigned(sorted(assigned))
             await self._parts.on_assigned(sorted(assigned))
         except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
             self._fail(problem)
             return
+        ahead = await self._finished_ahead([one for one in assigned if one not in offsets])
         for partition in assigned:
             if partition in offsets:
-                self._consumer.seek(partition, offsets[partition])
-            self._open(partition, offsets.get(partition))
+                self.consumer.seek(partition, offsets[partition])
+            self._open(partition, CompletedOffsets(offsets.get(partition), ahead.get(partition)))
         self.progress.set()
 
-    def _open(self, partition: TopicPartition, start: int | None) -> None:
+    async def _finished_ahead(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
+        """What the group's metadata says is finished beyond the committed offsets; where that cannot be had, it is handled again."""
+        try:
+            committed = await self.consumer.committed_of(partitions)
+            found = {one: OffsetSet.parse(at.offset, at.metadata) for one, at in committed.items() if at.metadata}
+            found = {one: ahead for one, ahead in found.items() if ahead.end > ahead.below}
+            ends = await self.consumer.end_offsets(found) if found else {}
+        except BuswayError as problem:
+            log.warning("what was finished ahead of the committed offsets is not known and handled again: %s", problem)
+            return {}
+        # A log that ends below has lost its tail: those offsets are, or will be, other records'.
+        return {one: ahead for one, ahead in found.items() if ahead.end <= ends.get(one, 0)}
+
+    def _open(self, partition: TopicPartition, done: CompletedOffsets) -> None:
         if self._ending:
             return
         handlers = self._handlers[partition.topic]
@@ -288,7 +328,7 @@ class Worker(RebalanceListener):
             )
             for handler in handlers
         ]
-        self._assigned[partition] = Assigned(partition, lanes, start)
+        self._assigned[partition] = Assigned(partition, lanes, done)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Let running handlers end, commit, close the lanes."""

@@ -18,7 +18,7 @@ from busway.cli.output import CommandFailed
 from busway.cli.processes import CANNOT_START, WORKER, Command, supervise
 from busway.cli.running import find_app, run_app, serve_http
 
-CASES = ("movieflix",)
+CASES = ("movieflix", "gettaxi", "mysocialmedia", "mybank", "ingestion")
 MAX_WORKERS = 256
 """More than cores of any machine that this is for; a slip of the finger starts no thousand processes."""
 
@@ -111,7 +111,7 @@ def _run_here(command: Command) -> None:
 
 
 def demo(
-    name: Annotated[str, typer.Argument(help="movieflix")],
+    name: Annotated[str, typer.Argument(help=", ".join(CASES))],
     ci: Annotated[
         bool, typer.Option("--ci/--live", envvar="CI", help="End by itself with a summary, without a live table.")
     ] = False,

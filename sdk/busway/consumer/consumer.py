@@ -123,6 +123,10 @@ class Consumer:
         finally:
             await self._cluster.close()
 
+    def cut(self) -> None:
+        """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
+        self._cluster.abort()
+
     async def abort(self) -> None:
         """End at once, as when the process is killed: nothing is committed, the listener hears of nothing, the group is not left.
 
@@ -366,8 +370,15 @@ class Consumer:
 
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """What the group has committed for a partition."""
-        found = await self._require_group().committed([partition])
-        return found.get(partition)
+        return (await self.committed_of([partition])).get(partition)
+
+    async def committed_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed for some partitions; those without an offset are missing.
+
+        Raises:
+            BrokerError, ConnectionFailed, RequestTimedOut: it cannot be asked.
+        """
+        return await self._require_group().committed(partitions)
 
     def _require_group(self) -> GroupCoordinatorClient:
         if self._group is None:

@@ -75,6 +75,10 @@ class Producer:
             await self._sender.stop()
             await self._cluster.close()
 
+    def cut(self) -> None:
+        """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
+        self._cluster.abort()
+
     async def abort(self) -> None:
         """End at once, as when the process is killed: nothing more is sent, and what was not acknowledged fails.
 

@@ -78,6 +78,11 @@ class Sql(Extension):
     On PostgreSQL the transaction is READ COMMITTED, whatever the engine says: the fence above relies on seeing what others have just
     committed. Take row locks (`SELECT … FOR UPDATE`) where that is too little.
 
+    The transaction is open as long as the handler runs, so its time counts against `idle_in_transaction_session_timeout`: a server that
+    ends it looks like one that went away, and the record is tried again without end. Let `subscribe(timeout_s=…)` be shorter; then it
+    fails as other slow records do. Behind PgBouncer any pool mode will do, as nothing outlives the transaction; with transaction pooling
+    before PgBouncer 1.21 give psycopg `connect_args={"prepare_threshold": None}`.
+
     Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's connection.
 
     Args:

@@ -194,7 +194,7 @@ class Outbox(Extension):
             self._tables,
             bootstrap_servers=app.bootstrap_servers,
             client_id=f"{app.name}-outbox",
-            producer=app._producer_options,
+            producer=app.producer_options,
             keep=self._keep,
             poll_interval_s=self._poll_interval_s,
         )
@@ -225,12 +225,10 @@ class Outbox(Extension):
 
     def _serdes_of(self, topic: Topic[Any, Any]) -> Serdes:
         app = topic.app
-        if app._serdes is not None and app._serdes.knows(topic):
-            return app._serdes
+        if app.is_running and app.serdes.knows(topic):
+            return app.serdes
         if app not in self._serdes:
-            self._serdes[app] = Serdes(
-                app=app.name, registry_url=app.schema_registry, register=app._register_schemas, naming=app._naming
-            )
+            self._serdes[app] = app.new_serdes()
         return self._serdes[app]
 
     def _row(

@@ -3,7 +3,8 @@
 What lives here: `Relay`: one leader, rounds, waking. What does not: what is in the table (`outbox`), what is put off (`holds`).
 
 Of all relays of a database one leads: the one that has PostgreSQL's advisory lock on its connection; the same connection reads and
-deletes, so who loses the lock can do neither. SQLite is for one process: run one relay there.
+deletes, so who loses the lock can do neither. SQLite is for one process: run one relay there. Lock and LISTEN belong to a session, so
+behind PgBouncer the relay's engine needs session pooling, or the database's own port; those who only send may use transaction pooling.
 
 A round reads the first rows, publishes them, and deletes those that the brokers acknowledged. It keeps no cursor: a transaction that took
 its positions early and commits late is found in the next round. Rows of one key follow each other, each when the one before is

@@ -106,7 +106,7 @@ class TestBus:
         return await self.app.send(topic, value, key, headers=headers)
 
     async def settle(self, timeout_s: float = SETTLE_S) -> None:
-        """Wait until every record of every subscribed topic is handled, those included that handlers wrote.
+        """Wait until every record of every subscribed topic is handled, those included that the app has sent and handlers wrote.
 
         Raises:
             AssertionError: that did not happen in time; tells what is left.
@@ -115,9 +115,11 @@ class TestBus:
         if self._probe is not None:
             await self._probe.ready()
         async with asyncio.timeout(None) as deadline, Admin(self.app.bootstrap_servers) as admin:
-            deadline.reschedule(asyncio.get_running_loop().time() + timeout_s + 5)
             loop = asyncio.get_running_loop()
             end = loop.time() + timeout_s
+            deadline.reschedule(end + 5)
+            if self.app.is_running:
+                await self.app.producer.flush()  # `send_soon` may not have reached the topic yet
             while left := await self._left(admin):
                 worker = self.app.worker
                 assert worker is not None

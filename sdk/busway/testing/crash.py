@@ -46,11 +46,13 @@ class Probe(Extension):
         self._clock = clock
         self._app: App | None = None
         self._blocked: set[asyncio.Task[object]] = set()
+        self._ending = False
         self._member = ""
 
     async def starting(self, app: "App") -> None:
         """The app starts, or starts again."""
         self._app = app
+        self.at, self._ending = None, False
         self.came.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -73,6 +75,8 @@ class Probe(Extension):
         task = asyncio.current_task()
         assert task is not None
         self._blocked.add(task)
+        if self._ending:
+            task.cancel()  # it waited its turn behind one that has been ended
         await asyncio.Event().wait()
 
     def arm(self, point: str) -> None:
@@ -88,12 +92,9 @@ class Probe(Extension):
         app = self._app
         assert app is not None
         assert app.worker is not None
-        assert app._producer is not None
-        consumer = app.worker._consumer
-        assert consumer is not None
-        self._member = consumer.member_id()
-        consumer._cluster.abort()
-        app._producer._cluster.abort()
+        self._member = app.worker.consumer.member_id()
+        app.worker.consumer.cut()
+        app.producer.cut()
         self.killing = asyncio.ensure_future(self._kill())
         self.fallen.set()
 
@@ -106,17 +107,16 @@ class Probe(Extension):
         app = self._app
         assert app is not None
         assert app.worker is not None
-        assert app._producer is not None
-        worker, consumer = app.worker, app.worker._consumer
-        assert consumer is not None
+        worker, consumer = app.worker, app.worker.consumer
         losing = asyncio.ensure_future(worker.on_partitions_lost(tuple(consumer.assignment())))
         await asyncio.sleep(0)  # it comes before what ends because its step was cancelled
+        self._ending = True
         for task in self._blocked:
             task.cancel()
         self._blocked.clear()
         await losing
         await consumer.abort()
-        await app._producer.abort()
+        await app.producer.abort()
         await app.stop()
         self.point = None
         if self._member:

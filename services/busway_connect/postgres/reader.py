@@ -7,7 +7,7 @@ rows (`snapshot`), checks of slot and publication (`slots`), the protocol of the
 import logging
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import psycopg
@@ -72,6 +72,8 @@ class Reader:
         self._partition: Mapping[str, str] = {"server": settings.prefix}
         self._types = Types()
         self._relations: dict[int, pgoutput.Relation] = {}
+        self._former_labels: set[str] = set()
+        self._warned: set[TableId] = set()
         self._catalog: Connection | None = None
         self._log: ReplicationConnection | None = None
         self._pending: list[SourceRecord] = []
@@ -201,7 +203,7 @@ class Reader:
         return end
 
     def _layout_of(self, table: Table) -> Layout:
-        layout = Layout(table, self._types, self._settings, self._version)
+        layout = Layout(table, self._types, self._settings, self._version, self._former_labels)
         if layout.left_out:
             log.warning("%s: columns left out, as their type is not known: %s", table.id, ", ".join(layout.left_out))
         return layout
@@ -234,13 +236,19 @@ class Reader:
             self._relations[message.oid] = message
             self._describe(stream, message)
             return
-        try:
-            self._pending += stream.feed(lsn, message, time.time_ns())
-        except StaleType:
+        asked: set[str] = set()
+        while True:
+            try:
+                self._pending += stream.feed(lsn, message, time.time_ns())
+                return
+            except StaleType as stale:
+                if stale.label in asked:
+                    self._former_labels.add(stale.label)
+                    continue
+                asked.add(stale.label)
             log.info("an enum has a new label: the types are read again")
             for relation in self._relations.values():
                 self._describe(stream, relation)
-            self._pending += stream.feed(lsn, message, time.time_ns())
 
     def _describe(self, stream: Stream, relation: pgoutput.Relation) -> None:
         """Take a table's new form from the log, and from the catalogue what the log does not tell."""
@@ -252,7 +260,21 @@ class Reader:
         self._types.replace(read_types(self._catalog))
         columns = [(one.name, one.type_oid, one.type_modifier, one.key) for one in relation.columns]
         table = layout_table(read_table(self._catalog, id_), id_, relation.replica_identity, columns)
-        stream.layouts[relation.oid] = self._layout_of(table)
+        layout = stream.layouts[relation.oid] = self._layout_of(table)
+        self._warn_of_keys(layout, {one.name for one in relation.columns if one.key})
+
+    def _warn_of_keys(self, layout: Layout, identity: Collection[str]) -> None:
+        """Say once for a table that its deletes cannot have their key: the log of an old row has the columns of the identity alone."""
+        missing = [one for one in layout.key if one not in identity]
+        if missing and identity and layout.id not in self._warned:
+            self._warned.add(layout.id)
+            log.warning(
+                "%s: the replica identity leaves out %s of the key, so that the records of deletes and of changed keys have null or"
+                " zero there; ALTER TABLE %s REPLICA IDENTITY FULL, or DEFAULT if this is the primary key",
+                layout.id,
+                ", ".join(missing),
+                layout.id,
+            )
 
     def _idle(self, server: ReplicationConnection, stream: Stream) -> None:
         """Nothing more is there at once."""

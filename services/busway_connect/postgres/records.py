@@ -8,7 +8,7 @@ import base64
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -85,7 +85,11 @@ class Unreadable(Exception):
 
 
 class StaleType(Exception):
-    """An enum's value that came after its labels were read."""
+    """An enum's value that is none of its labels: it came after they were read, or was renamed since it was written."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(f"{label!r} is no label of its enum")
+        self.label = label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +139,12 @@ class Layout:
     Args:
         table: its columns in the order in which rows bring them.
         version: of the connector, for `source`.
+        former_labels: of enums, which the catalogue no longer has, so that they are no sign of stale types.
     """
 
-    def __init__(self, table: Table, types: Types, settings: Settings, version: str) -> None:
+    def __init__(
+        self, table: Table, types: Types, settings: Settings, version: str, former_labels: Collection[str] = ()
+    ) -> None:
         self.id = table.id
         self.replica_identity = table.replica_identity
         name = _NOT_IN_TOPIC.sub("_", f"{settings.prefix}.{table.id}")
@@ -147,6 +154,7 @@ class Layout:
         self._cells: list[_Cell] = []
         self._warned: set[str] = set()
         self._labels: list[tuple[int, frozenset[str]]] = []
+        self._former_labels = former_labels
         fields: dict[str, Schema] = {}
         self.left_out: list[str] = []
         for index, column in enumerate(table.columns):
@@ -192,12 +200,13 @@ class Layout:
         """The values of a row; what the log does not hold comes from the old row, if that has it.
 
         Raises:
-            StaleType: an enum has a label that was not there.
+            StaleType: an enum has a label that is not known.
             Unreadable: a value has no form in the schema.
         """
         for index, labels in self._labels:
-            if isinstance(cells[index], str) and cells[index] not in labels:
-                raise StaleType
+            cell = cells[index]
+            if isinstance(cell, str) and cell not in labels and cell not in self._former_labels:
+                raise StaleType(cell)
         values: dict[str, Any] = {}
         for one in self._cells:
             cell = cells[one.index]
@@ -362,5 +371,13 @@ def layout_table(
                 default=now.default if now is not None else None,
             )
         )
-    key = table.key if table is not None else tuple(name for name, _, _, key in columns if key and identity == "d")
-    return Table(id=id_, columns=tuple(merged), key=key, replica_identity=identity)
+    return Table(id=id_, columns=tuple(merged), key=_key_then(table, identity, columns), replica_identity=identity)
+
+
+def _key_then(table: Table | None, identity: str, columns: Sequence[tuple[str, int, int, bool]]) -> tuple[str, ...]:
+    """The key when the log was written: the catalogue's of now, unless the log shows that it was another one."""
+    now = table.key if table is not None else ()
+    marked = tuple(name for name, _, _, key in columns if key)
+    if identity == "d" and marked:  # these are the columns of the primary key; the catalogue knows their order
+        return now if set(now) == set(marked) else marked
+    return now if {name for name, *_ in columns} >= set(now) else ()

@@ -17,6 +17,8 @@ from busway_connect.postgres.settings import Settings
 
 PLUGIN: Final = "pgoutput"
 CONNECT_TIMEOUT_S: Final = 10
+SILENT_TIMEOUT_MS: Final = 60_000
+"""A server that vanished without a word is given up after this (Linux), as the server gives up a reader (wal_sender_timeout)."""
 _REFUSED_AT_LOGIN: Final = {
     "password authentication failed": "database.password",
     "no password supplied": "database.password",
@@ -55,6 +57,10 @@ def conninfo(settings: Settings) -> str:
         dbname=settings.database,
         sslmode=settings.sslmode,
         connect_timeout=CONNECT_TIMEOUT_S,
+        keepalives_idle=30,
+        keepalives_interval=10,
+        keepalives_count=3,
+        tcp_user_timeout=SILENT_TIMEOUT_MS,
         application_name=f"busway connect {settings.prefix}",
         options=SESSION,
     )

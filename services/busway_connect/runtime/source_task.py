@@ -55,6 +55,10 @@ class _Batch:
             self.offsets.pop()
         self.offsets.append((partition, offset))
 
+    def refused(self) -> bool:
+        """Whether one of its records will never be acknowledged."""
+        return any(waiter.cancelled() or waiter.exception() is not None for waiter in self.sent if waiter.done())
+
 
 class SourceTask:
     """Runs a source until it is told to stop.
@@ -69,6 +73,7 @@ class SourceTask:
         self._parts = parts
         self._config = parts.config
         self._under_way: deque[_Batch] = deque()
+        self._begun = _Batch()
         self._in_flight = 0
         self._to_store: dict[str, tuple[Mapping[str, Any], Offset]] = {}
         self._stored_at = time.monotonic()
@@ -122,13 +127,14 @@ class SourceTask:
                 await _either(stop, resumed)
                 continue
             records = await self._source.read()
-            batch = _Batch()
+            batch = self._begun = _Batch()
             for record in records:
                 self._counts.polled += 1
                 waiter = await sender.send(record, marker.mark(record))
                 if waiter is not None:
                     batch.sent.append(waiter)
                 batch.reached(record.partition, record.offset)
+            self._begun = _Batch()
             if records:
                 self._under_way.append(batch)
                 self._in_flight += len(batch.sent)
@@ -145,15 +151,11 @@ class SourceTask:
                 if batch.sent:
                     await asyncio.wait(batch.sent)
         while self._under_way and all(waiter.done() for waiter in self._under_way[0].sent):
-            batch = self._under_way.popleft()
+            batch = self._under_way[0]
+            for waiter in batch.sent:
+                waiter.result()
+            self._under_way.popleft()
             self._in_flight -= len(batch.sent)
-            try:
-                for waiter in batch.sent:
-                    waiter.result()
-            except BuswayError:
-                # What was sent behind the refused record may be in its partition: the marks must not hide the hole.
-                await self._stores.configs.raise_epoch(self._parts.name)
-                raise
             self._counts.written_records += len(batch.sent)
             for partition, offset in batch.offsets:
                 self._to_store[str(sorted(partition.items()))] = (partition, offset)
@@ -171,9 +173,12 @@ class SourceTask:
         await producer.flush()
         good: deque[_Batch] = deque()
         for batch in self._under_way:
-            if any(waiter.cancelled() or waiter.exception() is not None for waiter in batch.sent if waiter.done()):
+            if batch.refused():
                 break
             good.append(batch)
+        if len(good) < len(self._under_way) or self._begun.refused():
+            # What was sent behind the refused record may be in its partition: the marks must not hide the hole.
+            await self._stores.configs.raise_epoch(self._parts.name)
         self._under_way = good
         await self._settle(everything=True)
 

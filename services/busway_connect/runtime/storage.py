@@ -152,12 +152,17 @@ class ConfigStore:
         await self._topic.put(f"commit-{name}".encode(), {"tasks": 0})
 
     def epoch(self, name: str) -> int:
-        """How often a person has changed the connector's offsets."""
+        """How often a person has changed the connector's offsets, or a record was refused before others that were written."""
         return int(self._topic.values.get(f"source-epoch-{name}".encode(), {}).get("epoch", 0))
 
     async def raise_epoch(self, name: str) -> None:
-        """A person changes the offsets now: what lies in the topics says nothing any more of where the source goes on."""
-        await self._topic.put(f"source-epoch-{name}".encode(), {"epoch": self.epoch(name) + 1})
+        """What lies in the topics says nothing any more of where the source goes on: a person changed the offsets, or there is a hole.
+
+        It counts here even if it cannot be stored: a mark too many that is not trusted doubles a record, one too few loses it.
+        """
+        key, raised = f"source-epoch-{name}".encode(), {"epoch": self.epoch(name) + 1}
+        self._topic.values[key] = raised
+        await self._topic.put(key, raised)
 
 
 class OffsetStore:

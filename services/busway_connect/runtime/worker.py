@@ -28,7 +28,7 @@ from busway_connect.runtime.storage import (
     StatusStore,
     ensure_compacted,
 )
-from busway_connect.validation import BadConfig, check
+from busway_connect.validation import BadConfig, check, shown
 
 log = logging.getLogger("busway.connect")
 _POLL_MS: Final = 500
@@ -264,8 +264,8 @@ class Worker(RebalanceListener):
         """
         name = config.get("connector.class")
         if not name:
-            shown = ", ".join(f"{one}={text}" for one, text in config.items() if "password" not in one)
-            raise Refused(400, f"Connector config {{{shown}}} contains no connector type")
+            listed = ", ".join(f"{one}={shown(one, text)}" for one, text in config.items())
+            raise Refused(400, f"Connector config {{{listed}}} contains no connector type")
         try:
             return self.plugins.connector(name)
         except NoSuchPlugin as problem:

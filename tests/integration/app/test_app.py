@@ -401,6 +401,24 @@ async def test_what_cannot_be_read_goes_to_the_dead_letters_at_once() -> None:
     assert done == ["r0", "r1"]
 
 
+async def test_two_handlers_of_a_record_that_nobody_can_read_put_it_aside_once() -> None:
+    """Both ask the registry for a schema that it does not have; one dead letter comes of it."""
+    app = service()
+    rides = app.topic("rides", value=Ride, partitions=1)
+
+    @app.subscribe(rides)
+    async def first(ride: Ride) -> None: ...
+
+    @app.subscribe(rides)
+    async def second(ride: Ride) -> None: ...
+
+    async with app.test() as bus:
+        async with Producer(app.bootstrap_servers) as producer:
+            await producer.send_and_wait("rides", b"\x00\x00\x00\x27\x0fx", b"k")
+        await bus.settle()
+        assert len(await bus.dead_letters(rides)) == 1
+
+
 async def read_value(app: App, topic: str, offset: int) -> bytes:
     """The bytes of a value in partition 0."""
     async with Consumer(bootstrap_servers=app.bootstrap_servers) as consumer:
@@ -714,8 +732,7 @@ async def test_two_instances_share_and_one_dies_without_a_word() -> None:
 async def die(app: App) -> None:
     """End an app as a lost process does: no drain, no commit, no leave; only its sockets close."""
     assert app.worker is not None
-    assert app.worker._consumer is not None
-    consumer = app.worker._consumer
+    consumer = app.worker.consumer
     lanes = [lane for assigned in app.worker._assigned.values() for lane in assigned.lanes]
     tasks = [*consumer._tasks, *(task for lane in lanes for task in lane.close())]
     app.worker._assigned.clear()

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from busway import App, ConsumerRecord, Exponential, NotRunning, Retry
+from busway import App, ConsumerRecord, Exponential, Extension, NotRunning, Retry
 from busway.testing import crash_points
 
 pytestmark = pytest.mark.slow
@@ -90,6 +90,47 @@ async def test_a_killed_service_does_again_what_it_had_not_committed(point: str,
         assert asyncio.get_running_loop().time() - begun < 45 / 2  # seconds of a session
         assert service.calls == [7] * times
         assert dict(service.totals) == {"a": 7}
+
+
+class Leaving(Extension):
+    """Gives the app's partitions up in the moment of its first commit."""
+
+    def __init__(self) -> None:
+        self.leaving: asyncio.Task[None] | None = None
+
+    async def reached(self, point: str, topic: str, partition: int, offset: int) -> None:
+        """Who gives up waits behind the commit under way, to commit then."""
+        if point == "before-commit" and self.leaving is None:
+            worker = self.app.worker
+            assert worker is not None
+            self.leaving = asyncio.ensure_future(worker.on_partitions_revoked(tuple(worker.consumer.assignment())))
+            await asyncio.sleep(0)
+
+    async def starting(self, app: App) -> None:
+        """Whose."""
+        self.app = app
+
+
+async def test_a_service_that_is_giving_its_partitions_up_can_be_killed() -> None:
+    """The commit of the partitions that go waits behind the one at which the service dies, and is not waited for."""
+    service = Counting()
+    service.app.extend(Leaving())
+    async with service.app.test() as bus, asyncio.timeout(30):
+        crash = bus.crash(at="before-commit")
+        await bus.send(service.sales, Sale("a", 7), key="a")
+        await crash
+        await bus.settle()
+        assert dict(service.totals) == {"a": 7}
+
+
+async def test_a_record_under_way_is_not_settled() -> None:
+    """What the app itself has sent and nobody waits for is handled when the bus has settled."""
+    service = Counting()
+    async with service.app.test() as bus:
+        for number in range(200):
+            await service.sales.send_soon(Sale("a", number), key="a")
+        await bus.settle()
+        assert dict(service.totals) == {"a": sum(range(200))}
 
 
 async def test_what_a_killed_service_was_about_to_send_is_not_sent() -> None:

@@ -8,9 +8,21 @@ from typing import Any
 
 import pytest
 
-from busway import Admin, App, BadDeclaration, ConsumerRecord, NotRunning, Producer, Retry, TopicPartition, Unencodable
+from busway import (
+    Admin,
+    App,
+    BadDeclaration,
+    Batch,
+    ConsumerRecord,
+    NotRunning,
+    Producer,
+    Retry,
+    TopicPartition,
+    Unencodable,
+)
 from busway.app.tables import BadRow, NotHere, Table
 from busway.testing import TestBus
+from busway.types import OffsetAndMetadata
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -379,3 +391,105 @@ async def test_what_was_flushed_stays_though_the_handler_fails() -> None:
         await bus.settle()
         assert found == [(None, None), (7, None)]
         assert (dict(first), dict(second)) == ({"a": 7}, {"a": 7})
+
+
+async def test_a_batch_may_change_a_row_more_than_once() -> None:
+    """Several records of one row in a batch: none of them takes what the batch itself put for its own, and a batch that comes again does."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    totals = app.table("totals", value=int, format="json")
+    failing = [True]
+
+    @app.subscribe(sales, batch=Batch(max_records=10, max_wait_s=0.2), retry=Retry(attempts=2))
+    async def add(records: list[ConsumerRecord[str, Sale]]) -> None:
+        for record in records:
+            assert record.value is not None
+            if not totals.includes(record.value.shop, record):
+                await totals.put(record.value.shop, totals.get(record.value.shop, 0) + record.value.amount)
+        if failing:
+            failing.pop()
+            raise ConnectionError("the till is away")
+
+    async with app.test() as bus:
+        for number in range(10):
+            await sales.send_soon(Sale("ab"[number % 2], number), key="k")
+        await bus.settle()
+        assert dict(totals) == {"a": 20, "b": 25}
+        async with Admin(app.bootstrap_servers) as admin:
+            await app.stop()
+            await admin.alter_group_offsets("shops", {TopicPartition("sales", 0): OffsetAndMetadata(3)})
+        await app.start()
+        await bus.settle()
+        assert dict(totals) == {"a": 20, "b": 25}
+
+
+async def test_a_batch_that_asks_what_is_in_a_row_cannot_flush() -> None:
+    """What is in a row is told by its last record, so half a batch that stays would pass for the whole; refused with the way out."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    totals = app.table("totals", value=int, format="json")
+
+    @app.subscribe(sales, batch=Batch(), retry=Retry(attempts=1))
+    async def add(found: list[ConsumerRecord[str, Sale]]) -> None:
+        assert not totals.includes("a", found[0])
+        await totals.put("a", 1)
+        await totals.flush()
+
+    async with app.test() as bus:
+        await bus.send(sales, Sale("a", 5), key="k")
+        await bus.settle()
+        (letter,) = await bus.dead_letters(sales)
+        assert "without batch" in letter.error
+        assert dict(totals) == {}
+
+
+async def test_one_handler_tells_what_is_in_a_row() -> None:
+    """Two handlers of a topic are at different records, so what one has put in says nothing about the other; refused with the way out."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    totals = app.table("totals", value=int, format="json")
+
+    async def add(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        if not totals.includes(sale.shop, record):
+            await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
+
+    @app.subscribe(sales, retry=Retry(attempts=1))
+    async def first(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        await add(sale, record)
+
+    @app.subscribe(sales, retry=Retry(attempts=1))
+    async def second(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        await add(sale, record)
+
+    async with app.test() as bus:
+        await bus.send(sales, Sale("a", 5), key="a")
+        await bus.settle()
+        (letter,) = await bus.dead_letters(sales)
+        assert "one handler" in letter.error
+        assert dict(totals) == {"a": 5}
+
+
+async def test_what_could_not_be_flushed_is_taken_back() -> None:
+    """A row that the broker refuses is not in memory at the next attempt, nor is another one that was flushed with it: a handler that
+    found it there would take its event for done, and nothing would ever write it."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    notes = app.table("notes", value=str, format="json", configs={"max.message.bytes": "1000"})
+    found: list[str | None] = []
+
+    @app.subscribe(sales, retry=Retry(attempts=2))
+    async def keep(sale: Sale) -> None:
+        found.append(notes.get("small"))
+        await notes.put("small", "written")
+        if sale.amount > 1:
+            await notes.put("large", "x" * 2000)
+        await notes.flush()
+
+    async with app.test() as bus:
+        await bus.send(sales, Sale("a", 2), key="a")
+        await bus.settle()
+        assert (found, dict(notes), len(await bus.dead_letters(sales))) == ([None, None], {}, 1)
+        await bus.send(sales, Sale("a", 1), key="a")
+        await bus.settle()
+        await bus.restart()
+        assert (len(found), dict(notes)) == (3, {"small": "written"})

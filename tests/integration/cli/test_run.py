@@ -173,6 +173,23 @@ async def test_what_cannot_start_is_not_tried_for_ever(folder: Path, bootstrap: 
     assert any("ended with exit code 78; the others are ended" in line for line in run.lines)
 
 
+async def test_code_that_fails_at_start_is_named_in_one_line(folder: Path, bootstrap: str) -> None:
+    """A parameter that nothing fits and a lifespan that raises: file and line, no traceback."""
+    source = folder / "shop.py"
+    head = "from busway import App\n"
+    tail = "t = app.topic('t', value=dict, format='json')\n@app.subscribe(t)\nasync def handle(found: dict, colour: int) -> None: ...\n"
+    source.write_text(f"{head}app = App('shop')\n{tail}")
+    run = await Run.start(folder, bootstrap)
+    assert await run.ended() == 1
+    assert run.lines[0].startswith(f"busway: {source}:4: handler handle: parameter colour: int cannot be filled")
+    assert len(run.lines) == 1
+    source.write_text(f"{head}async def life(app):\n    {{}}['prices']\n    yield\napp = App('shop', lifespan=life)\n")
+    run = await Run.start(folder, bootstrap)
+    assert await run.ended() == 1
+    assert run.lines[-1] == f"busway: shop has failed: {source}:3: KeyError: 'prices'"
+    assert "Traceback" not in "\n".join(run.lines)
+
+
 async def test_reload_follows_edits(folder: Path, bootstrap: str) -> None:
     """An edit is picked up, an error in the source is told in one line and waited out, records in between are not lost."""
     run = await Run.start(folder, bootstrap, "--reload")

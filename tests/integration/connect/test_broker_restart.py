@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.integration.connect.conftest import Rest, records_of, until, worker_config
+from tests.support.connect_worker import Rest, records_of, until, worker_config
 
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_connect.server import ConnectServer

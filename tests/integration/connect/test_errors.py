@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.integration.connect.conftest import Rest, records_of, until
+from tests.support.connect_worker import Rest, records_of, until
 from tests.support.connectors import CollectingSink, CountingSource
 
 from busway import Admin, NewTopic, Producer
@@ -98,6 +98,23 @@ async def test_a_sources_bad_record_goes_there_as_json(rest: Rest, bus: str) -> 
 async def _stored(rest: Rest, name: str, number: int) -> bool:
     _, found = await rest.call("GET", f"/connectors/{name}/offsets")
     return bool(found["offsets"]) and found["offsets"][0]["offset"]["n"] == number
+
+
+@pytest.mark.slow
+async def test_a_record_that_the_broker_refuses_is_not_lost_behind_those_that_it_takes(rest: Rest, bus: str) -> None:
+    """A compacted topic takes no record without a key: the offset stays before it, and once the topic is mended it comes again."""
+    async with Admin(bus) as admin:
+        await admin.create_topics([NewTopic("even"), NewTopic("odd", configs={"cleanup.policy": "compact"})])
+    await rest.create("refused", connector_class="CountingSource", count="1000", topics="even,odd", keyless_at="5")
+    await rest.wait_for("refused", "FAILED")
+    _, found = await rest.call("GET", "/connectors/refused/offsets")
+    assert not found["offsets"] or found["offsets"][0]["offset"]["n"] < 5
+    async with Admin(bus) as admin:
+        await admin.alter_configs("odd", {"cleanup.policy": "delete"})
+    assert (await rest.call("POST", "/connectors/refused/restart?includeTasks=true"))[0] == 202
+    await until(lambda: _stored(rest, "refused", 999))
+    there = [record for topic in ("even", "odd") for record in await records_of(bus, topic)]
+    assert {json.loads(record.value or b"")["payload"]["n"] for record in there} == set(range(1000))
 
 
 @pytest.mark.slow

@@ -2,22 +2,17 @@
 
 import asyncio
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from tests.integration.connect.conftest import SECONDS, Rest, records_of, until
+from tests.support.connect_worker import Rest, WorkerProcess, records_of, until
 
 from busway import Admin, NewTopic, Producer, TopicPartition, read_to_end
 from busway_connect.connector import SourceRecord
 from busway_connect.runtime.exactly_once import HEADER, Mark, Marker, Written
 
-ROOT = Path(__file__).resolve().parents[3]
 TOPICS = ("even", "odd")
 COUNT = 10_000
 
@@ -25,42 +20,6 @@ COUNT = 10_000
 def expected(count: int) -> Counter[int]:
     """How often each number is to be there."""
     return Counter({number: 2 if number % 3 == 0 else 1 for number in range(count)})
-
-
-class WorkerProcess:
-    """`busway connect` in a process of its own."""
-
-    def __init__(self, bootstrap: str, *, flush_ms: int = 50) -> None:
-        settings = {
-            "plugin.modules": "tests.support.connectors",
-            "offset.storage.partitions": "1",
-            "status.storage.partitions": "1",
-            "offset.flush.interval.ms": str(flush_ms),
-            "session.timeout.ms": "600",
-            "heartbeat.interval.ms": "100",
-        }
-        overrides = [part for name, text in settings.items() for part in ("--override", f"{name}={text}")]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "busway.cli", "connect", "-b", bootstrap, "--port", "0", "--json", *overrides],
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
-        )
-
-    async def url(self) -> str:
-        """Where it listens; waits until it works or stands by."""
-        assert self.process.stdout is not None
-        line = await asyncio.to_thread(self.process.stdout.readline)
-        assert line, "the worker did not start"
-        return str(json.loads(line)["connect"])
-
-    async def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """End it."""
-        self.process.send_signal(number)
-        code = await asyncio.to_thread(self.process.wait, SECONDS)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
 
 
 async def make_topics(bootstrap: str) -> None:

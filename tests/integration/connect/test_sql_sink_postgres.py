@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.integration.connect.conftest import Rest, records_of, until
+from tests.support.connect_worker import Rest, records_of, until
 from tests.support.postgres import Postgres
 
 from busway import Producer

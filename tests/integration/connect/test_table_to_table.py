@@ -4,7 +4,7 @@ import asyncio
 
 import psycopg
 import pytest
-from tests.integration.connect.conftest import Rest, until, worker_config
+from tests.support.connect_worker import Rest, until, worker_config
 from tests.support.postgres import Postgres
 
 from busway_connect.server import ConnectServer

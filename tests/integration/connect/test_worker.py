@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
-from tests.integration.connect.conftest import Rest, records_of, until, worker_config
+from tests.support.connect_worker import Rest, records_of, until, worker_config
 
 from busway import Admin, App, NewTopic, Producer
 from busway_connect.config import BadSetting, WorkerConfig
@@ -203,3 +203,25 @@ async def test_topics_that_match_come_also_later(rest: Rest, bus: str, tmp_path:
         await producer.send_and_wait("other", b"no")
         await producer.send_and_wait("log-b", b"two")
         await until(lambda: _holds(sink, "one\ntwo\n"))
+
+
+async def test_what_is_said_of_settings_holds_no_password(rest: Rest) -> None:
+    """Neither a refusal nor the validate call; the connector's own config is shown as it is, as in Kafka Connect."""
+    secrets = {
+        "connection.url": "mysql://me:s3cret@host/shop",
+        "connection.password": "s3cret",
+        "value.converter.basic.auth.user.info": "me:s3cret",
+        "consumer.override.sasl.jaas.config": 'password="s3cret"',
+    }
+    status, found = await rest.call("POST", "/connectors", {"name": "sink", "config": secrets})
+    assert status == 400
+    assert "connection.url=mysql://me:[hidden]@host/shop, connection.password=[hidden]" in found["message"]
+    assert "s3cret" not in found["message"]
+    config = {**secrets, "name": "sink", "connector.class": "JdbcSink", "topics": "t"}
+    status, found = await rest.call("POST", "/connectors", {"name": "sink", "config": config})
+    assert status == 400
+    assert "names mysql; served are" in found["message"]
+    assert "s3cret" not in found["message"]
+    status, found = await rest.call("PUT", "/connector-plugins/JdbcSink/config/validate", config)
+    assert status == 200
+    assert "s3cret" not in json.dumps(found)

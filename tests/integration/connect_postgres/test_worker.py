@@ -9,8 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.integration.connect.conftest import Rest, records_of, until
-from tests.integration.connect.test_exactly_once import WorkerProcess
+from tests.support.connect_worker import Rest, WorkerProcess, records_of, until
 from tests.support.postgres import Postgres
 from tests.support.postgres_source import execute, settings
 
@@ -83,7 +82,7 @@ async def test_killed_under_load_every_change_is_there_once(database: Postgres) 
             worker = WorkerProcess(cluster.bootstrap_servers, flush_ms=chance.choice([20, 200]))
             rest = Rest(await worker.url())
             if turn == 0:
-                assert (await rest.call("POST", "/connectors", {"name": "pg", "config": config}))[0] == 201
+                await rest.create("pg", **config)
             if turn == 1:
                 loading = asyncio.create_task(asyncio.to_thread(load.run))
             await asyncio.sleep(chance.uniform(0.0, 0.8))  # the moment of the kill is what is tried out

@@ -30,7 +30,7 @@ def processes_of(folder: Path) -> list[str]:
 async def test_however_the_demo_is_ended_nothing_stays(number: signal.Signals, tmp_path: Path) -> None:
     """Bus and service are processes of their own; they end with the demo, and so does its folder."""
     demo = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "movieflix.demo", "--ci", cwd=CASES, env={**os.environ, "TMPDIR": str(tmp_path)},
+        sys.executable, "-m", "movieflix.demo", "--ci", "--without-spark", cwd=CASES, env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert demo.stdout is not None

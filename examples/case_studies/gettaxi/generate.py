@@ -1,0 +1,152 @@
+"""Load: the devices of some cities on a bus. `python -m gettaxi.generate --city berlin --drivers 500 --speed 5`
+
+What lives here: sending what `traffic` says, and telling it what becomes of the rides. What does not: the service.
+
+Devices follow the topic `gettaxi.rides`. Event time may run faster than the clock; a record's timestamp is its event time, as it is when a
+gateway stamps what it receives.
+"""
+
+import argparse
+import asyncio
+import datetime as dt
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from busway import App, BuswayError, Topic
+from gettaxi import geo
+from gettaxi.events import Command, Position, Ride
+from gettaxi.service import PARTITIONS
+from gettaxi.traffic import Plan, Traffic
+
+Event = Position | Command
+
+
+class Devices:
+    """All devices of some cities.
+
+    Args:
+        traffic: one for each city.
+        bootstrap_servers, schema_registry: of the bus.
+        name: of the app, whose consumer group follows the rides.
+    """
+
+    def __init__(
+        self,
+        traffic: Sequence[Traffic],
+        *,
+        bootstrap_servers: str | Sequence[str],
+        schema_registry: str | None,
+        name: str = "gettaxi-devices",
+    ) -> None:
+        self.traffic = {one.plan.city: one for one in traffic}
+        self.positions = self.commands = 0
+        """How many were acknowledged."""
+        self.app = App(name, bootstrap_servers=bootstrap_servers, schema_registry=schema_registry)
+        self.position_topic: Topic[str, Position] = self.app.topic(
+            "gettaxi.positions", value=Position, partitions=PARTITIONS
+        )
+        self.command_topic: Topic[str, Command] = self.app.topic(
+            "gettaxi.commands", value=Command, partitions=PARTITIONS
+        )
+        self.ride_topic: Topic[str, Ride] = self.app.topic("gettaxi.rides", value=Ride)
+
+        @self.app.subscribe(self.ride_topic)
+        async def told(ride: Ride | None) -> None:
+            if ride is not None and (city := self.traffic.get(ride.city)) is not None:
+                city.told(ride)
+
+    @asynccontextmanager
+    async def running(self) -> "AsyncIterator[Devices]":
+        """Connected as long as the block runs."""
+        async with self.app:
+            yield self
+
+    @property
+    def open(self) -> int:
+        """Rides that are not over, as far as devices know."""
+        return sum(one.open for one in self.traffic.values())
+
+    async def step(self) -> None:
+        """One second of event time in every city: all that was sent is acknowledged when this returns."""
+        waiting: list[asyncio.Future[Any]] = []
+        commands = 0
+        for one in self.traffic.values():
+            positions, asked = one.step()
+            commands += len(asked)
+            at_ms = int(one.now.timestamp() * 1000)
+            waiting += [await self.command_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in asked]
+            waiting += [await self.position_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in positions]
+        await asyncio.gather(*waiting)
+        self.commands += commands
+        self.positions += len(waiting) - commands
+
+    async def run(self, *, speed: float | None, until: Callable[[], bool]) -> None:
+        """Step after step, at so many times the speed of the clock, until it is so; as fast as acknowledged without a speed."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while not until():
+            await self.step()
+            if speed is not None:
+                # Who falls behind goes on from there instead of sending a burst.
+                due = max(due + Traffic.STEP.total_seconds() / speed, loop.time())
+                await asyncio.sleep(due - loop.time())
+            else:
+                await asyncio.sleep(0)
+
+
+SPEED_MOST: Final = 60.0
+
+
+async def _run(given: argparse.Namespace) -> int:
+    start = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    traffic = [
+        Traffic(
+            Plan(
+                city=city,
+                drivers=given.drivers,
+                rides_per_minute=given.rides_per_minute,
+                seed=given.seed,
+                start=start,
+            )
+        )
+        for city in given.city
+    ]
+    devices = Devices(
+        traffic,
+        bootstrap_servers=os.environ.get("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092"),
+        schema_registry=os.environ.get("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081"),
+    )
+    end = start + dt.timedelta(seconds=given.seconds) if given.seconds is not None else None
+    async with devices.running():
+        await devices.run(speed=given.speed, until=lambda: end is not None and traffic[0].now >= end)
+    sys.stdout.write(f"{devices.positions} positions and {devices.commands} commands acknowledged\n")
+    return 0
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m gettaxi.generate", description="Drivers and riders.")
+    parser.add_argument("--city", action="append", choices=sorted(geo.CITIES), help="one or more; berlin unless given")
+    parser.add_argument("--drivers", type=int, default=500, help="of each city; each reports once a second")
+    parser.add_argument("--rides-per-minute", type=float, default=60.0, help="of each city")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--speed", type=float, default=1.0, help=f"of event time, up to {SPEED_MOST:g}")
+    parser.add_argument("--seconds", type=float, help="of event time; until Ctrl-C unless given")
+    given = parser.parse_args()
+    given.city = given.city or ["berlin"]
+    if given.drivers < 1 or given.rides_per_minute <= 0 or not 0 < given.speed <= SPEED_MOST:
+        parser.error(f"--drivers and --rides-per-minute are above 0, --speed is above 0 and up to {SPEED_MOST:g}")
+    try:
+        return asyncio.run(_run(given))
+    except BuswayError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

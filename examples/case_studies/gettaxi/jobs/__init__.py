@@ -1,0 +1,1 @@
+"""Spark jobs over GetTaxi's topics and its analytics store. `busway spark gettaxi.jobs.fares`"""

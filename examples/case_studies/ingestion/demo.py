@@ -1,0 +1,256 @@
+"""`busway demo ingestion`: trucks tell where they are, the service answers with the newest, Spark fills the store, and both together
+are every position exactly once.
+
+What lives here: starting, sending, counting. What does not: the service (`service`), the trucks (`generate`). Where Spark is not installed the
+speed layer is shown alone.
+
+With `--ci` it ends by itself. The service is killed half way, without warning, and started again.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+from kit.load import send_all
+from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
+from kit.spark import missing
+from kit.summary import Summary
+from rich.console import Console
+
+from busway import App, BuswayError, ConsumerRecord
+from ingestion import domain
+from ingestion.events import LowFuel, Position, Truck
+from ingestion.generate import drive
+from ingestion.service import PARTITIONS, TOPIC
+
+TRUCKS: Final = 60
+POSITIONS: Final = 120
+LIVE_PER_S: Final = 120.0
+PORT: Final = 8000
+SETTLE_S: Final = 60.0
+SPARK_S: Final = 240.0
+"""For the offload; a JVM starts in seconds, on a busy machine in many."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What was sent, and what must come of it."""
+
+    half: int
+    by_truck: dict[str, list[Position]] = field(default_factory=dict)
+    trucks: dict[str, Truck] = field(default_factory=dict)
+    alerts: int = 0
+    count: int = 0
+    half_way: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when `half` positions are acknowledged."""
+
+    def note(self, position: Position) -> None:
+        """A position was acknowledged."""
+        before = self.trucks.get(position.truck_id)
+        after, alert = domain.apply(before, position, before.last_offset + 1 if before else 0)
+        self.trucks[position.truck_id] = after
+        self.alerts += alert is not None
+        self.by_truck.setdefault(position.truck_id, []).append(position)
+        self.count += 1
+        if self.count >= self.half:
+            self.half_way.set()
+
+
+@dataclass(slots=True)
+class Demo:
+    """The parts."""
+
+    parts: Parts
+    service: Part
+    client: httpx2.AsyncClient
+    ci: bool
+
+    async def send(self, sent: Sent, turns: range) -> None:
+        """Positions of all trucks in these turns."""
+        every = (one for number, one in enumerate(drive(TRUCKS, turns.stop)) if number // TRUCKS >= turns.start)
+        app = self.app()
+        topic = app.topic(TOPIC, key=str, value=Position, partitions=PARTITIONS)
+        async with app:
+            await send_all(
+                every,
+                lambda one: topic.send_soon(one, key=one.truck_id),
+                sent.note,
+                per_s=None if self.ci else LIVE_PER_S,
+            )
+
+    def app(self) -> App:
+        """Trucks and tools on the same bus."""
+        return App("trucks", self.parts.bootstrap_servers, self.parts.schema_registry)
+
+    async def get(self, path: str) -> Any:
+        """JSON from the service."""
+        return (await self.client.get(path)).raise_for_status().json()
+
+    async def settled(self, sent: Sent) -> None:
+        """Wait until the service knows of all that was sent, and has it at hand or in the store.
+
+        Raises:
+            DemoFailed: it does not.
+        """
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            try:
+                known = sum(one["positions"] for one in await self.get("/trucks"))
+                store = await self.get("/store")
+                if known >= sent.count <= sum(store["reaches"].values()) + sum(store["waiting"].values()):
+                    return
+            except httpx2.HTTPError:
+                pass  # it is being started again
+            self.service.check()
+            if time.monotonic() > deadline:
+                raise DemoFailed(f"not all of {sent.count} positions were handled within {SETTLE_S:.0f} s")
+            await asyncio.sleep(0.1)
+
+    async def offload(self) -> None:
+        """The store gets all that is in the topic now.
+
+        Raises:
+            DemoFailed: the job failed.
+        """
+        store = str(self.parts.folder / "store")
+        job = await self.parts.start(
+            "offload", *BUSWAY, "spark", "offload", "--topic", TOPIC, "--out", store, "--until-end"
+        )
+        try:
+            async with asyncio.timeout(SPARK_S):
+                await job.process.communicate()
+        except TimeoutError:
+            raise DemoFailed(f"the store was not filled within {SPARK_S:.0f} s:\n{job.tail()}") from None
+        if job.process.returncode:
+            raise DemoFailed(f"the store was not filled:\n{job.tail()}")
+        reaching = SETTLE_S + time.monotonic()
+        while sum((await self.get("/store"))["waiting"].values()):
+            if time.monotonic() > reaching:
+                raise DemoFailed(f"the service did not see the store within {SETTLE_S:.0f} s")
+            await asyncio.sleep(0.1)
+
+    async def alerts(self) -> list[ConsumerRecord[str, LowFuel]]:
+        """All records of the topic."""
+        app = self.app()
+        topic = app.topic("TRUCK_ALERTS", key=str, value=LowFuel)
+        async with app:
+            return [record async for record in app.read(topic)]
+
+    async def differences(self, sent: Sent, summary: Summary) -> None:
+        """What the two layers tell of each truck, beside what it sent."""
+        layers = {"store": 0, "stream": 0}
+        wrong = gaps = 0
+        for truck_id, positions in sent.by_truck.items():
+            found = await self.get(f"/trucks/{truck_id}/history?limit=10000")
+            told = [(one["position"]["latitude"], one["position"]["fuel_percent"]) for one in found["entries"]]
+            wrong += told != [(one.latitude, one.fuel_percent) for one in positions]
+            gaps += len(found["gaps"])
+            for one in found["entries"]:
+                layers[one["layer"]] += 1
+        summary.figure("told by the store", layers["store"])
+        summary.figure("told by the stream", layers["stream"])
+        summary.figure("both together", sum(layers.values()), must_be=sent.count)
+        summary.figure("histories that are wrong", wrong, must_be=0)
+        summary.figure("gaps", gaps, must_be=0)
+
+
+async def run(*, ci: bool, spark: bool) -> int:
+    """The whole demo; 0 when both layers agree exactly."""
+    console, begun = Console(), time.monotonic()
+    whole = asyncio.current_task()
+    assert whole is not None
+    on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
+    with tempfile.TemporaryDirectory(prefix="ingestion-") as folder:
+        async with Parts(Path(folder)) as parts:
+            await parts.start_bus()
+            service = await parts.start_app(
+                "service",
+                "ingestion.service:app",
+                BUSWAY_HTTP_PORT=str(free_port(PORT)),
+                INGESTION_INSTANCE="one",
+                INGESTION_STORE=str(Path(folder) / "store"),
+            )
+            url = (await service.line()).removeprefix("ingestion ")
+            console.print(
+                f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\npage      [bold]{url}[/bold]"
+            )
+            left_out = await asyncio.to_thread(missing) if spark else "--without-spark"
+            if left_out:
+                console.print(f"Spark     left out, so the speed layer answers alone: {left_out}")
+            async with httpx2.AsyncClient(base_url=url, timeout=20) as client:
+                demo = Demo(parts, service, client, ci)
+                summary = await _story(demo, left_out, console)
+                summary.figure("took", f"{time.monotonic() - begun:.1f} s")
+                code = summary.show(console)
+                if not ci:
+                    console.print("the page stays until Ctrl-C")
+                    stopped = asyncio.Event()
+                    on_signals(stopped.set, signal.SIGINT, signal.SIGTERM)
+                    await stopped.wait()
+            return code
+
+
+async def _story(demo: Demo, left_out: str | None, console: Console) -> Summary:
+    """A third, which Spark stores; a third, after which the service is killed; the last two thirds are in the stream alone."""
+    third = POSITIONS // 3
+    sent = Sent(half=2 * third * TRUCKS)
+    await demo.send(sent, range(third))
+    await demo.settled(sent)
+    if left_out is None:
+        console.print("store     Spark writes what there is")
+        await demo.offload()
+    sending = asyncio.ensure_future(demo.send(sent, range(third, POSITIONS)))
+    try:
+        half_way = asyncio.ensure_future(sent.half_way.wait())
+        await asyncio.wait([half_way, sending], return_when=asyncio.FIRST_COMPLETED)
+        half_way.cancel()
+        if demo.ci:
+            await demo.service.kill()
+            await demo.service.start_again()
+            await demo.service.line()
+        await sending
+    finally:
+        sending.cancel()
+        await asyncio.wait([sending])
+    await demo.settled(sent)
+    summary = Summary()
+    summary.figure("positions sent", sent.count, must_be=TRUCKS * POSITIONS)
+    known = await demo.get("/trucks")
+    summary.figure("positions handled", sum(one["positions"] for one in known), must_be=sent.count)
+    await demo.differences(sent, summary)
+    alerts = [record.value.alert_id for record in await demo.alerts() if record.value is not None]
+    summary.figure("low-fuel alerts", len(alerts), must_be=sent.alerts)
+    summary.figure("alerts told twice", len(alerts) - len(set(alerts)), must_be=0)
+    if demo.parts.kills:
+        summary.figure("service", "killed half way without warning, and started again")
+    if left_out:
+        summary.figure("left out", f"the analytics store: {left_out}")
+    return summary
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="busway demo ingestion")
+    parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
+    parser.add_argument("--without-spark", action="store_true", help="leave the store out, though Spark is there")
+    given = parser.parse_args()
+    try:
+        return asyncio.run(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))
+    except (DemoFailed, BuswayError) as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except asyncio.CancelledError:
+        return 143
+
+
+if __name__ == "__main__":
+    sys.exit(main())

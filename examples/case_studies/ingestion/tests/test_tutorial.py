@@ -1,0 +1,125 @@
+"""The tutorial in the README: every command is run, and prints what the page says."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from kit.parts import CASES, free_port
+
+README = CASES / "ingestion" / "README.md"
+pytestmark = pytest.mark.slow
+SPARK_FROM = "## 6."
+ANSWER_S = 60.0
+
+
+@dataclass
+class Step:
+    """A command, and the lines that the page shows below it."""
+
+    command: str
+    shown: list[str] = field(default_factory=list)
+
+
+def steps(text: str) -> list[Step]:
+    """The commands of the console blocks."""
+    found: list[Step] = []
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append(Step(line.removeprefix("$ ")))
+            else:
+                found[-1].shown.append(line)
+    return found
+
+
+class Terminal:
+    """Runs the commands in their order; those that stay run until the end."""
+
+    def __init__(self, home: Path) -> None:
+        bus, registry, self.port = free_port(), free_port(), free_port()
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        self.environment = {
+            **os.environ,
+            "HOME": str(home),
+            "XDG_CACHE_HOME": cache,
+            "BUSWAY_BOOTSTRAP_SERVERS": f"127.0.0.1:{bus}",
+            "BUSWAY_SCHEMA_REGISTRY": f"http://127.0.0.1:{registry}",
+        }
+        self.up = f"busway up --port {bus} --registry-port {registry}"
+        self.folder = CASES.parents[1]
+        self.log = home / "log"
+        self.staying: list[subprocess.Popen[str]] = []
+
+    def run(self, step: Step) -> None:
+        """One command; what it prints is what the page shows, `…` for anything."""
+        command = step.command.replace("busway up", self.up).replace(":8000", f":{self.port}")
+        command = command.replace("--http 8000", f"--http {self.port}")
+        if command.startswith("cd "):
+            self.folder /= command.removeprefix("cd ")
+        elif command.startswith("export "):
+            name, _, value = command.removeprefix("export ").partition("=")
+            self.environment[name] = value.replace("~", self.environment["HOME"])
+        elif command.endswith("# stays"):
+            self._start(command)
+        else:
+            self._show(step, command)
+
+    def _show(self, step: Step, command: str) -> None:
+        """Questions are asked again until the answer is the one of the page: the service works while we ask."""
+        deadline = time.monotonic() + (ANSWER_S if command.startswith("curl -s ") and " -X " not in command else 0)
+        while True:
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True,
+                timeout=200, check=False,
+            )  # fmt: skip
+            wanted = [".*".join(re.escape(part) for part in line.split("…")) for line in step.shown]
+            if done.returncode == 0 and all(re.search(one, done.stdout, re.DOTALL) for one in wanted):
+                return
+            assert time.monotonic() < deadline, f"{command}\nprinted {done.stdout}{done.stderr}\nand not {step.shown}"
+            time.sleep(0.2)
+
+    def _start(self, command: str) -> None:
+        with self.log.open("a") as errors:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"], cwd=self.folder, env=self.environment, stdout=subprocess.PIPE,
+                stderr=errors, text=True,
+            )  # fmt: skip
+        self.staying.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline(), f"{command}\n{self.log.read_text()}"
+
+    def close(self) -> None:
+        """End what stays, the last first."""
+        for process in reversed(self.staying):
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    """With a home of its own."""
+    running = Terminal(tmp_path)
+    yield running
+    running.close()
+
+
+def test_the_tutorial_up_to_spark(terminal: Terminal) -> None:
+    """Bus, topic, trucks, dashboard and alerts need nothing but Python."""
+    for step in steps(README.read_text(encoding="utf-8").partition(SPARK_FROM)[0]):
+        terminal.run(step)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_whole_tutorial(terminal: Terminal) -> None:
+    """With the store, as Parquet and Delta, and both layers together."""
+    for step in steps(README.read_text(encoding="utf-8")):
+        terminal.run(step)

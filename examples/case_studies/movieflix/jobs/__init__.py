@@ -1,0 +1,1 @@
+"""Spark jobs of MovieFlix: each a pure `transform` and a thin `main`."""

@@ -1,0 +1,290 @@
+"""`busway demo mybank`: PostgreSQL, the bus, the registry, the connector, the service and the bank as processes of their own; customers
+who pay, owners who are told.
+
+What lives here: starting, paying, killing, counting. What does not: the load (`generate`), what must come of it (`audit`).
+
+With `--ci` it ends by itself. Connector, service and database are killed without warning, one after the other, while transactions are
+committed; then plain SQL says which alerts there must be, and each must be in the topic once.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import psycopg
+from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
+from kit.postgres import Postgres
+from kit.summary import Summary
+from rich.console import Console
+
+from busway import BuswayError, read_to_end
+from mybank import audit, capture, generate
+from mybank.audit import Expected
+from mybank.generate import Account, Writer
+from mybank.received import Received, receiving
+from mybank.topics import ALERTS
+
+SEED: Final = 7
+PORT: Final = 8000
+WRITERS: Final = 4
+PER_S: Final = 50.0
+"""Transactions of one writer in a second."""
+SECONDS: Final = {True: 9.0, False: 3600.0}
+"""How long customers pay, in CI and otherwise."""
+KILLS_AT: Final = (0.3, 0.55, 0.8)
+"""When connector, service and database are killed, as parts of that time."""
+SETTLE_S: Final = 30.0
+LOOK_S: Final = 0.05
+CHANGED: Final = Account(id="EU99-0001", owner="Mia Quick", currency="EUR")
+TRANSFERS: Final = (
+    Account(id="EU99-0002", owner="Noa Payer", currency="EUR"),
+    Account(id="EU99-0003", owner="Ole Payee", currency="EUR"),
+)
+SURE: Final = Decimal("5000.00")
+"""Told by every threshold that is set here."""
+
+
+@dataclass(slots=True)
+class Demo:
+    """The parts and their addresses."""
+
+    parts: Parts
+    client: httpx2.AsyncClient
+    postgres: Postgres
+    connect: Part
+    service: Part
+    url: str
+    bank_url: str
+    connect_url: str
+    received: Received = field(default_factory=Received)
+    undisturbed_until: float = float("inf")
+
+    @classmethod
+    async def start(cls, parts: Parts, client: httpx2.AsyncClient, *, ci: bool) -> "Demo":
+        """All parts: the service first, which makes the topics, then the bank, which makes the tables, while the connector comes up."""
+        postgres, _ = await asyncio.gather(Postgres.start(parts), parts.start_bus())
+        worker = (
+            "connect", "--port", str(free_port()), "--json", "-o", "session.timeout.ms=6000",
+        )  # fmt: skip
+        connect = await parts.start("connect", *BUSWAY, *worker)
+        page = {"BUSWAY_HTTP_PORT": str(free_port(0 if ci else PORT)), "MYBANK_INSTANCE": "one"}
+        service = await parts.start_app("service", "mybank.service:app", **page)
+        bank = await parts.start_app(
+            "bank", "mybank.bank:app", BUSWAY_HTTP_PORT=str(free_port()), MYBANK_DATABASE=postgres.url
+        )
+        url, bank_url, said = await asyncio.gather(service.line(), bank.line(), connect.line())
+        return cls(
+            parts=parts,
+            client=client,
+            postgres=postgres,
+            connect=connect,
+            service=service,
+            url=url.removeprefix("mybank "),
+            bank_url=bank_url.removeprefix("mybank-bank "),
+            connect_url=json.loads(said)["connect"],
+        )
+
+    async def capture(self, accounts: list[Account]) -> None:
+        """Open the accounts, capture the tables, let owners set their thresholds."""
+        dsn = self.postgres.dsn
+        await generate.open_accounts(dsn, accounts)
+        await capture.install(self.connect_url, capture.settings("127.0.0.1", self.postgres.port))
+        await _until(lambda: capture.running(self.connect_url), "the connector runs")
+
+        async def captured() -> bool:
+            return len((await self.client.get(f"{self.url}/accounts")).json()) == len(accounts)
+
+        await _until(captured, "the accounts are captured")
+        for one in accounts:
+            if one.single or one.hourly is not None:
+                single = {kind: Decimal(amount) for kind, amount in one.single.items()}
+                await self.wish(one.id, single, None if one.hourly is None else Decimal(one.hourly))
+
+    async def wish(self, account_id: str, single: Mapping[str, Decimal], hourly: Decimal | None = None) -> None:
+        """Set thresholds, and note for the audit from which transaction on they hold."""
+        body = {
+            "single": {kind: str(amount) for kind, amount in single.items()},
+            "hourly": None if hourly is None else str(hourly),
+        }
+        answer = await self.client.put(f"{self.url}/thresholds/{account_id}", json=body)
+        if answer.is_error:
+            raise DemoFailed(f"PUT /thresholds/{account_id}: {answer.text}")
+        await audit.wish(self.postgres.dsn, account_id, single, hourly)
+
+    async def change_thresholds(self) -> None:
+        """An owner who changes their mind: what is paid after each answer is told by the new threshold, and by no other."""
+        for threshold in ("400.00", "600.00", "500.00", "500.01"):
+            await self.pay(CHANGED.id, Decimal("500.00"))
+            await self.told(await self.pay(CHANGED.id, SURE))  # so that what came before was judged by the old one
+            await self.wish(CHANGED.id, {"CARD": Decimal(threshold)})
+        await self.pay(CHANGED.id, Decimal("500.00"))
+
+    async def pay(self, account_id: str, amount: Decimal) -> int:
+        """Commit one transaction; its id."""
+        async with await psycopg.AsyncConnection.connect(self.postgres.dsn) as connection:
+            given = (account_id, "CARD", amount, "EUR", dt.datetime.now(dt.UTC))
+            row = await (await connection.execute(f"{generate.INSERT} RETURNING id", given)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    async def told(self, transaction_id: int) -> None:
+        """Returns when the alert for that transaction has come."""
+
+        async def has_come() -> bool:
+            return f"{transaction_id}:SINGLE" in self.received.ids
+
+        await _until(has_come, f"transaction {transaction_id} is told")
+
+    async def transfer(self, count: int) -> int:
+        """Transfers over HTTP, until so many were answered with 201; a database that is away is tried again later."""
+        done = 0
+        while done < count:
+            body = {"from_account": TRANSFERS[0].id, "to_account": TRANSFERS[1].id, "amount": f"{900 + 20 * done}.00"}
+            with contextlib.suppress(httpx2.HTTPError):
+                done += (await self.client.post(f"{self.bank_url}/transfers", json=body)).status_code == 201
+            await asyncio.sleep(0.2)
+        return done
+
+    async def kill_all(self, seconds: float) -> None:
+        """Connector, service and database, each in its moment."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        kills: list[Callable[[], Awaitable[Any]]] = [self._kill_connect, self._kill_service, self._kill_postgres]
+        for part, kill in zip(KILLS_AT, kills, strict=True):
+            await asyncio.sleep(max(begun + part * seconds - loop.time(), 0))
+            self.undisturbed_until = min(self.undisturbed_until, loop.time())
+            await kill()
+
+    async def _kill_connect(self) -> None:
+        await self.connect.kill()
+        await self.connect.start_again()
+        await self.connect.line()
+
+    async def _kill_service(self) -> None:
+        await self.service.kill()
+        await self.service.start_again()
+        await self.service.line()
+
+    async def _kill_postgres(self) -> None:
+        await self.postgres.kill_and_restart()
+
+
+async def _until(true: Callable[[], Awaitable[bool]], what: str) -> None:
+    try:
+        async with asyncio.timeout(SETTLE_S):
+            while not await true():  # noqa: ASYNC110 - other processes set no event of ours
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        raise DemoFailed(f"after {SETTLE_S:.0f} s it is not so that {what}") from None
+
+
+async def run(*, ci: bool) -> int:
+    """The whole demo; 0 when nothing was lost or doubled."""
+    console = Console()
+    begun = time.monotonic()
+    whole = asyncio.current_task()
+    assert whole is not None
+    on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
+    with tempfile.TemporaryDirectory(prefix="mybank-") as folder:
+        async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=20) as client:
+            demo = await Demo.start(parts, client, ci=ci)
+            console.print(
+                f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\ndatabase  {demo.postgres.dsn}\n"
+                f"connect   {demo.connect_url}\nbank      {demo.bank_url}\npage      [bold]{demo.url}[/bold]"
+            )
+            writers = [Writer(demo.postgres.dsn, number, seed=SEED, per_s=PER_S) for number in range(WRITERS)]
+            await demo.capture([CHANGED, *TRANSFERS, *(one for writer in writers for one in writer.accounts)])
+            async with receiving(parts.bootstrap_servers, parts.schema_registry) as demo.received:
+                if not ci:
+                    console.print("customers pay for an hour; Ctrl-C ends")
+                transfers = await _load(demo, writers, ci=ci)
+                summary = await _count(demo, transfers)
+            summary.figure("took", f"{time.monotonic() - begun:.1f} s")
+            return summary.show(console)
+
+
+async def _load(demo: Demo, writers: list[Writer], *, ci: bool) -> int:
+    seconds = SECONDS[ci]
+    async with asyncio.TaskGroup() as group:
+        for writer in writers:
+            group.create_task(writer.run(int(PER_S * seconds)))
+        transfers = group.create_task(demo.transfer(int(seconds * 2)))
+        await demo.change_thresholds()
+        if ci:
+            group.create_task(demo.kill_all(seconds))
+    return transfers.result()
+
+
+async def _count(demo: Demo, transfers: int) -> Summary:
+    """Compare what came with what the database says must come."""
+    expected = await audit.expected(demo.postgres.dsn)
+
+    async def settled() -> bool:
+        nonlocal expected
+        expected = await audit.expected(demo.postgres.dsn)
+        return expected.alerts <= demo.received.ids and expected.alerts <= expected.notices.keys()
+
+    with contextlib.suppress(DemoFailed):
+        await _until(settled, "every alert has come")
+    servers = demo.parts.bootstrap_servers
+    # Every record of the topics, as it is in the log: compaction has not come to them yet.
+    found = Counter([(record.key or b"").decode() async for record in read_to_end(servers, ALERTS)])
+    letters = [record async for record in read_to_end(servers, "mybank.public.transactions.mybank.dlt")]
+    events = [record async for record in read_to_end(servers, "mybank.transfers")]
+    return _summary(demo, expected, found, dead_letters=len(letters), transfers=(transfers, len(events)))
+
+
+def _summary(
+    demo: Demo, expected: Expected, found: Counter[str], *, dead_letters: int, transfers: tuple[int, int]
+) -> Summary:
+    received, quiet = demo.received, demo.undisturbed_until
+    summary = Summary()
+    summary.figure("transactions committed", expected.transactions)
+    summary.figure("alerts due, by SQL over the database", len(expected.alerts))
+    summary.figure("lost", len(expected.alerts - found.keys()), must_be=0)
+    summary.figure("doubled", sum(count - 1 for count in found.values()), must_be=0)
+    summary.figure("not due", len(found.keys() - expected.alerts), must_be=0)
+    summary.figure("notices in the bank's database", sum(expected.notices.values()), must_be=len(expected.alerts))
+    summary.figure("impossible rows", expected.nonsense)
+    summary.figure("dead letters", dead_letters, must_be=expected.nonsense)
+    summary.figure("transfers answered", transfers[0])
+    summary.figure("transfers told by the outbox", transfers[1])
+    for part, name in ((0.5, "p50"), (0.99, "p99")):
+        summary.figure(f"commit to alert, {name}", f"{received.percentile_ms(part, until=quiet):.0f} ms")
+    if demo.parts.kills:
+        summary.figure("with the outages, longest", f"{received.percentile_ms(1) / 1000:.1f} s")
+        summary.figure("killed under load", "connector, service and database, without warning")
+    return summary
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="busway demo mybank")
+    parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
+    ci = parser.parse_args().ci or not sys.stdout.isatty()
+    try:
+        return asyncio.run(run(ci=ci))
+    except (DemoFailed, BuswayError, capture.Refused) as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except asyncio.CancelledError:
+        return 143
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Very large transactions, within milliseconds: a filter without state in Spark's Real-Time Mode, from topic to topic.
+
+    busway spark mybank.jobs.large --amount 100000 --to mybank.large
+
+What lives here: the filter. What does not: thresholds of owners (`running`); this is what the bank itself watches.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.streaming import StreamingQuery
+
+from busway_spark import realtime
+from busway_spark.job import Job, run_job
+from mybank.jobs.captured import TRANSACTIONS, rows
+
+
+def transform(changes: DataFrame, amount: Decimal) -> DataFrame:
+    """`key` (the account) and `value` (JSON, amounts as text) of each row from that amount on."""
+    large = rows(changes).where(F.col("amount") >= F.lit(amount).cast("decimal(14,2)"))
+    told = large.select(
+        "account_id", "id", "kind", F.col("amount").cast("string").alias("amount"), "currency", "booked_at"
+    )
+    return told.select(F.col("account_id").alias("key"), F.to_json(F.struct("*")).alias("value"))
+
+
+def work(job: Job) -> None:
+    """Until it is stopped."""
+
+    def start() -> list[StreamingQuery | None]:
+        large = transform(job.stream(TRANSACTIONS, source="kafka"), job.given.amount)
+        writer = large.writeStream.format("kafka").option("kafka.bootstrap.servers", job.given.bootstrap_servers)
+        writer = writer.option("topic", job.given.to).option("checkpointLocation", str(job.checkpoints / "large"))
+        return [realtime(writer).queryName("large").start()]
+
+    job.run(start, topics=[TRANSACTIONS])
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--amount", type=_amount, default=Decimal("100000.00"), help="from here on; 100000.00")
+    parser.add_argument("--to", default="mybank.large", help="topic, which must be there; mybank.large")
+
+
+def _amount(text: str) -> Decimal:
+    try:
+        found = Decimal(text)
+    except InvalidOperation:
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount") from None
+    if not found.is_finite() or found <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not over 0")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; 0, or 1 with one line that says what is missing."""
+    return run_job("large", __doc__, argv, work, topics=lambda given: [TRANSACTIONS], add_arguments=_arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The service: transactions in, alerts out. `busway run mybank.service:app` from the folder above runs it.
+
+What lives here: topics, tables, the handler. What does not: the rules (`domain`), the page (`http`), the bank's own side (`bank`).
+
+Why nothing is lost or told twice. An alert is written, and acknowledged, before the account's hour is; the record counts as handled when
+that is acknowledged too. Killed before the alert: the record comes again and nothing has happened. Killed between the two: it comes again,
+the hour gives the same alert, whose id is in the table of alerts already. Killed after both: the hour's `last_offset` says so.
+"""
+
+import datetime as dt
+import os
+
+from busway import App, ConsumerRecord, Retry
+from busway.web import Web
+from mybank import domain, http
+from mybank.events import (
+    AccountChange,
+    AccountKey,
+    Alert,
+    Hour,
+    Thresholds,
+    TransactionChange,
+    TransactionKey,
+)
+from mybank.pulse import Pulse
+from mybank.topics import ALERTS, ALERTS_CONFIGS, PARTITIONS
+
+CONCURRENCY = 64
+"""Records of a partition that are under way at once, one of an account at a time: they wait for the same acknowledgement."""
+
+pulse = Pulse()
+app = App(
+    "mybank",
+    bootstrap_servers=os.environ.get("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092"),
+    schema_registry=os.environ.get("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081"),
+    # With a name of its own, an instance that comes back takes its partitions over at once (static membership).
+    consumer={"group_instance_id": os.environ.get("MYBANK_INSTANCE"), "fetch_max_wait_ms": 100},
+    lifespan=pulse.running,
+)
+transactions = app.topic(
+    "mybank.public.transactions",
+    key=TransactionKey,
+    key_format="avro",
+    value=TransactionChange,
+    partitions=PARTITIONS,
+    read_only=True,
+)
+accounts = app.global_table(
+    "mybank.public.accounts", key=AccountKey, key_format="avro", value=AccountChange, partitions=1, read_only=True
+)
+thresholds = app.global_table("mybank.thresholds", value=Thresholds, partitions=1)
+alerts = app.table(ALERTS, value=Alert, configs=ALERTS_CONFIGS)
+hours = app.table("mybank.hours", value=Hour)
+web = app.extend(Web(http.create(accounts, thresholds, alerts, pulse)))
+
+
+def has_row(record: ConsumerRecord[TransactionKey, TransactionChange]) -> bool:
+    """Whether it is a row that was read, inserted or corrected; a deleted one is nothing to tell."""
+    return record.value is not None and record.value.after is not None
+
+
+@app.subscribe(transactions, where=has_row, concurrency=CONCURRENCY, retry=Retry(give_up_on=(domain.Impossible,)))
+async def judge(change: TransactionChange, record: ConsumerRecord[TransactionKey, TransactionChange]) -> None:
+    """Tell the owner what reaches a threshold."""
+    row = change.after
+    assert row is not None, "see has_row"
+    key = AccountKey(id=row.account_id)
+    # Whoever has set a threshold, on whatever instance, and was answered, has set it for every transaction from then on.
+    await thresholds.caught_up()
+    if key not in accounts:
+        await accounts.caught_up()
+    account = accounts.get(key)
+    transaction = domain.booked(change, row, account.after if account is not None else None)
+    hour = hours.get(row.account_id) or Hour(account_id=row.account_id)
+    wishes = thresholds.get(row.account_id)
+    after, found = domain.judge(hour, transaction, wishes, record.offset, dt.datetime.now(dt.UTC))
+    new = [alert for alert in found if alert.alert_id not in alerts]
+    for alert in new:
+        await alerts.put(alert.alert_id, alert, partition=record.partition)
+    if new:
+        await alerts.flush()
+    if after is not hour:
+        await hours.put(row.account_id, after, partition=record.partition)
+    pulse.judged(transaction, new)

@@ -1,0 +1,195 @@
+"""The Spark jobs on a topic as the connector writes it, and the live rule beside them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mybank import domain, generate
+from mybank.events import AccountRow, Hour, Source, Thresholds, TransactionChange, TransactionRow
+from mybank.tests.captured import NOON, Captured
+from tests.spark.conftest import bus  # noqa: F401 - a fixture
+
+from busway import App, Consumer
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+TRANSACTIONS = 400
+ACCOUNTS = generate.accounts(0, 1)
+NONSENSE = ("CARD", "-5.00"), ("GIFT", "7.00"), ("CARD", "0.00")
+
+
+def rows() -> list[TransactionRow]:
+    """Transactions of all accounts, nonsense among them."""
+    made = [
+        TransactionRow(
+            id=number, account_id=row.account_id, kind=row.kind, amount=row.amount, currency=row.currency,
+            booked_at=row.booked_at.isoformat(),
+        )
+        for number, row in zip(range(TRANSACTIONS), generate.rows(ACCOUNTS, 0, 1), strict=False)
+    ]  # fmt: skip
+    first = made[0]
+    for number, (kind, amount) in enumerate(NONSENSE, TRANSACTIONS):
+        made.append(
+            TransactionRow(
+                id=number, account_id=first.account_id, kind=kind, amount=Decimal(amount), currency=first.currency,
+                booked_at=NOON.isoformat(),
+            )
+        )  # fmt: skip
+    return made
+
+
+def wishes() -> dict[str, Thresholds]:
+    """What owners have set."""
+    return {
+        one.id: domain.thresholds(
+            one.id,
+            {kind: Decimal(amount) for kind, amount in one.single.items()},
+            None if one.hourly is None else Decimal(one.hourly) / 2,
+            NOON,
+        )
+        for one in ACCOUNTS
+        if one.single or one.hourly
+    }
+
+
+def live(transactions: list[TransactionRow]) -> dict[str, Decimal]:
+    """The alerts by the rules of the service, with their amounts."""
+    told = wishes()
+    hours: dict[str, Hour] = {}
+    found: dict[str, Decimal] = {}
+    known = {one.id: AccountRow(id=one.id, owner=one.owner, currency=one.currency) for one in ACCOUNTS}
+    for offset, row in enumerate(transactions):
+        try:
+            transaction = domain.booked(
+                TransactionChange(after=row, source=Source(ts_us=1)), row, known.get(row.account_id)
+            )
+        except domain.Impossible:
+            continue
+        hour = hours.get(row.account_id) or Hour(account_id=row.account_id)
+        hours[row.account_id], alerts = domain.judge(hour, transaction, told.get(row.account_id), offset, NOON)
+        found |= {alert.alert_id: alert.amount for alert in alerts}
+    return found
+
+
+@pytest.fixture
+def topics(bus: Any) -> list[TransactionRow]:  # noqa: F811 - the fixture
+    """Accounts, thresholds and transactions in their topics."""
+    made = rows()
+
+    async def write() -> None:
+        async with writing(bus) as (captured, thresholds):
+            for account in ACCOUNTS:
+                await captured.account(account.id, account.currency)
+            for account_id, wish in wishes().items():
+                await thresholds.send(wish, account_id)
+            for row in made:
+                await captured.row(row)
+
+    bus.run(write())
+    return made
+
+
+@asynccontextmanager
+async def writing(bus: Any) -> AsyncIterator[Any]:  # noqa: F811 - the fixture's value
+    """Both writers."""
+    app = App("writer", bus.bootstrap_servers, bus.registry)
+    thresholds = app.topic("mybank.thresholds", value=Thresholds)
+    async with app, Captured(app) as captured:
+        yield captured, thresholds
+
+
+@pytest.fixture
+def packed(spark: Any, tmp_path: Path) -> None:
+    """The case study where Spark's Python workers find it."""
+    from busway_spark.submit import zip_packages
+
+    zip_packages(tmp_path / "mybank.zip", ["mybank"])
+    spark.sparkContext.addPyFile(str(tmp_path / "mybank.zip"))
+
+
+def test_spending_is_what_left_the_account_each_day(
+    bus: Any,  # noqa: F811 - the fixture
+    spark: Any,
+    topics: list[TransactionRow],
+    tmp_path: Path,
+) -> None:
+    """Every row once in the store, over two runs; sums by day without nonsense, exactly to the cent."""
+    from mybank.jobs import spending
+
+    for _ in range(2):
+        assert spending.main([*bus.arguments, "--out", str(tmp_path), "--until-end"]) == 0
+    assert spark.read.parquet(str(tmp_path / "transactions")).count() == len(topics)
+    expected: dict[tuple[str, str], Decimal] = {}
+    for row in topics:
+        good = row.amount > 0 and row.currency != "XXX" and row.kind in {"TRANSFER", "CARD", "WITHDRAWAL"}
+        if good:
+            at = row.account_id, row.booked_at[:10]
+            expected[at] = expected.get(at, Decimal(0)) + row.amount
+    found = spark.read.parquet(str(tmp_path / "spending")).collect()
+    assert {(row.account_id, str(row.day)): row.spent for row in found} == expected
+
+
+@pytest.mark.usefixtures("packed")
+def test_running_sums_alert_as_the_service_does(
+    bus: Any,  # noqa: F811 - the fixture
+    spark: Any,
+    topics: list[TransactionRow],
+    tmp_path: Path,
+) -> None:
+    """The same alerts with the same amounts, from transformWithState; a second run finds nothing new."""
+    from mybank.jobs import running
+
+    due = live(topics)
+    assert {one.partition(":")[2] for one in due} == {"SINGLE", "HOURLY"}
+    for _ in range(2):
+        assert running.main([*bus.arguments, "--out", str(tmp_path), "--until-end"]) == 0
+    found = spark.read.parquet(str(tmp_path / "alerts")).collect()
+    assert len(found) == len(due)
+    assert {row.alert_id: row.amount for row in found} == due
+
+
+def test_large_ones_come_out_while_they_come_in(
+    bus: Any,  # noqa: F811 - the fixture
+    spark: Any,
+    topics: list[TransactionRow],
+    tmp_path: Path,
+) -> None:
+    """Real-Time Mode: what is there, and what comes while the query runs."""
+    from mybank.jobs import large
+
+    from busway_spark import realtime, stream_topic
+
+    bus.topic("mybank.large")
+    changes = stream_topic(spark, "mybank.public.transactions", source="kafka", **bus.servers)
+    writer = large.transform(changes, Decimal("500.00")).writeStream.format("kafka").option("topic", "mybank.large")
+    writer = writer.option("kafka.bootstrap.servers", bus.bootstrap_servers)
+    query = realtime(writer.option("checkpointLocation", str(tmp_path)), "5 seconds").start()
+    due = {row.id: str(row.amount) for row in topics if row.amount >= 500}
+    assert due
+
+    async def first(count: int) -> dict[int, str]:
+        servers = bus.bootstrap_servers
+        async with Consumer("mybank.large", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+            async with asyncio.timeout(50):
+                told = [json.loads((await consumer.getone()).value or b"") for _ in range(count)]
+        return {one["id"]: one["amount"] for one in told}
+
+    async def one_more() -> None:
+        async with writing(bus) as (captured, _):
+            await captured.transaction(9000, "500.00", account=ACCOUNTS[0].id)
+
+    try:
+        assert ran(bus, first(len(due))) == due
+        ran(bus, one_more())
+        assert ran(bus, first(len(due) + 1)) == {**due, 9000: "500.00"}
+    finally:
+        query.stop()
+
+
+def ran(bus: Any, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: F811 - the fixture's value
+    """In the bus's own loop."""
+    return bus.run(work)

@@ -1,0 +1,249 @@
+"""`busway demo mysocialmedia`: the bus, the registry and the service as processes of their own, and a campaign day that rains on them.
+
+What lives here: starting, sending, showing, counting. What does not: the service (`service`), the activities (`generate`).
+
+With `--ci` it ends by itself. It then kills the service in the middle of the burst, without warning, and starts it again; the summary
+compares the totals of every post, over HTTP and in the topic where they are kept, with sets of users counted by hand. With `--spark` the
+job `totals` counts everything again, too.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
+from kit.summary import Summary
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from busway import App, BuswayError
+from mysocialmedia import generate
+from mysocialmedia.events import Post
+
+PORT: Final = 8000
+CI_DAY: Final = generate.Day(events=30_000)
+LIVE_DAY: Final = generate.Day(events=10**9, per_s=150.0)
+HALF_LIFE_S: Final = 60
+SETTLE_S: Final = 60.0
+SPARK_S: Final = 180.0
+_AROUND_TABLE: Final = 6
+"""Lines of the terminal that are not posts."""
+_POLL_S: Final = 0.1
+
+
+@dataclass(slots=True)
+class Demo:
+    """The parts, and what was acknowledged."""
+
+    parts: Parts
+    service: Part
+    url: str
+    ci: bool
+    tally: generate.Tally = field(default_factory=generate.Tally)
+
+    @classmethod
+    async def start(cls, parts: Parts, *, ci: bool) -> "Demo":
+        """Bus and registry, then the service with its page."""
+        await parts.start_bus()
+        service = await parts.start_app(
+            "service",
+            "mysocialmedia.service:app",
+            BUSWAY_HTTP_PORT=str(free_port(PORT)),
+            MYSOCIALMEDIA_INSTANCE="one",
+            MYSOCIALMEDIA_HALF_LIFE_S=str(HALF_LIFE_S),
+        )
+        return cls(parts, service, (await service.line()).removeprefix("mysocialmedia "), ci)
+
+    def sender(self) -> App:
+        """An app that sends activities."""
+        return generate.sender(self.parts.bootstrap_servers, self.parts.schema_registry)
+
+    async def send(self) -> None:
+        """The whole day."""
+        async with self.sender() as app:
+            await generate.run(CI_DAY if self.ci else LIVE_DAY, app, self.tally.note)
+
+    async def kill_and_restart(self) -> None:
+        """The service ends without warning; its next process serves on the same port."""
+        await self.service.kill()
+        await self.service.start_again()
+        await self.service.line()
+
+
+async def run(*, ci: bool, spark: bool) -> int:
+    """The whole demo; 0 when nothing was lost or doubled."""
+    console = Console()
+    begun = time.monotonic()
+    whole = asyncio.current_task()
+    assert whole is not None
+    on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
+    with tempfile.TemporaryDirectory(prefix="mysocialmedia-") as folder:
+        async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=5) as client:
+            demo = await Demo.start(parts, ci=ci)
+            console.print(
+                f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\npage      [bold]{demo.url}[/bold]"
+            )
+            if not ci:
+                await _show(demo, client, console)
+                return 0
+            return await _prove(demo, client, console, begun, spark=spark)
+
+
+# In CI
+
+
+async def _prove(demo: Demo, client: httpx2.AsyncClient, console: Console, begun: float, *, spark: bool) -> int:
+    sending = asyncio.ensure_future(demo.send())
+    sent_s = time.monotonic()
+    try:
+        while not sending.done():
+            if not demo.parts.kills and demo.tally.activities * 2 >= CI_DAY.events:
+                await demo.kill_and_restart()
+            demo.service.check()
+            await asyncio.wait([sending], timeout=_POLL_S)
+        sending.result()
+    finally:
+        sending.cancel()
+        await asyncio.wait([sending])
+    served = await _served(demo, client)
+    settled_s = time.monotonic() - sent_s
+    kept = await _kept(demo)
+    summary = _summary(demo, served, kept, settled_s)
+    if spark:
+        likes, comments = (sum(column) for column in zip(*demo.tally.totals.values(), strict=True))
+        expected = f"totals: {len(demo.tally.totals)} posts, {likes} likes, {comments} comments"
+        summary.figure("Spark", await _counted_again(demo), must_be=expected)
+    summary.figure("took", f"{time.monotonic() - begun:.1f} s")
+    return summary.show(console)
+
+
+async def _served(demo: Demo, client: httpx2.AsyncClient) -> dict[str, tuple[int, int] | None]:
+    """Likes and comments of each post as the service tells them, None for those it says are deleted; waits until they are right."""
+    expected: dict[str, tuple[int, int] | None] = {**demo.tally.totals, **dict.fromkeys(demo.tally.deleted)}
+    found: dict[str, tuple[int, int] | None] = {}
+    deadline = time.monotonic() + SETTLE_S
+    while (left := [one for one in expected if found.get(one, ()) != expected[one]]) and time.monotonic() < deadline:
+        demo.service.check()
+        for post_id in left:
+            answer = await client.get(f"{demo.url}/posts/{post_id}")
+            if answer.status_code == 410:
+                found[post_id] = None
+            elif answer.status_code == 200:
+                told = answer.json()
+                found[post_id] = told["likes"], told["comments"]
+            if found.get(post_id, ()) != expected[post_id]:
+                await asyncio.sleep(_POLL_S)
+                break
+    return found
+
+
+async def _kept(demo: Demo) -> dict[str, Post]:
+    """The newest row of each post in the compacted topic: what the next instance would begin with."""
+    reader = App(
+        "mysocialmedia-audit",
+        bootstrap_servers=demo.parts.bootstrap_servers,
+        schema_registry=demo.parts.schema_registry,
+    )
+    posts = reader.topic("mysocialmedia.posts", value=Post)
+    async with reader:
+        return {record.key: record.value async for record in reader.read(posts) if record.key and record.value}
+
+
+async def _counted_again(demo: Demo) -> str:
+    """What the Spark job says of all activities."""
+    out = str(demo.parts.folder / "store")
+    job = await demo.parts.start("spark", *BUSWAY, "spark", "mysocialmedia.jobs.totals", "--out", out)
+    assert job.process.stdout is not None
+    async with asyncio.timeout(SPARK_S):
+        said = await job.process.stdout.readline()
+    if not said:
+        raise DemoFailed(f"the Spark job ended without a word:\n{job.tail()}")
+    return said.decode().strip()
+
+
+def _summary(demo: Demo, served: dict[str, tuple[int, int] | None], kept: dict[str, Post], settled_s: float) -> Summary:
+    expected = demo.tally.totals
+    lost = doubled = 0
+    for post_id, right in expected.items():
+        got = served.get(post_id) or (0, 0)
+        lost += sum(max(must - one, 0) for must, one in zip(right, got, strict=True))
+        doubled += sum(max(one - must, 0) for must, one in zip(right, got, strict=True))
+    stored = {post_id: (post.likes, post.comments) for post_id, post in kept.items() if not post.deleted}
+    summary = Summary()
+    summary.figure("activities acknowledged", demo.tally.activities, must_be=CI_DAY.events)
+    summary.figure("likes", sum(likes for likes, _ in expected.values()))
+    summary.figure("comments", sum(comments for _, comments in expected.values()))
+    summary.figure("lost", lost, must_be=0)
+    summary.figure("doubled", doubled, must_be=0)
+    summary.figure("posts", len(served) - len(demo.tally.deleted), must_be=len(expected))
+    summary.figure("deleted", sum(one is None for one in served.values()), must_be=len(demo.tally.deleted))
+    wrong = sum(stored.get(post_id) != right for post_id, right in expected.items()) + len(stored.keys() - expected)
+    summary.figure("posts whose kept totals are wrong", wrong, must_be=0)
+    if demo.parts.kills:
+        summary.figure("service", "killed in the middle without warning, and started again")
+    summary.figure("sent and counted in", f"{settled_s:.1f} s")
+    return summary
+
+
+# In a terminal
+
+
+async def _show(demo: Demo, client: httpx2.AsyncClient, console: Console) -> None:
+    sending = asyncio.ensure_future(demo.send())
+    stopped = asyncio.Event()
+    on_signals(stopped.set, signal.SIGINT)
+    found: list[dict[str, Any]] = []
+    try:
+        with Live(console=console, refresh_per_second=8) as live:
+            while not stopped.is_set():
+                if sending.done():
+                    sending.result()
+                demo.service.check()
+                with contextlib.suppress(httpx2.HTTPError):
+                    found = (await client.get(f"{demo.url}/trending")).json()
+                live.update(_picture(demo, found, console.height))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopped.wait(), 0.25)
+    finally:
+        sending.cancel()
+        await asyncio.wait([sending])
+
+
+def _picture(demo: Demo, found: list[dict[str, Any]], lines: int) -> Group:
+    table = Table(header_style="bold", expand=False)
+    for name in ("trending", "likes", "comments", "score"):
+        table.add_column(name, justify="left" if name == "trending" else "right", no_wrap=True, min_width=len(name))
+    for one in found[: max(lines - _AROUND_TABLE, 3)]:
+        table.add_row(one["text"], str(one["likes"]), str(one["comments"]), f"{one['score']:.0f}")
+    return Group(Text(f"page {demo.url}   {demo.tally.activities} activities acknowledged   Ctrl-C ends"), table)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="busway demo mysocialmedia")
+    parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
+    parser.add_argument("--spark", action="store_true", help="with --ci: let the Spark job count again, too")
+    given = parser.parse_args()
+    try:
+        return asyncio.run(run(ci=given.ci or given.spark or not sys.stdout.isatty(), spark=given.spark))
+    except (DemoFailed, BuswayError) as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except asyncio.CancelledError:
+        return 143
+
+
+if __name__ == "__main__":
+    sys.exit(main())

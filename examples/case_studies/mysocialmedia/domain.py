@@ -1,0 +1,199 @@
+"""The rules: how activities change totals.
+
+What lives here: `Wall`, which folds activities into posts and marks, and what an activity may be. What does not: where posts and marks
+are kept (`service`).
+
+A like is a fact about a post and a user, a comment one about a post, a user and an id: it is there or it is not, and only what changes
+that counts. So next to the posts there are marks, one for each fact that holds.
+
+Posts and marks are written to two topics, and a crash may come between. Posts are acknowledged first, so a mark is never ahead of its
+post. After a crash some activities come again. Those that are in a post already (at or below its `last_offset`) change no total but do
+set or take away their mark, in their order. The last one of each mark decides, whatever was there before: so when the first new activity
+is counted, all marks are as they were.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from mysocialmedia import trending
+from mysocialmedia.events import Activity, Kind, Mark, Post
+
+TEXT_MOST: Final = 2000
+ID_MOST: Final = 100
+AHEAD_MOST: Final = dt.timedelta(minutes=5)
+"""How far a device's clock may be ahead of the bus; a post from next year would be hot until then."""
+_SEPARATOR: Final = "/"
+_OF_COMMENTS: Final = frozenset({Kind.COMMENTED, Kind.COMMENT_DELETED})
+_WITH_TEXT: Final = frozenset({Kind.POSTED, Kind.COMMENTED})
+_SETS: Final = {Kind.LIKED: True, Kind.UNLIKED: False, Kind.COMMENTED: True, Kind.COMMENT_DELETED: False}
+
+
+class Impossible(ValueError):
+    """An activity that no user can have caused; names the field."""
+
+
+def mark_key(post_id: str, user_id: str, comment_id: str | None = None) -> str:
+    """The key of a mark: that the user likes the post, or has this comment there."""
+    like = f"{post_id}{_SEPARATOR}{user_id}"
+    return like if comment_id is None else f"{like}{_SEPARATOR}{comment_id}"
+
+
+def check(activity: Activity, received: dt.datetime | None = None) -> None:
+    """Whether an activity makes sense by itself.
+
+    Args:
+        activity: any.
+        received: when the bus got it, if that is known.
+
+    Raises:
+        Impossible: it does not.
+    """
+    _check_id("post_id", activity.post_id)
+    _check_id("user_id", activity.user_id)
+    if activity.kind in _OF_COMMENTS:
+        _check_id("comment_id", activity.comment_id)
+    if activity.kind in _WITH_TEXT and not activity.text:
+        raise Impossible("text is missing; a post and a comment say something")
+    if activity.text is not None and len(activity.text) > TEXT_MOST:
+        raise Impossible(f"text has {len(activity.text)} characters; {TEXT_MOST} are allowed")
+    if received is not None and activity.at - received > AHEAD_MOST:
+        raise Impossible(
+            f"at is {activity.at.isoformat()}, more than {AHEAD_MOST} after it was received; set the device's clock"
+        )
+
+
+def _check_id(name: str, found: str | None) -> None:
+    if not found or len(found) > ID_MOST or _SEPARATOR in found:
+        raise Impossible(f"{name} is {found!r:.120}; give 1 to {ID_MOST} characters without {_SEPARATOR!r}")
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch of activities changes, to be written: posts first, then marks.
+
+    Attributes:
+        posts: by id.
+        marks: by key; None for one that is to be taken away.
+        ignored: activities that said nothing new, or came for a deleted post.
+        live, likes, comments: by how much the sums over all posts that are not deleted change.
+    """
+
+    posts: dict[str, Post] = field(default_factory=dict)
+    marks: dict[str, Mark | None] = field(default_factory=dict)
+    ignored: int = 0
+    live: int = 0
+    likes: int = 0
+    comments: int = 0
+
+
+class Wall:
+    """All posts of some partitions, with what is marked on them.
+
+    Args:
+        posts, marks: what is stored; only read here.
+        half_life: of what warms a post.
+    """
+
+    def __init__(
+        self, posts: Mapping[str, Post], marks: Mapping[str, Mark], *, half_life: dt.timedelta = trending.HALF_LIFE
+    ) -> None:
+        self._posts = posts
+        self._marks = marks
+        self._half_life = half_life
+        self._keys: dict[str, set[str]] = {}
+        """The marks of each post, perhaps with some that are gone: what a deleted post takes with it."""
+
+    def stored_anew(self) -> None:
+        """The stored marks are others now: partitions came or went."""
+        self._keys.clear()
+        for key in self._marks:
+            self._keys.setdefault(key.partition(_SEPARATOR)[0], set()).add(key)
+
+    def written(self, changes: Changes) -> None:
+        """The changes are stored."""
+        for key, mark in changes.marks.items():
+            if mark is None:
+                self._keys.get(key.partition(_SEPARATOR)[0], set()).discard(key)
+
+    def apply(self, activity: Activity, offset: int, changes: Changes, *, received: dt.datetime | None = None) -> None:
+        """Take in the next activity of a partition, on top of what is stored and of `changes`, and add what follows to `changes`.
+
+        Args:
+            activity, offset: what, and its place in the partition.
+            changes: of the activities before it that are not stored yet.
+            received: when the bus got it, if that is known.
+
+        Raises:
+            Impossible: the post is not there, somebody else deletes it, or the activity makes no sense; `changes` is as it was.
+        """
+        check(activity, received)
+        post = changes.posts.get(activity.post_id) or self._posts.get(activity.post_id)
+        if activity.kind is Kind.POSTED:
+            if post is None:
+                self._post(activity, offset, changes)
+            else:
+                changes.ignored += offset > post.first_offset
+            return
+        if post is None or offset < post.first_offset:
+            raise Impossible(f"post_id is {activity.post_id!r}; there was no such post yet")
+        if post.deleted:
+            if offset == post.last_offset:
+                self._unmark_all(post.post_id, changes)
+            changes.ignored += offset > post.last_offset
+        elif activity.kind is Kind.DELETED:
+            self._delete(post, activity, offset, changes)
+        else:
+            self._mark(post, activity, offset, changes)
+
+    def _post(self, activity: Activity, offset: int, changes: Changes) -> None:
+        changes.live += 1
+        changes.posts[activity.post_id] = Post(
+            post_id=activity.post_id,
+            user_id=activity.user_id,
+            text=activity.text or "",
+            at=activity.at,
+            heat=trending.warmed(trending.COLD, trending.WEIGHTS[Kind.POSTED], activity.at, self._half_life),
+            first_offset=offset,
+            last_offset=offset,
+        )
+
+    def _delete(self, post: Post, activity: Activity, offset: int, changes: Changes) -> None:
+        if activity.user_id != post.user_id:
+            raise Impossible(f"user_id is {activity.user_id!r}; a post is deleted by its author")
+        changes.live -= 1
+        changes.likes -= post.likes
+        changes.comments -= post.comments
+        changes.posts[post.post_id] = replace(post, deleted=True, text="", last_offset=offset)
+        self._unmark_all(post.post_id, changes)
+
+    def _unmark_all(self, post_id: str, changes: Changes) -> None:
+        for key in self._keys.get(post_id, ()):
+            changes.marks[key] = None
+
+    def _mark(self, post: Post, activity: Activity, offset: int, changes: Changes) -> None:
+        key = mark_key(post.post_id, activity.user_id, activity.comment_id if activity.kind in _OF_COMMENTS else None)
+        there = _SETS[activity.kind]
+        was = changes.marks[key] is not None if key in changes.marks else key in self._marks
+        if was is not there:
+            changes.marks[key] = Mark(offset=offset) if there else None
+            if there:
+                self._keys.setdefault(post.post_id, set()).add(key)
+        if offset <= post.last_offset:
+            return
+        if was is there:
+            changes.ignored += 1
+            return
+        if post.post_id not in changes.posts:
+            post = changes.posts[post.post_id] = replace(post)
+        step = 1 if there else -1
+        if activity.kind in _OF_COMMENTS:
+            post.comments += step
+            changes.comments += step
+        else:
+            post.likes += step
+            changes.likes += step
+        if there:
+            post.heat = trending.warmed(post.heat, trending.WEIGHTS[activity.kind], activity.at, self._half_life)
+        post.last_offset = offset

@@ -1,0 +1,52 @@
+"""Topics of an app on the brokers.
+
+What lives here: making those that are missing, counting partitions. What does not: declaring them (`declare`).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from busway.admin.admin import Admin, NewTopic
+from busway.cluster.client import ClusterClient
+from busway.errors import BrokerError
+from busway_protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+
+async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
+    """Create those of these topics that are not there.
+
+    Raises:
+        BrokerError: one cannot be created.
+        ConnectionFailed: no broker can be reached.
+    """
+    if not topics:
+        return
+    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
+        there = await admin.list_topics()
+        for topic in topics:
+            if topic.name in there:
+                continue
+            try:
+                await admin.create_topics([topic])
+            except BrokerError as problem:
+                if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
+                    raise
+
+
+async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
+    """How many partitions topics have; those that are missing are made as the brokers make them for whoever reads.
+
+    Raises:
+        BrokerError: a topic cannot be had.
+    """
+    wanted = sorted(topics)
+    cluster = ClusterClient(app.bootstrap_servers, client_id=app.name)
+    try:
+        await cluster.ensure_topics(wanted)
+        counts = cluster.metadata.counts()
+        return {name: counts[name] for name in wanted}
+    finally:
+        await cluster.close()

@@ -1,0 +1,120 @@
+"""A worker of connectors as tests use it: in this process or one of its own, and its REST API as a client sees it.
+
+What lives here: what the suites of connectors share. What does not: brokers, databases, connectors for tests (`connectors`).
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from busway import Record, read_to_end
+from busway_connect.config import WorkerConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 20.0
+
+
+class Rest:
+    """Kafka Connect's REST API of one worker."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.http = httpx2.AsyncClient(base_url=url, timeout=SECONDS)
+
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and JSON, None without a body."""
+        answer = await self.http.request(method, path, json=body)
+        return answer.status_code, answer.json() if answer.content else None
+
+    async def create(self, name: str, **config: str) -> None:
+        """Make a connector; `_` in names stands for a dot. Asks again while the worker is taking over, as on a busy machine."""
+        body = {"name": name, "config": {one.replace("_", "."): text for one, text in config.items()}}
+        answers: list[tuple[int, Any]] = []
+
+        async def answered() -> bool:
+            answers.append(await self.call("POST", "/connectors", body))
+            return "momentarily" not in answers[-1][1].get("message", "")
+
+        await until(answered)
+        assert answers[-1][0] == 201, answers[-1]
+
+    async def task_state(self, name: str) -> str | None:
+        """The state of its task, None without one."""
+        _, found = await self.call("GET", f"/connectors/{name}/status")
+        return str(found["tasks"][0]["state"]) if found.get("tasks") else None
+
+    async def wait_for(self, name: str, state: str | None) -> None:
+        """Returns when its task is in that state."""
+        await until(lambda: self._is(name, state))
+
+    async def _is(self, name: str, state: str | None) -> bool:
+        return await self.task_state(name) == state
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Returns when it is so; fails when it is not in time."""
+    async with asyncio.timeout(SECONDS):
+        while not await true():
+            await asyncio.sleep(0.02)
+
+
+async def records_of(bootstrap: str, topic: str) -> list[Record]:
+    """All records of a topic, by partition and offset."""
+    found = [record async for record in read_to_end(bootstrap, topic)]
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def worker_config(bootstrap: str, **settings: Any) -> WorkerConfig:
+    """Settings of a worker for a test."""
+    return WorkerConfig(
+        bootstrap_servers=bootstrap,
+        port=0,
+        offset_storage_partitions=1,
+        status_storage_partitions=1,
+        offset_flush_interval_ms=settings.pop("offset_flush_interval_ms", 50),
+        **settings,
+    )
+
+
+class WorkerProcess:
+    """`busway connect` in a process of its own."""
+
+    def __init__(self, bootstrap: str, *, flush_ms: int = 50) -> None:
+        settings = {
+            "plugin.modules": "tests.support.connectors",
+            "offset.storage.partitions": "1",
+            "status.storage.partitions": "1",
+            "offset.flush.interval.ms": str(flush_ms),
+            "session.timeout.ms": "600",
+            "heartbeat.interval.ms": "100",
+        }
+        overrides = [part for name, text in settings.items() for part in ("--override", f"{name}={text}")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "busway.cli", "connect", "-b", bootstrap, "--port", "0", "--json", *overrides],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
+        )
+
+    async def url(self) -> str:
+        """Where it listens; waits until it works or stands by."""
+        assert self.process.stdout is not None
+        line = await asyncio.to_thread(self.process.stdout.readline)
+        assert line, "the worker did not start"
+        return str(json.loads(line)["connect"])
+
+    async def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """End it."""
+        self.process.send_signal(number)
+        code = await asyncio.to_thread(self.process.wait, SECONDS)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
