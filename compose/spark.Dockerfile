@@ -21,6 +21,8 @@ RUN python -c "import pathlib, tomllib; \
  && pip --python /opt/busway/bin/python install --quiet '.[spark,web]' \
  && pip --python /opt/busway/bin/python uninstall --quiet --yes busway \
  && rm -r sdk bus registry services spark
+# Spark puts this archive before the package it was made of; from there Python compiles every module anew whenever a worker starts.
+RUN rm /opt/busway/lib/python3*/site-packages/pyspark/python/lib/pyspark.zip
 
 # What is ours.
 FROM environment AS ours

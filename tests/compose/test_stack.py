@@ -93,10 +93,10 @@ async def test_a_spark_job_on_the_cluster(stack: Stack) -> None:
         await one.load(http[one.service])
     topic, least = one.made
     job = ("offload", "--master", "spark://spark-master:7077", "--topic", topic, "--out", "/store", "--until-end")
-    await asyncio.to_thread(stack.compose, "run", "--rm", "-T", "spark", *job, timeout_s=180)
+    await asyncio.to_thread(stack.compose, "run", "--rm", "-T", "spark", *job, timeout_s=300)
     count = (
         "import pyarrow.dataset as d; "
-        f"rows = d.dataset('/store/{topic}', format='parquet', ignore_prefixes=['_']).to_table(['_partition', '_offset']).to_pylist(); "
+        f"rows = d.dataset('/store/{topic}', format='parquet').to_table(['_partition', '_offset']).to_pylist(); "
         "print(len(rows), len({tuple(row.values()) for row in rows}))"
     )
     said = await asyncio.to_thread(stack.compose, "run", "--rm", "-T", "--entrypoint", "python", "spark", "-c", count)
