@@ -1,14 +1,21 @@
-"""The connector on the bank's tables.
+"""The connector on the bank's tables. `python -m mybank.capture http://localhost:8083` installs it for the database in `MYBANK_DATABASE`.
 
 What lives here: its settings for a server (`connector.json` with the address put in), handing them to Kafka Connect's REST API. What does
 not: the connector.
 """
 
+import argparse
+import asyncio
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Final
 
 import httpx2
+from sqlalchemy import make_url
+
+from mybank.ledger import URL
 
 NAME: Final = "mybank"
 SETTINGS: Final = Path(__file__).parent / "connector.json"
@@ -42,3 +49,33 @@ async def running(connect: str) -> bool:
     async with httpx2.AsyncClient(base_url=connect, timeout=5) as client:
         answer = await client.get(f"/connectors/{NAME}/status")
         return not answer.is_error and [task["state"] for task in answer.json()["tasks"]] == ["RUNNING"]
+
+
+def main() -> int:
+    """The command line. A password that is not in the database's address is taken from PGPASSWORD, as psql does."""
+    parser = argparse.ArgumentParser(
+        prog="python -m mybank.capture", description="Install the connector, or change it."
+    )
+    parser.add_argument("connect", help="Kafka Connect's REST API, for instance http://localhost:8083")
+    given = parser.parse_args()
+    database = make_url(URL)
+    config = settings(
+        database.host or "localhost",
+        database.port or 5432,
+        database_user=database.username or "postgres",
+        database_dbname=database.database or "postgres",
+        database_password=database.password or os.environ.get("PGPASSWORD", ""),
+    )
+    try:
+        asyncio.run(install(given.connect, config))
+    except Refused as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    except httpx2.HTTPError as problem:
+        sys.stderr.write(f"{given.connect} cannot be reached: {problem}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

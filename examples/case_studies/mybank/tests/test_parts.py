@@ -62,6 +62,17 @@ def test_the_connector_s_settings_are_for_any_server() -> None:
     assert found["message.key.columns"] == "public.transactions:account_id"
 
 
+def test_installing_it_without_a_worker_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line that names the address, and an exit code."""
+    monkeypatch.setattr(sys, "argv", ["capture", "http://127.0.0.1:1"])
+    assert capture.main() == 1
+    told = capsys.readouterr().err
+    assert told.startswith("http://127.0.0.1:1 cannot be reached: ")
+    assert told.count("\n") == 1
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that PostgreSQL's own user may enter, as those of pytest are not."""
