@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 BASE_IMAGE: Final = ROOT.parent / "shared" / "docker" / "base-image"
 HEALTHY_S: Final = 120.0
 BUILD_S: Final = 900.0
-_PORTS: Final = ("BUS", "REGISTRY", "CONNECT", "MOVIEFLIX", "SPARK")
+_PORTS: Final = ("BUS", "REGISTRY", "CONNECT", "MOVIEFLIX", "MYSOCIALMEDIA", "GETTAXI", "MYBANK", "BANK", "SPARK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What each service is asked from outside, one module a service.
 
 What lives here: the list, and what a scenario is. What does not: containers (`tests.compose.stack`). To add one: a class as `Scenario`
-says, and a line in `SCENARIOS`.
+says, and a name in `scenarios`.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 import httpx2
+from tests.compose.stack import Stack
 
 SETTLE_S: Final = 60.0
 
@@ -20,15 +21,13 @@ class Scenario(Protocol):
     Attributes:
         service: in compose.yaml; its port is SERVICE_PORT.
         half_way: set when half of the requests are answered.
-        made: a topic that the requests fill, and how many records they made.
     """
 
     service: str
     half_way: asyncio.Event
 
-    @property
-    def made(self) -> tuple[str, int]:
-        """See above."""
+    async def prepare(self, http: httpx2.AsyncClient) -> None:
+        """Bring about what the requests need."""
 
     async def load(self, http: httpx2.AsyncClient) -> None:
         """Send requests, all of which are answered well even if the bus dies in the middle."""
@@ -45,8 +44,11 @@ async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.2)
 
 
-def scenarios() -> list[Scenario]:
+def scenarios(stack: Stack) -> list[Scenario]:
     """New ones."""
+    from tests.compose.scenarios.gettaxi import GetTaxi
     from tests.compose.scenarios.movieflix import MovieFlix
+    from tests.compose.scenarios.mybank import MyBank
+    from tests.compose.scenarios.mysocialmedia import MySocialMedia
 
-    return [MovieFlix()]
+    return [MovieFlix(), MySocialMedia(), GetTaxi(), MyBank(stack)]

@@ -25,10 +25,8 @@ class MovieFlix:
         self._viewers = range(first, first + VIEWERS)
         self._places: set[tuple[int, int]] = set()
 
-    @property
-    def made(self) -> tuple[str, int]:
-        """Each step is a record."""
-        return "movieflix.watched", VIEWERS * STEPS
+    async def prepare(self, http: httpx2.AsyncClient) -> None:
+        """Viewers need nothing."""
 
     async def load(self, http: httpx2.AsyncClient) -> None:
         """All viewers at once, each one step after the other."""
