@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from tools.jars import need
 
-
 SPARK = Path(__file__).parent / "tests" / "spark"
 
 
