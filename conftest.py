@@ -2,10 +2,18 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tools.jars import need
+
+SPARK = Path(__file__).parent / "tests" / "spark"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Who leaves Spark's tests out need not have PySpark, which they import; who asks for them is told by that import."""
+    return True if collection_path == SPARK and "not spark" in config.option.markexpr else None
 
 
 @pytest.fixture(scope="session")

@@ -26,8 +26,6 @@ RETRY_S: Final = 0.1
 AWAY_S: Final = 20.0
 """A database that is away for longer ends the load."""
 BEGIN: Final = dt.datetime(2026, 6, 1, 8, tzinfo=dt.UTC)
-FIRST: Final = ("Ada", "Ben", "Cleo", "Dana", "Emil", "Fay", "Gus", "Hana", "Ivo", "June", "Kai", "Lea")
-LAST: Final = ("Adler", "Brook", "Cruz", "Diaz", "Eng", "Fox", "Gray", "Haas")
 INSERT: Final = "INSERT INTO transactions (account_id, kind, amount, currency, booked_at) VALUES (%s, %s, %s, %s, %s)"
 
 
@@ -51,7 +49,7 @@ def accounts(writer: int, seed: int) -> list[Account]:
         found.append(
             Account(
                 id=f"{'DEFRNLCH'[2 * (writer % 4) :][:2]}{writer:02d}-{number:04d}",
-                owner=f"{FIRST[number]} {LAST[writer % len(LAST)]}",
+                owner=f"customer {writer}.{number}",
                 currency="CHF" if writer % 4 == 3 else "EUR",
                 single={"CARD": f"{chance.randrange(60, 200)}.00", "TRANSFER": "750.00"} if asks else {},
                 hourly=f"{chance.randrange(900, 2500)}.00" if number % 3 == 0 else None,

@@ -55,7 +55,9 @@ class Captured:
 
     async def account(self, account_id: str, currency: str = "EUR") -> None:
         """A row inserted into `accounts`."""
-        await self._change("accounts", {"id": account_id}, {"id": account_id, "owner": "Ada", "currency": currency})
+        await self._change(
+            "accounts", {"id": account_id}, {"id": account_id, "owner": "customer", "currency": currency}
+        )
 
     async def transaction(
         self,

@@ -138,7 +138,9 @@ async def transfers(
     for extension in (bank.outbox, bank.inbox):
         monkeypatch.setattr(extension, "_engine", engine)
     with psycopg.connect(database.dsn) as connection:
-        connection.execute("INSERT INTO accounts VALUES ('a', 'Ada', 'EUR'), ('b', 'Ben', 'EUR'), ('c', 'Cleo', 'CHF')")
+        connection.execute(
+            "INSERT INTO accounts VALUES ('a', 'one', 'EUR'), ('b', 'two', 'EUR'), ('c', 'three', 'CHF')"
+        )
     async with bank.app.test() as bus, serving(bank.web) as url, httpx2.AsyncClient(base_url=url, timeout=20) as client:
         yield bus, client
 

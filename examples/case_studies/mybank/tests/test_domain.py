@@ -112,7 +112,7 @@ def read(change: TransactionChange, account: AccountRow | None) -> Transaction:
 
 def test_a_row_becomes_a_transaction() -> None:
     """Amounts to the cent, times in UTC, whatever zone the database shows."""
-    found = read(captured(), AccountRow(id="a", owner="Ada", currency="EUR"))
+    found = read(captured(), AccountRow(id="a", owner="customer", currency="EUR"))
     assert found == Transaction(
         id=1, account_id="a", kind=Kind.CARD, amount=Decimal("10.00"), currency="EUR",
         booked_at=NOON + dt.timedelta(microseconds=1), committed_at=NOON,
@@ -135,7 +135,7 @@ def test_a_row_becomes_a_transaction() -> None:
 def test_rows_that_cannot_be_are_refused_by_column(changes: dict[str, object], named: str) -> None:
     """The reason names the column and what would be right."""
     with pytest.raises(domain.Impossible, match=named):
-        read(captured(**changes), AccountRow(id="a", owner="Ada", currency="EUR"))
+        read(captured(**changes), AccountRow(id="a", owner="customer", currency="EUR"))
 
 
 def test_an_account_may_still_come() -> None:
