@@ -246,6 +246,20 @@ class TestBus:
             raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
         await self._clock.advance(seconds)
 
+    async def resting(self, timeout_s: float = SETTLE_S) -> None:
+        """Wait until the app waits between two attempts: `app.test(clock="manual")`.
+
+        Raises:
+            ValueError: waits are skipped on this bus.
+            TimeoutError: it did not in time.
+        """
+        if not isinstance(self._clock, ManualTime):
+            raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
+        async with asyncio.timeout(timeout_s):
+            while not self._clock.due_s:
+                self._clock.stirred.clear()
+                await self._clock.stirred.wait()
+
     async def _start(self) -> None:
         await self.app.start()
         self._step()

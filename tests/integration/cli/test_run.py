@@ -19,7 +19,7 @@ from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
 SERVICE = Path(__file__).with_name("shop.py")
-SECONDS = 40
+SECONDS = 100
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ class Terminal:
         cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         self.environment = {
             **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",  # as an activated environment has it
             "HOME": str(home),
             "XDG_CACHE_HOME": cache,
             "BUSWAY_BOOTSTRAP_SERVERS": f"127.0.0.1:{bus}",

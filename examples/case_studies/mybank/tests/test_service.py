@@ -162,12 +162,15 @@ async def test_a_dead_letter_is_replayed_when_its_account_is_there(bus: TestBus,
     assert await told(bus) == Counter(["1:SINGLE"])
 
 
-async def test_an_account_that_comes_a_moment_later_costs_nothing(bus: TestBus, captured: Captured) -> None:
+async def test_an_account_that_comes_a_moment_later_costs_nothing() -> None:
     """The transaction overtakes its account: it is tried again until the account is there."""
-    await captured.transaction(1, "5000.00", account="new")
-    await captured.account("new")
-    assert await told(bus) == Counter(["1:SINGLE"])
-    assert await bus.dead_letters(service.transactions) == []
+    async with service.app.test(clock="manual") as bus, Captured(bus.app) as captured:
+        await captured.transaction(1, "5000.00", account="new")
+        await bus.resting()
+        await captured.account("new")
+        await bus.advance(1)
+        assert await told(bus) == Counter(["1:SINGLE"])
+        assert await bus.dead_letters(service.transactions) == []
 
 
 @pytest.fixture
