@@ -183,7 +183,7 @@ async def run(*, ci: bool, spark: bool) -> int:
             )
             left_out = await asyncio.to_thread(missing) if spark else "--without-spark"
             if left_out:
-                console.print(f"Spark     left out, so the speed layer answers alone: {left_out}")
+                console.print(f"Spark     left out, so the speed layer answers alone: {left_out}", markup=False)
             async with httpx2.AsyncClient(base_url=url, timeout=20) as client:
                 demo = Demo(parts, service, client, ci)
                 summary = await _story(demo, left_out, console)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -33,6 +34,6 @@ class Summary:
         """Print it; returns the exit code."""
         table = Table.grid(padding=(0, 2))
         for name, value in self.lines:
-            table.add_row(name, value, style="bold red" if name in self.wrong else "")
+            table.add_row(name, escape(value), style="bold red" if name in self.wrong else "")
         console.print(table)
         return self.exit_code

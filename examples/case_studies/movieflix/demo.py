@@ -26,6 +26,7 @@ from kit.spark import missing
 from kit.summary import Summary
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -124,7 +125,7 @@ async def run(*, ci: bool, spark: bool) -> int:
                 f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\npage      [bold]{demo.url}[/bold]\n"
                 f"ratings   {_shown(ratings.source())}\n"
                 + (
-                    f"Spark     left out: {demo.left_out}"
+                    f"Spark     left out: {escape(demo.left_out)}"
                     if demo.left_out
                     else "Spark     trains models as events come"
                 )

@@ -132,3 +132,11 @@ async def test_a_picture_is_taken_when_the_page_is_ready(tmp_path: Path) -> None
             await browser.screenshot(url, tmp_path / "no.png", ready="#never", timeout_s=3)
     with pytest.raises(browser.NoPicture, match="ERR_CONNECTION_REFUSED"):
         await browser.screenshot(url, tmp_path / "no.png")
+
+
+def test_what_is_in_brackets_is_printed() -> None:
+    """Values are text, not markup: the extra of a package to install stays readable."""
+    summary, shown = Summary(), StringIO()
+    summary.figure("left out", "pip install 'busway[spark]'")
+    summary.show(Console(file=shown, width=100))
+    assert "busway[spark]" in shown.getvalue()
