@@ -24,8 +24,8 @@ def spark() -> Iterator[Any]:
         from busway_spark.session import session
     except ImportError as missing:
         pytest.fail(f"{missing}: pip install -e '.[dev,spark]', or run `make spark`")
-    # For all JVMs of a run: each lives for seconds, so quick compilation beats good code, and two cores are not for a collector.
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    # For all JVMs of a run: each lives for seconds, so quick compilation beats good code. Collectors are each program's own choice.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     quiet = {"spark.sql.shuffle.partitions": "1", "spark.log.level": "FATAL"}
     running = session("tests", delta=True, settings=quiet)
     yield running
