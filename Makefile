@@ -31,7 +31,7 @@ spark: $(READY)
 	$(BIN)/pytest -m spark
 
 compose: $(READY)
-	$(BIN)/pytest -m compose
+	$(BIN)/pytest -m "compose and not spark"
 
 bench: $(READY)
 	$(BIN)/python tools/jars.py kafka
