@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-from kit.parts import DemoFailed, Part, Parts, free_port, on_signals
+from kit.command import run_demo
+from kit.parts import Part, Parts, free_port, on_signals
 from kit.summary import Summary
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from busway import BuswayError
 from gettaxi import fares, matching
 from gettaxi.events import Ride, Status
 from gettaxi.generate import Devices
@@ -181,9 +181,6 @@ async def run(*, ci: bool, seed: int) -> int:
     """The whole demo; 0 when nothing was lost, doubled or priced wrong."""
     console = Console()
     begun = time.monotonic()
-    whole = asyncio.current_task()
-    assert whole is not None
-    on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
     with tempfile.TemporaryDirectory(prefix="gettaxi-") as folder:
         port = str(free_port(PORT))
         async with Parts(Path(folder), {"BUSWAY_HTTP_PORT": port, "GETTAXI_INSTANCE": "one"}) as parts:
@@ -240,15 +237,7 @@ def main() -> int:
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
     parser.add_argument("--seed", type=int, default=1, help="of the traffic")
     given = parser.parse_args()
-    try:
-        return asyncio.run(run(ci=given.ci or not sys.stdout.isatty(), seed=given.seed))
-    except (DemoFailed, BuswayError) as problem:
-        sys.stderr.write(f"{problem}\n")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except asyncio.CancelledError:
-        return 143
+    return run_demo(run(ci=given.ci or not sys.stdout.isatty(), seed=given.seed))
 
 
 if __name__ == "__main__":

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+from kit.command import run_demo
 from kit.load import send_all
 from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
 from kit.spark import missing
 from kit.summary import Summary
 from rich.console import Console
 
-from busway import App, BuswayError, ConsumerRecord
+from busway import App, ConsumerRecord
 from ingestion import domain
 from ingestion.events import LowFuel, Position, Truck
 from ingestion.generate import drive
@@ -164,9 +165,6 @@ class Demo:
 async def run(*, ci: bool, spark: bool) -> int:
     """The whole demo; 0 when both layers agree exactly."""
     console, begun = Console(), time.monotonic()
-    whole = asyncio.current_task()
-    assert whole is not None
-    on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
     with tempfile.TemporaryDirectory(prefix="ingestion-") as folder:
         async with Parts(Path(folder)) as parts:
             await parts.start_bus()
@@ -241,15 +239,7 @@ def main() -> int:
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
     parser.add_argument("--without-spark", action="store_true", help="leave the store out, though Spark is there")
     given = parser.parse_args()
-    try:
-        return asyncio.run(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))
-    except (DemoFailed, BuswayError) as problem:
-        sys.stderr.write(f"{problem}\n")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except asyncio.CancelledError:
-        return 143
+    return run_demo(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))
 
 
 if __name__ == "__main__":

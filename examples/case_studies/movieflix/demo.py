@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+from kit.command import run_demo
 from kit.load import send_all
 from kit.parts import DemoFailed, Part, Parts, free_port, on_signals
 from kit.spark import missing
@@ -31,7 +32,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from busway import App, BuswayError
+from busway import App
 from movieflix import domain, ratings
 from movieflix.analytics import Analytics, Trained
 from movieflix.events import Profile, Watched
@@ -115,9 +116,6 @@ async def run(*, ci: bool, spark: bool) -> int:
     """The whole demo; 0 when nothing was lost or doubled."""
     console = Console()
     begun = time.monotonic()
-    whole = asyncio.current_task()
-    assert whole is not None
-    on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
     with tempfile.TemporaryDirectory(prefix="movieflix-") as folder:
         async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=5) as client:
             demo = await Demo.start(parts, ci=ci, spark=spark)
@@ -283,15 +281,7 @@ def main() -> int:
         "--without-spark", action="store_true", help="leave training and store out, though Spark is there"
     )
     given = parser.parse_args()
-    try:
-        return asyncio.run(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))
-    except (DemoFailed, BuswayError) as problem:
-        sys.stderr.write(f"{problem}\n")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except asyncio.CancelledError:
-        return 143
+    return run_demo(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))
 
 
 if __name__ == "__main__":

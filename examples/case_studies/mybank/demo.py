@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
-import signal
 import sys
 import tempfile
 import time
@@ -25,12 +24,13 @@ from typing import Any, Final
 
 import httpx2
 import psycopg
-from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
+from kit.command import run_demo
+from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port
 from kit.postgres import Postgres
 from kit.summary import Summary
 from rich.console import Console
 
-from busway import BuswayError, read_to_end
+from busway import read_to_end
 from mybank import audit, capture, generate
 from mybank.audit import Expected
 from mybank.generate import Account, Writer
@@ -195,9 +195,6 @@ async def run(*, ci: bool) -> int:
     """The whole demo; 0 when nothing was lost or doubled."""
     console = Console()
     begun = time.monotonic()
-    whole = asyncio.current_task()
-    assert whole is not None
-    on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
     with tempfile.TemporaryDirectory(prefix="mybank-") as folder:
         async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=20) as client:
             demo = await Demo.start(parts, client, ci=ci)
@@ -275,15 +272,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="busway demo mybank")
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
     ci = parser.parse_args().ci or not sys.stdout.isatty()
-    try:
-        return asyncio.run(run(ci=ci))
-    except (DemoFailed, BuswayError, capture.Refused) as problem:
-        sys.stderr.write(f"{problem}\n")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except asyncio.CancelledError:
-        return 143
+    return run_demo(run(ci=ci), capture.Refused)
 
 
 if __name__ == "__main__":

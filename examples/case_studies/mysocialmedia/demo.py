@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+from kit.command import run_demo
 from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
 from kit.summary import Summary
 from rich.console import Console, Group
@@ -26,7 +27,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from busway import App, BuswayError
+from busway import App
 from mysocialmedia import generate
 from mysocialmedia.events import Post
 
@@ -84,9 +85,6 @@ async def run(*, ci: bool, spark: bool) -> int:
     """The whole demo; 0 when nothing was lost or doubled."""
     console = Console()
     begun = time.monotonic()
-    whole = asyncio.current_task()
-    assert whole is not None
-    on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
     with tempfile.TemporaryDirectory(prefix="mysocialmedia-") as folder:
         async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=5) as client:
             demo = await Demo.start(parts, ci=ci)
@@ -234,15 +232,7 @@ def main() -> int:
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
     parser.add_argument("--spark", action="store_true", help="with --ci: let the Spark job count again, too")
     given = parser.parse_args()
-    try:
-        return asyncio.run(run(ci=given.ci or given.spark or not sys.stdout.isatty(), spark=given.spark))
-    except (DemoFailed, BuswayError) as problem:
-        sys.stderr.write(f"{problem}\n")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except asyncio.CancelledError:
-        return 143
+    return run_demo(run(ci=given.ci or given.spark or not sys.stdout.isatty(), spark=given.spark))
 
 
 if __name__ == "__main__":
