@@ -122,16 +122,27 @@ class ProducerState:
         }
 
     def snapshot(self) -> bytes:
-        """The state in Kafka's `.snapshot` format: of each producer the last batch."""
-        known = [(producer_id, entry) for producer_id, entry in self._entries.items() if entry.batches]
-        body = bytearray(_COUNT.pack(len(known)))
-        for producer_id, entry in known:
-            last = entry.batches[-1]
-            delta = (last.last_sequence - last.first_sequence) % SEQUENCES
-            body += _ENTRY.pack(
-                producer_id, entry.epoch, last.last_sequence, last.last_offset, delta, last.timestamp, -1, -1
+        """The state in Kafka's `.snapshot` format, an entry for each batch that is remembered, a producer's newest last.
+
+        Kafka writes the newest alone, so that a batch that was written before a start but answered by none cannot be told
+        from a gap after it; it reads these and takes the last of each producer.
+        """
+        entries = [
+            _ENTRY.pack(
+                producer_id,
+                entry.epoch,
+                seen.last_sequence,
+                seen.last_offset,
+                seen.last_offset - seen.first_offset,
+                seen.timestamp,
+                -1,
+                -1,
             )
-        return _HEADER.pack(_VERSION, crc32c(body)) + bytes(body)
+            for producer_id, entry in self._entries.items()
+            for seen in entry.batches
+        ]
+        body = _COUNT.pack(len(entries)) + b"".join(entries)
+        return _HEADER.pack(_VERSION, crc32c(body)) + body
 
     @classmethod
     def from_snapshot(cls, content: bytes, now_ms: int) -> "ProducerState | None":
@@ -144,12 +155,13 @@ class ProducerState:
             state = cls()
             for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
                 producer_id, epoch, last_sequence, last_offset, delta, timestamp, _, _ = fields
-                entry = ProducerEntry(epoch, now_ms)
+                entry = state._entries.get(producer_id)
+                if entry is None or entry.epoch != epoch:
+                    entry = state._entries[producer_id] = ProducerEntry(epoch, now_ms)
                 first_sequence = (last_sequence - delta) % SEQUENCES
                 entry.batches.append(
                     BatchSeen(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
                 )
-                state._entries[producer_id] = entry
         except struct.error:
             return None
         return state

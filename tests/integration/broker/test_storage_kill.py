@@ -5,6 +5,8 @@ import struct
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -34,10 +36,15 @@ class Connection:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def open(cls, address: str) -> "Connection":
-        """Connect to `host:port`."""
+    @asynccontextmanager
+    async def open(cls, address: str) -> AsyncIterator["Connection"]:
+        """Connected to `host:port`, until the block ends."""
         host, _, port = address.rpartition(":")
-        return cls(*await asyncio.open_connection(host, int(port)))
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            yield cls(reader, writer)
+        finally:
+            writer.transport.abort()
 
     def send(self, message: object, key: ApiKey, version: int) -> None:
         """Put a request on its way."""
@@ -52,10 +59,6 @@ class Connection:
             size = int.from_bytes(await self._reader.readexactly(4), "big")
             data = await self._reader.readexactly(size)
         return decode(kind, version, data, 5 if info_of(kind).flexible(version) else 4)
-
-    def close(self) -> None:
-        """Hang up."""
-        self._writer.close()
 
 
 async def start(directory: Path, **settings: str) -> tuple[Process, str]:
@@ -134,15 +137,14 @@ async def test_kill_nine_loses_nothing_and_repeats_nothing(tmp_path: Path) -> No
     for cycle in range(4):
         process, address = await start(tmp_path)
         try:
-            connection = await Connection.open(address)
-            if cycle == 0:
-                await create(connection)
-            found = await read(connection)
-            assert len(found) >= acknowledged
-            assert found == {number: b"%d" % number for number in range(len(found))}
-            if cycle < 3:
-                acknowledged = await write(connection, process, acknowledged, 150)
-            connection.close()
+            async with Connection.open(address) as connection:
+                if cycle == 0:
+                    await create(connection)
+                found = await read(connection)
+                assert len(found) >= acknowledged
+                assert found == {number: b"%d" % number for number in range(len(found))}
+                if cycle < 3:
+                    acknowledged = await write(connection, process, acknowledged, 150)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -162,20 +164,21 @@ async def test_kill_nine_while_logs_are_compacted_loses_no_key(tmp_path: Path) -
     for cycle in range(5):
         process, address = await start(tmp_path, **settings)
         try:
-            connection = await Connection.open(address)
-            if cycle == 0:
-                await create(connection)
-            found = await read(connection)
-            assert found == {offset: b"%d" % offset for offset in found}
-            for number in range(max(acknowledged - KEYS, 0), acknowledged):
-                assert number in found or any(later in found for later in range(number + KEYS, acknowledged + 99, KEYS))
-            if cycle < 4:
-                acknowledged = await write(connection, process, acknowledged, 250 + 7 * cycle)
-            else:
-                async with asyncio.timeout(60):
-                    while len(found) >= acknowledged / 2:  # until the cleaner has caught up
-                        found = await read(connection)
-            connection.close()
+            async with Connection.open(address) as connection:
+                if cycle == 0:
+                    await create(connection)
+                found = await read(connection)
+                assert found == {offset: b"%d" % offset for offset in found}
+                for number in range(max(acknowledged - KEYS, 0), acknowledged):
+                    assert number in found or any(
+                        later in found for later in range(number + KEYS, acknowledged + 99, KEYS)
+                    )
+                if cycle < 4:
+                    acknowledged = await write(connection, process, acknowledged, 250 + 7 * cycle)
+                else:
+                    async with asyncio.timeout(60):
+                        while len(found) >= acknowledged / 2:  # until the cleaner has caught up
+                            found = await read(connection)
         finally:
             if process.returncode is None:
                 process.kill()

@@ -100,6 +100,20 @@ def test_a_producer_that_goes_on_is_always_served_and_its_retries_known(first, s
     assert judge(state, header((sequence + 1) % SEQUENCES)) == GAP
 
 
+def test_a_start_forgets_none_of_the_batches_that_may_be_retried():
+    """Five requests may be under way when a broker dies: each repeats after the snapshot, and none older; an epoch ends the last one."""
+    state = ProducerState()
+    for number in range(8):
+        state.apply(header(number * 2, 2, epoch=1, offset=100 + number * 3), NOW)
+    restored = ProducerState.from_snapshot(state.snapshot(), NOW)
+    for number in range(3, 8):
+        seen = restored.check(header(number * 2, 2, epoch=1))
+        assert (seen.first_offset, seen.last_offset) == (100 + number * 3, 101 + number * 3)
+    assert judge(restored, header(4, 2, epoch=1)) == OLD
+    restored.apply(header(0, epoch=2), NOW)
+    assert judge(ProducerState.from_snapshot(restored.snapshot(), NOW), header(14, 2, epoch=2)) == GAP
+
+
 def test_control_batches_and_plain_ones_leave_no_trace():
     """Only data of idempotent producers counts."""
     state = ProducerState()

@@ -201,6 +201,21 @@ def test_snapshots_that_no_segment_needs_are_removed():
     assert [name for name in files.list("t-0") if name.endswith(".snapshot")] == [f"{7:020d}.snapshot"]
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_last_five_batches_are_known_wherever_the_snapshot_lies(closed):
+    """A segment that ended among the batches still under way hides none of them from a retry after the start."""
+    rolled = filled(SimFiles(), 40)._segments[1].base_offset
+    for count in range(rolled + 1, rolled + 6):
+        files = SimFiles()
+        before = filled(files, count)
+        if closed:
+            before.close(clean=True)
+        after = reopen(files, flushed=count)
+        for number in range(count - 5, count):
+            found = after.append(batch(number), leader_epoch=3, now_ms=NOW)
+            assert (found.duplicate, found.first_offset) == (True, number)
+
+
 def test_a_damaged_snapshot_is_passed_over():
     """The one before it and the headers behind that give the same producers."""
     files = SimFiles()
