@@ -8,13 +8,14 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from busway.admin.admin import NewTopic
 from busway.app.declaring.declarations import Declarations
+from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.handling.calls import Handler, prepare, unacknowledged
 from busway.app.handling.lane import Sleep
@@ -26,25 +27,21 @@ from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
+from busway.options import ConsumerOptions, ProducerOptions
 from busway.producer.producer import Producer
 from busway.serde.avro import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
 from busway.types import RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from busway.testing.bus import TestBus
+    from busway.testing.clock import ClockName
 
 log = logging.getLogger("busway.app")
 
 _OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 K = TypeVar("K")
 V = TypeVar("V")
-Lifespan = Callable[["App"], AbstractAsyncContextManager[Any] | AsyncGenerator[Any, None]]
-
-
-def entered(lifespan: Lifespan, app: "App") -> AbstractAsyncContextManager[Any]:
-    """A lifespan as something to enter."""
-    found = lifespan(app)
-    if isinstance(found, AbstractAsyncContextManager):
-        return found
-    return asynccontextmanager(lambda: found)()
 
 
 class App(Declarations):
@@ -98,6 +95,11 @@ class App(Declarations):
                 f"app {name}: consumer={{{', '.join(sorted(own))}: …}} is not for the consumer: commits are the app's own "
                 "work, and group_id and auto_offset_reset are arguments of App"
             )
+        try:
+            ProducerOptions(**self.producer_options)
+            ConsumerOptions(**self.consumer_options)
+        except (TypeError, ValueError) as problem:
+            raise BadDeclaration(f"app {name}: {problem}") from None
         self._producer: Producer | None = None
         self._serdes: Serdes | None = None
         self._stack: AsyncExitStack | None = None
@@ -286,20 +288,24 @@ class App(Declarations):
 
     @contextlib.asynccontextmanager
     async def test(
-        self, *, overrides: Mapping[Callable[..., Any], Any] | None = None, **options: Any
-    ) -> AsyncIterator[Any]:
+        self, *, overrides: Mapping[Callable[..., Any], Any] | None = None, clock: "ClockName" = "skip"
+    ) -> AsyncIterator["TestBus"]:
         """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`.
 
         Args:
             overrides: what stands in for dependencies meanwhile, beside `App.overrides`.
-            options: of `busway.testing.bus.running_test_bus`.
+            clock: "skip": waits between attempts take no time; "manual": they end when `TestBus.advance` says so.
+
+        Raises:
+            NotRunning: the app is running already; it goes on.
+            BadDeclaration: the broker or the registry is not installed; names the extra.
         """
         from busway.testing.bus import running_test_bus
 
         before = self.overrides
         self.overrides = {**before, **(overrides or {})}
         try:
-            async with running_test_bus(self, **options) as bus:
+            async with running_test_bus(self, clock=clock) as bus:
                 yield bus
         finally:
             self.overrides = before
