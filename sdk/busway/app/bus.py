@@ -11,11 +11,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from busway.admin.admin import NewTopic
 from busway.app.declaring.declarations import Declarations
 from busway.app.declaring.lifespan import Lifespan, entered
+from busway.app.declaring.options import check_options
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.handling.calls import Handler, prepare, unacknowledged
 from busway.app.handling.lane import Sleep
@@ -26,8 +27,7 @@ from busway.app.topics import create_missing
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
-from busway.errors import NotRunning
-from busway.options import ConsumerOptions, ProducerOptions
+from busway.errors import BuswayError, NotRunning
 from busway.producer.producer import Producer
 from busway.serde.avro import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("busway.app")
 
-_OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -90,16 +89,8 @@ class App(Declarations):
         self._drain_timeout_s = drain_timeout_s
         self.producer_options = producer or {}
         self.consumer_options = consumer or {}
-        if own := _OWN & self.consumer_options.keys():
-            raise BadDeclaration(
-                f"app {name}: consumer={{{', '.join(sorted(own))}: …}} is not for the consumer: commits are the app's own "
-                "work, and group_id and auto_offset_reset are arguments of App"
-            )
-        try:
-            ProducerOptions(**self.producer_options)
-            ConsumerOptions(**self.consumer_options)
-        except (TypeError, ValueError) as problem:
-            raise BadDeclaration(f"app {name}: {problem}") from None
+        check_options(name, self.producer_options, self.consumer_options)
+        self._made: set[str] = set()
         self._producer: Producer | None = None
         self._serdes: Serdes | None = None
         self._stack: AsyncExitStack | None = None
@@ -143,6 +134,7 @@ class App(Declarations):
 
     async def _start(self) -> None:
         async with AsyncExitStack() as stack:
+            self._made.clear()
             await self._create_topics()
             self._producer = Producer(
                 self.bootstrap_servers, client_id=self.name, **{"linger_ms": 0, **self.producer_options}
@@ -393,7 +385,7 @@ class App(Declarations):
     ) -> "asyncio.Future[RecordMetadata]":
         serdes, producer = self.serdes, self.producer
         if topic.app is not self or not serdes.knows(topic):
-            raise BadDeclaration(f"topic {topic.name} was not declared with app {self.name} before it started")
+            raise self._undeclared(topic)
         return await producer.send(
             topic.name,
             serdes.encode(topic, "value", value),
@@ -404,7 +396,15 @@ class App(Declarations):
         )
 
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
-        return await (await self.producer.send(topic, value, key, headers=headers))
+        """To a dead-letter topic, which is made here: brokers need not make topics by themselves."""
+        try:
+            if topic not in self._made:
+                await create_missing(self, [NewTopic(topic, -1)])
+                self._made.add(topic)
+            return await (await self.producer.send(topic, value, key, headers=headers))
+        except BuswayError:
+            self._made.discard(topic)
+            raise
 
     # Reading
 
@@ -416,8 +416,11 @@ class App(Declarations):
         Raises:
             Undecodable: a record is not what the topic holds; names partition and offset.
             NotRunning: the app is not running.
+            BadDeclaration: the app had no such topic when it started.
         """
         serdes = self.serdes
+        if not serdes.knows(topic):
+            raise self._undeclared(topic)
         async for record in read_to_end(self.bootstrap_servers, topic.name, partitions, client_id=self.name):
             try:
                 yield await serdes.decode(record)
@@ -425,6 +428,9 @@ class App(Declarations):
                 raise Undecodable(f"{topic.name}-{record.partition} offset {record.offset}: {problem}") from None
 
     # Parts
+
+    def _undeclared(self, topic: Topic[Any, Any]) -> BadDeclaration:
+        return BadDeclaration(f"topic {topic.name} was not declared with app {self.name} before it started")
 
     async def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
         for function in self._on_assigned:

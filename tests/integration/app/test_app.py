@@ -13,6 +13,7 @@ from busway import (
     Admin,
     App,
     BadDeclaration,
+    BrokerError,
     ConnectionFailed,
     Consumer,
     ConsumerRecord,
@@ -547,6 +548,39 @@ async def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyP
         assert await bus.dead_letters(rides) == []
         assert bus.waited_s == [0.2, 0.4, 0.8]
     assert (asked, seen) == (4, [Ride("r0")])
+
+
+async def test_dead_letters_need_no_broker_that_makes_topics() -> None:
+    """Production brokers make no topic because somebody asks for it; the app makes its dead-letter topic, and no other one."""
+    async with LocalCluster(properties={"auto.create.topics.enable": "false"}) as cluster:
+        app = service(bootstrap_servers=cluster.bootstrap_servers)
+        rides = app.topic("rides", value=Ride, format="json", partitions=1)
+        missing = app.topic("missing", value=Ride, format="json")
+
+        @app.subscribe(rides, retry=Retry(attempts=1))
+        async def handle(ride: Ride) -> None:
+            raise ValueError("broken")
+
+        async with app:
+            await rides.send(Ride("r0"))
+            async with Consumer(
+                "rides.surge.dlt",
+                bootstrap_servers=cluster.bootstrap_servers,
+                auto_offset_reset="earliest",
+            ) as consumer:
+                assert (await consumer.getone()).value == b'{"id":"r0","zone":0}'
+            async with Producer(cluster.bootstrap_servers, metadata_timeout_ms=100) as producer:
+                with pytest.raises(BrokerError, match=r"topic missing: does not exist, .*; create it first"):
+                    await producer.send(missing.name, b"{}")
+
+
+async def test_headers_are_pairs() -> None:
+    """A dictionary, as other clients take it, is refused in words."""
+    app = service()
+    rides = app.topic("rides", value=Ride, format="json")
+    async with app.test() as bus:
+        with pytest.raises(TypeError, match=r"headers are pairs, such as \[\('name', b'value'\)\], not \{'trace'"):
+            await bus.send(rides, Ride("r0"), headers={"trace": b"1"})  # type: ignore[arg-type]
 
 
 async def test_what_cannot_be_read_stops_an_app_without_dead_letters() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from busway import App, NotRunning, Retry
+from busway import App, BadDeclaration, NotRunning, Retry
 from busway.testing import pytest_plugin
 from busway.testing.threaded import cluster_in_thread
 
@@ -89,6 +89,17 @@ async def test_an_app_that_runs_is_not_tested_a_second_time() -> None:
             async with app.test():
                 pass
         assert app.is_running
+
+
+async def test_a_topic_of_a_running_app_is_too_late() -> None:
+    """Its serdes are not there; reading and writing say so."""
+    app = App("shop")
+    async with app.test() as bus:
+        late = app.topic("late", value=bytes, format="raw")
+        with pytest.raises(BadDeclaration, match="topic late was not declared with app shop before it started"):
+            await bus.records(late)
+        with pytest.raises(BadDeclaration, match="topic late was not declared with app shop before it started"):
+            await bus.send(late, b"1")
 
 
 async def test_a_dead_letter_may_have_headers_that_are_no_text() -> None:
