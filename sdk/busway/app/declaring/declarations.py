@@ -275,7 +275,7 @@ class Declarations(TableDeclarations):
         return extension
 
 
-def _not_an_option(route: Route) -> str | None:
+def _not_an_option(route: Any) -> str | None:
     """An option of another type, which would fail with the first record, or do nothing."""
     if not isinstance(route.retry, Retry):
         return f"retry is a Retry(attempts=…), not {route.retry!r:.80}"

@@ -27,7 +27,7 @@ def entered(lifespan: Lifespan, app: "App") -> AbstractAsyncContextManager[Any]:
         inspect.signature(lifespan).bind(app)
     except TypeError as problem:
         raise refusal(lifespan, f"{wanted}: {problem}", "lifespan") from None
-    found = lifespan(app)
+    found: Any = lifespan(app)
     if isinstance(found, AbstractAsyncContextManager):
         return found
     if not isinstance(found, AsyncIterator):
