@@ -35,8 +35,8 @@ from busway_connect.postgres.stream import Stream
 log = logging.getLogger("busway.connect.postgres")
 _WAIT_S: Final = 0.1
 """The longest sleep of the thread while the log is quiet: so soon it sees a new confirmation, or that it is to end."""
-_LOOK_EVERY: Final = 256
-"""Messages after which a busy thread looks at the clock."""
+_LOOK_EVERY: Final = 251
+"""Messages after which a busy thread looks at the clock; a prime, so that it is not within each of many transactions of one length."""
 _STREAMS: Final = frozenset({"initial", "always", "no_data", "never", "when_needed"})
 _SNAPSHOTS: Final = frozenset({"initial", "always", "initial_only", "when_needed"})
 
@@ -224,6 +224,8 @@ class Reader:
                 continue
             self._take(stream, message[0], pgoutput.decode(message[1]))
             seen += 1
+            if seen % _LOOK_EVERY == 0:
+                self._beat(self._log, stream)
             if len(self._pending) >= settings.batch_size or (seen % _LOOK_EVERY == 0 and self._late()):
                 self._flush()
                 self._tell(self._log)
@@ -278,17 +280,22 @@ class Reader:
 
     def _idle(self, server: ReplicationConnection, stream: Stream) -> None:
         """Nothing more is there at once."""
+        self._beat(server, stream)
         self._flush()
-        interval_ms = self._settings.heartbeat_interval_ms
-        if interval_ms and stream.between_transactions and time.monotonic() - self._beat_at >= interval_ms / 1000:
-            self._beat_at = time.monotonic()
-            if server.sent_lsn > stream.commit_lsn:
-                # Between two transactions nothing that was sent is missing here.
-                self._pending.append(stream.heartbeat(server.sent_lsn, time.time_ns()))
-                self._flush()
         if server.reply_wanted or self._late() or self.confirmed_lsn > self._told:
             self._tell(server)
         select.select([server], [], [], _WAIT_S)
+
+    def _beat(self, server: ReplicationConnection, stream: Stream) -> None:
+        """A heartbeat when it is time, if more was read than the newest record's offset says."""
+        interval_ms = self._settings.heartbeat_interval_ms
+        if not interval_ms or time.monotonic() - self._beat_at < interval_ms / 1000:
+            return
+        # Between two transactions nothing that was sent is missing here.
+        read_lsn = max(server.sent_lsn, stream.commit_lsn)
+        if stream.between_transactions and read_lsn > stream.offered_lsn:
+            self._beat_at = time.monotonic()
+            self._pending.append(stream.heartbeat(read_lsn, time.time_ns()))
 
     def _tell(self, server: ReplicationConnection) -> None:
         """Tell the server how far we are, and that we live."""
