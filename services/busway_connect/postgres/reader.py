@@ -26,6 +26,7 @@ from busway_connect.postgres.catalog import (
 )
 from busway_connect.postgres.handover import Handover, Stopped
 from busway_connect.postgres.positions import InSnapshot, InStream, lsn_number
+from busway_connect.postgres.publication import prepare_publication
 from busway_connect.postgres.records import Layout, StaleType, context_headers, layout_table
 from busway_connect.postgres.replication import ReplicationConnection
 from busway_connect.postgres.settings import Settings
@@ -105,7 +106,7 @@ class Reader:
         self._types.replace(read_types(catalog))
         captured = [one for one in read_table_ids(catalog) if settings.captures(one)]
         if settings.snapshot_mode in _STREAMS:
-            slots.prepare_publication(catalog, settings, captured)
+            prepare_publication(catalog, settings, captured)
         position, exported = self._begin(catalog)
         fresh = not isinstance(self._stored, InStream)
         if isinstance(position, InSnapshot):
@@ -127,16 +128,17 @@ class Reader:
         slot = slots.find_slot(catalog, settings.slot)
         if slot is not None:
             slots.check_slot(slot, settings)
+        lsn = None
         if stored is not None:
             lsn = stored.lsn if isinstance(stored, InSnapshot) else stored.commit_lsn
-            try:
-                slots.require_log(slot, lsn, settings)
-            except slots.PositionLost as problem:
-                if settings.snapshot_mode != "when_needed":
-                    raise
-                log.warning("a new snapshot is taken: %s", problem)
-                slots.drop_slot(catalog, settings.slot)
-                slot, stored = None, None
+        try:
+            slots.require_log(slot, lsn, settings)
+        except slots.PositionLost as problem:
+            if settings.snapshot_mode != "when_needed":
+                raise
+            log.warning("a new snapshot is taken: %s", problem)
+            slots.drop_slot(catalog, settings.slot)
+            slot, stored = None, None
         exported = None
         if slot is None:
             lsn, exported = self._create_slot()

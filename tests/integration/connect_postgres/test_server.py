@@ -237,7 +237,9 @@ async def test_tables_that_nobody_captures_do_not_hold_the_log(database: Postgre
         found = 0
         with psycopg.connect(database.dsn, autocommit=True) as connection:
             if pace == "at once":
-                connection.execute("DO 'BEGIN FOR i IN 1..3000 LOOP INSERT INTO other VALUES (i); COMMIT; END LOOP; END'")
+                connection.execute(
+                    "DO 'BEGIN FOR i IN 1..3000 LOOP INSERT INTO other VALUES (i); COMMIT; END LOOP; END'"
+                )
             for number in range(10):
                 if found > begun:
                     break
