@@ -61,6 +61,7 @@ def conninfo(settings: Settings) -> str:
         password=settings.password,
         dbname=settings.database,
         sslmode=settings.sslmode,
+        **settings.ssl_files,
         connect_timeout=CONNECT_TIMEOUT_S,
         keepalives_idle=30,
         keepalives_interval=10,
