@@ -21,7 +21,7 @@ _TRANSFORMS: Final = "Transforms"
 HIDDEN: Final = "[hidden]"
 """Kafka's word in the place of a password."""
 _SECRET: Final = re.compile(r"password|secret|jaas|token|user\.info", re.IGNORECASE)
-_PASSWORD_IN_URL: Final = re.compile(r"(://[^/:@]*:)[^@]*@")
+_PASSWORD_IN_URL: Final = re.compile(r"(://[^/:@]*:)[^@]*(?=@)|([?&;](?:ssl)?password=)[^&;]*", re.IGNORECASE)
 
 
 class BadConfig(ValueError):
@@ -82,8 +82,8 @@ _SINK: Final = (
         ),
     ),
 )
-_CHOICES: Final = {"errors.tolerance": ("none", "all"), "exactly.once.support": ("required", "requested")}
 _NUMBERS: Final = {"INT": 2**31, "LONG": 2**63}
+_LEAST: Final = {"tasks.max": 1, "errors.retry.timeout": -1, "errors.retry.delay.max.ms": 1}
 
 
 def known_settings(connector: type[Connector]) -> list[_Known]:
@@ -112,7 +112,7 @@ def problems(plugins: Plugins, connector: type[Connector], config: Config) -> di
             found[one.setting.name] = wrong
     _check_plugins(plugins, config, found)
     if issubclass(connector, Source):
-        if config.get("exactly.once.support") == "required" and connector.position is Source.position:
+        if config.get("exactly.once.support", "").lower() == "required" and connector.position is Source.position:
             found["exactly.once.support"] = [
                 "The connector does not support exactly-once semantics with the provided configuration."
             ]
@@ -137,14 +137,15 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
         limit = _NUMBERS[setting.type]
         if not re.fullmatch(r"[+-]?[0-9]+", text.strip()) or not -limit <= int(text) < limit:
             return [f"Invalid value {text} for configuration {name}: Not a number of type {setting.type}"]
-        if name == "tasks.max" and int(text) < 1:
-            return [f"Invalid value {text} for configuration tasks.max: Value must be at least 1"]
+        if name in _LEAST and int(text) < _LEAST[name]:
+            return [f"Invalid value {text} for configuration {name}: Value must be at least {_LEAST[name]}"]
     if setting.type == "BOOLEAN" and text.strip().lower() not in {"true", "false"}:
         return [f"Invalid value {text} for configuration {name}: Expected value to be either true or false"]
-    choices = _CHOICES.get(name)
-    if choices is not None and text not in choices:
+    if name == "errors.tolerance" and text not in {"none", "all"}:
+        return [f"Invalid value {text} for configuration {name}: String must be one of: none, all"]
+    if name == "exactly.once.support" and text.lower() not in {"requested", "required"}:
         return [
-            f"Invalid value {text} for configuration {name}: String must be one of (case insensitive): {', '.join(choices).upper()}"
+            f"Invalid value {text} for configuration {name}: String must be one of (case insensitive): REQUESTED, REQUIRED"
         ]
     return []
 
@@ -221,7 +222,7 @@ def check(plugins: Plugins, connector: type[Connector], config: Config) -> None:
 
 def shown(name: str, text: str) -> str:
     """A setting's value as messages may have it: without what is nobody's business."""
-    return HIDDEN if _SECRET.search(name) else _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", text)
+    return HIDDEN if _SECRET.search(name) else _PASSWORD_IN_URL.sub(rf"\1\2{HIDDEN}", text)
 
 
 def definition(known: _Known) -> dict[str, Any]:

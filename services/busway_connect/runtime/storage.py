@@ -244,4 +244,5 @@ def _status_key(name: str, task: int | None) -> bytes:
 
 
 def _is_topic_of(key: str, end: str) -> bool:
-    return key.startswith("status-topic-") and key.endswith(end)
+    # A topic's name holds no colon: the first one is where the connector's name begins.
+    return key.startswith("status-topic-") and key[key.find(":") :] == end
