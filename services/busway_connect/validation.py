@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from busway_connect.connector import Config, Connector, Setting, Source
 from busway_connect.plugins import NoSuchPlugin, Plugins
+from busway_connect.runtime.overrides import override_problems
+from busway_connect.runtime.topics import creation_problems
 
 _SEE: Final = (
     "\nYou can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
@@ -63,6 +65,7 @@ _EVERY: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
             _common("errors.tolerance", "none: a bad record stops the task; all: it is passed over.", "none"),
             _common("errors.log.enable", "Whether records that are passed over are logged.", "false", "BOOLEAN"),
             _common("errors.deadletterqueue.topic.name", "Where records go that are passed over; empty for nowhere.", ""),
+            _common("errors.deadletterqueue.topic.replication.factor", "Of that topic where it is missing; -1 for the broker's default.", "-1", "SHORT"),
             _common("errors.deadletterqueue.context.headers.enable", "Whether they get headers that tell what happened.", "false", "BOOLEAN"),
         ),
     ),
@@ -82,7 +85,7 @@ _SINK: Final = (
         ),
     ),
 )
-_NUMBERS: Final = {"INT": 2**31, "LONG": 2**63}
+_NUMBERS: Final = {"SHORT": 2**15, "INT": 2**31, "LONG": 2**63}
 _LEAST: Final = {"tasks.max": 1, "errors.retry.timeout": -1, "errors.retry.delay.max.ms": 1}
 
 
@@ -111,13 +114,17 @@ def problems(plugins: Plugins, connector: type[Connector], config: Config) -> di
         if wrong:
             found[one.setting.name] = wrong
     _check_plugins(plugins, config, found)
+    named = override_problems(config)
     if issubclass(connector, Source):
+        named |= creation_problems(config)
         if config.get("exactly.once.support", "").lower() == "required" and connector.position is Source.position:
             found["exactly.once.support"] = [
                 "The connector does not support exactly-once semantics with the provided configuration."
             ]
     else:
         _check_topics(config, found)
+    for name, text in named.items():
+        found[name] = [f"Invalid value {config[name]} for configuration {name}: {text}"]
     if not found:
         found = {name: [text] for name, text in connector.validate(config).items()}
     return found

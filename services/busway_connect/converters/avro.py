@@ -69,7 +69,7 @@ class AvroConverter(Converter):
         out.write(_FRAME.pack(0, await self._id(f"{topic}-{'key' if self.is_key else 'value'}", writing.text)))
         try:
             fastavro.schemaless_writer(out, writing.parsed, value if writing.change is None else writing.change(value))
-        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as problem:
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as problem:
             raise ConversionFailed(
                 f"{value!r:.200} does not fit its schema: {problem or type(problem).__name__}"
             ) from None

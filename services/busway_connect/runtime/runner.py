@@ -28,6 +28,7 @@ from busway import (
 from busway_connect.connector import Config, Connector, Retriable, Sink, Source
 from busway_connect.plugins import Plugins
 from busway_connect.runtime.failures import Tolerance, trace_of
+from busway_connect.runtime.overrides import tell_unserved
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
 from busway_connect.runtime.source_task import SourceTask
@@ -211,6 +212,7 @@ class Runner:
         if not around.stores.configs.tasks(self.name):
             await around.stores.configs.put_tasks(self.name, [self.config])
         parts = self._parts(self.config)
+        tell_unserved(self.name, self.config)
         try:
             task = SourceTask(connector, parts) if isinstance(connector, Source) else None
             if task is None:
