@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway_connect.connector import Config, Connector, Setting, Source
+from busway_connect.connector import Config, ConfigInvalid, Connector, Setting, Source
 from busway_connect.plugins import NoSuchPlugin, Plugins
 from busway_connect.runtime.overrides import override_problems
 from busway_connect.runtime.topics import creation_problems
+from busway_connect.transforms.chain import chain
 
 _SEE: Final = (
     "\nYou can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
@@ -20,6 +21,7 @@ _SEE: Final = (
 _COMMON: Final = "Common"
 _ERRORS: Final = "Error Handling"
 _TRANSFORMS: Final = "Transforms"
+_PREDICATES: Final = "Predicates"
 HIDDEN: Final = "[hidden]"
 """Kafka's word in the place of a password."""
 _SECRET: Final = re.compile(r"password|secret|jaas|token|user\.info", re.IGNORECASE)
@@ -57,6 +59,7 @@ _EVERY: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         ),
     ),
     (_TRANSFORMS, (_common("transforms", "Aliases for the transformations to be applied to records.", "", "LIST", "LOW"),)),
+    (_PREDICATES, (_common("predicates", "Aliases for the predicates used by transformations.", "", "LIST", "LOW"),)),
     (
         _ERRORS,
         (
@@ -161,19 +164,18 @@ def _check_plugins(plugins: Plugins, config: Config, found: dict[str, list[str]]
     for name in ("key.converter", "value.converter"):
         if name in config:
             try:
-                plugins.converter(config[name])
+                kind = plugins.converter(config[name])
             except NoSuchPlugin as problem:
                 found[name] = [f"Invalid value {config[name]} for configuration {name}: {problem}"]
-    for alias in aliases(config):
-        kind = f"transforms.{alias}.type"
-        text = config.get(kind)
-        if not text:
-            found[kind] = [f'Missing required configuration "{kind}" which has no default value.']
-            continue
-        try:
-            plugins.transform(text)(under(config, f"transforms.{alias}."))
-        except ValueError as problem:
-            found[kind] = [f"Invalid value {text} for configuration {kind}: {problem}"]
+                continue
+            for one in kind.required:
+                full = f"{name}.{one}"
+                if not config.get(full):
+                    found[full] = [f'Missing required configuration "{full}" which has no default value.']
+    try:
+        chain(plugins, config)
+    except ConfigInvalid as problem:
+        found.update({name: [text] for name, text in problem.errors.items()})
 
 
 def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
@@ -201,16 +203,6 @@ def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
         found["topics"] = [
             f"The DLQ topic '{dead}' may not be included in the list of topics ('topics=[{', '.join(topics)}]') consumed by the connector"
         ]
-
-
-def aliases(config: Config) -> list[str]:
-    """The names in `transforms`, in order."""
-    return [one.strip() for one in config.get("transforms", "").split(",") if one.strip()]
-
-
-def under(config: Config, prefix: str) -> dict[str, str]:
-    """The settings whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
 
 
 def check(plugins: Plugins, connector: type[Connector], config: Config) -> None:

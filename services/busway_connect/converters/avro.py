@@ -9,7 +9,7 @@ import io
 import json
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 import fastavro
@@ -42,6 +42,8 @@ class _Writing:
 
 class AvroConverter(Converter):
     """See the module."""
+
+    required: ClassVar[tuple[str, ...]] = ("schema.registry.url",)
 
     def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
         super().__init__(settings, is_key=is_key)

@@ -32,7 +32,7 @@ from busway_connect.runtime.overrides import tell_unserved
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
 from busway_connect.runtime.source_task import SourceTask
-from busway_connect.validation import aliases, under
+from busway_connect.transforms.chain import chain, under
 
 log = logging.getLogger("busway.connect")
 _FIRST_DELAY_S: Final = 0.5
@@ -233,10 +233,6 @@ class Runner:
 
     def _parts(self, config: Config) -> TaskParts:
         around = self._around
-        transforms = []
-        for alias in aliases(config):
-            settings = under(config, f"transforms.{alias}.")
-            transforms.append(around.plugins.transform(settings["type"])(settings))
         return TaskParts(
             name=self.name,
             config=config,
@@ -244,7 +240,7 @@ class Runner:
             stores=around.stores,
             counts=self.counts,
             tolerance=Tolerance.of(config),
-            transforms=transforms,
+            transforms=chain(around.plugins, config, self.name),
             key_converter=self._converter(config, "key"),
             value_converter=self._converter(config, "value"),
             flush_interval_s=around.flush_interval_s,

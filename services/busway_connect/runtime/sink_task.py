@@ -150,7 +150,7 @@ class SinkTask:
             )
             stage = "TRANSFORMATION"
             for transform in parts.transforms:
-                by = type(transform).__qualname__
+                by = transform.shown
                 if made is None:
                     return None
                 made = transform.apply(made)

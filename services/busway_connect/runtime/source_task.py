@@ -233,7 +233,7 @@ class _Sender:
             try:
                 changed = transform.apply(record)
             except TransformFailed as problem:
-                await self._refuse(record, "TRANSFORMATION", type(transform).__qualname__, problem)
+                await self._refuse(record, "TRANSFORMATION", transform.shown, problem)
                 return None
             if changed is None:
                 return None

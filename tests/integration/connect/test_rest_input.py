@@ -103,6 +103,10 @@ async def test_each_wrong_setting_is_named(rest: Rest) -> None:
         status, found = await rest.call("PUT", "/connectors/x/config", {**GOOD, name: value})
         assert status == 400
         assert says in found["message"]
+    avro = {"connector.class": "CollectingSink", "topics": "in", "value.converter": "AvroConverter"}
+    status, found = await rest.call("PUT", "/connectors/y/config", avro)
+    assert status == 400
+    assert 'Missing required configuration "value.converter.schema.registry.url"' in found["message"]
     settings = {**GOOD, "exactly.once.support": "REQUIRED"}
     assert (await rest.call("PUT", "/connectors/x/config", settings))[0] == 201
 
