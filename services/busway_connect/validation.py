@@ -242,9 +242,11 @@ def definition(known: _Known) -> dict[str, Any]:
     }
 
 
-def verdict(plugins: Plugins, shown: str, connector: type[Connector], config: Config) -> dict[str, Any]:
-    """The answer of the validate call."""
-    wrong = problems(plugins, connector, config)
+def verdict(
+    plugins: Plugins, shown: str, connector: type[Connector], config: Config, resolved: Config
+) -> dict[str, Any]:
+    """The answer of the validate call: what is wrong with the resolved settings, and the values as they were given."""
+    wrong = problems(plugins, connector, resolved)
     known = known_settings(connector)
     names = {one.setting.name for one in known}
     groups: Mapping[str, None] = dict.fromkeys(one.group for one in known if one.group is not None)

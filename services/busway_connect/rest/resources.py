@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from busway_connect.connector import ConfigInvalid
 from busway_connect.plugins import NoSuchPlugin, kind_of
 from busway_connect.rest.bodies import answer, empty, read_object, text, texts
 from busway_connect.runtime.refusals import Refused
@@ -331,7 +332,11 @@ async def validate(request: Request) -> Response:
         raise Refused(400, f"Included connector type {included} does not match request type {plugin}")
     worker = _worker(request)
     kind = worker.class_of(config)
-    return answer(verdict(worker.plugins, config["connector.class"], kind, config))
+    try:
+        resolved = worker.providers.resolved(config)
+    except ConfigInvalid as problem:
+        raise Refused(400, str(problem)) from None
+    return answer(verdict(worker.plugins, config["connector.class"], kind, config, resolved))
 
 
 def _both(path: str, **methods: Any) -> list[Route]:

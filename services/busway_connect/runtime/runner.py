@@ -27,6 +27,7 @@ from busway import (
 )
 from busway_connect.connector import Config, Connector, Retriable, Sink, Source
 from busway_connect.plugins import Plugins
+from busway_connect.providers import Providers
 from busway_connect.runtime.failures import Tolerance, trace_of
 from busway_connect.runtime.overrides import tell_unserved
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
@@ -45,6 +46,7 @@ class Surroundings:
 
     bootstrap: str
     plugins: Plugins
+    providers: Providers
     stores: Stores
     converters: Config
     flush_interval_s: float
@@ -202,7 +204,8 @@ class Runner:
         (self._resumed.set if self.target == "STARTED" else self._resumed.clear)()
         try:
             kind = around.plugins.connector(self.config["connector.class"])
-            connector = self.connector = kind(self.name, self.config)
+            config = around.providers.resolved(self.config)
+            connector = self.connector = kind(self.name, config)
         except Exception as problem:
             self.task = None
             await self._show("FAILED", trace_of(problem))
@@ -211,7 +214,7 @@ class Runner:
             await self._show("RUNNING" if self.target == "STARTED" else "PAUSED", None)
         if not around.stores.configs.tasks(self.name):
             await around.stores.configs.put_tasks(self.name, [self.config])
-        parts = self._parts(self.config)
+        parts = self._parts(config)
         tell_unserved(self.name, self.config)
         try:
             task = SourceTask(connector, parts) if isinstance(connector, Source) else None

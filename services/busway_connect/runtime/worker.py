@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import WorkerConfig
-from busway_connect.connector import Config, Connector, Offset
+from busway_connect.connector import Config, ConfigInvalid, Connector, Offset
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
+from busway_connect.providers import Providers
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
 from busway_connect.runtime.runner import Runner, Surroundings
@@ -47,6 +48,7 @@ class Worker(RebalanceListener):
         self.config = config
         self.worker_id = worker_id
         self.plugins = Plugins(config.plugin_modules)
+        self.providers = Providers(config.providers)
         self.cluster_id = ""
         self.active = asyncio.Event()
         """Set while it is this worker's turn and all that is stored is read."""
@@ -190,6 +192,7 @@ class Worker(RebalanceListener):
             Surroundings(
                 bootstrap=self.config.bootstrap_servers,
                 plugins=self.plugins,
+                providers=self.providers,
                 stores=self._need(),
                 converters=self.config.converters,
                 flush_interval_s=self.config.offset_flush_interval_ms / 1000,
@@ -248,8 +251,8 @@ class Worker(RebalanceListener):
 
     def _check(self, config: Mapping[str, str]) -> None:
         try:
-            check(self.plugins, self.class_of(config), config)
-        except BadConfig as problem:
+            check(self.plugins, self.class_of(config), self.providers.resolved(config))
+        except (BadConfig, ConfigInvalid) as problem:
             raise Refused(400, str(problem)) from None
 
     async def _change(self, name: str, config: Mapping[str, str], target: str = "STARTED") -> None:
