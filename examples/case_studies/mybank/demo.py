@@ -3,8 +3,8 @@ who pay, owners who are told.
 
 What lives here: starting, paying, killing, counting. What does not: the load (`generate`), what must come of it (`audit`).
 
-With `--ci` it ends by itself. Connector, service and database are killed without warning, one after the other, while transactions are
-committed; then plain SQL says which alerts there must be, and each must be in the topic once.
+With `--ci` it ends by itself. Service, registry, bus, database and connector are killed without warning, one after the other, while
+transactions are committed; then plain SQL says which alerts there must be, and each must be in the topic once.
 """
 
 import argparse
@@ -20,11 +20,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx2
 import psycopg
 from kit.command import run_demo
+from kit.faults import KillsInTurn
 from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port
 from kit.postgres import Postgres
 from kit.summary import Summary
@@ -42,10 +43,8 @@ PORT: Final = 8000
 WRITERS: Final = 4
 PER_S: Final = 50.0
 """Transactions of one writer in a second."""
-SECONDS: Final = {True: 9.0, False: 3600.0}
+SECONDS: Final = {True: 12.0, False: 3600.0}
 """How long customers pay, in CI and otherwise."""
-KILLS_AT: Final = (0.3, 0.55, 0.8)
-"""When connector, service and database are killed, as parts of that time."""
 SETTLE_S: Final = 30.0
 LOOK_S: Final = 0.05
 CHANGED: Final = Account(id="EU99-0001", owner="Mia Quick", currency="EUR")
@@ -69,6 +68,7 @@ class Demo:
     url: str
     bank_url: str
     connect_url: str
+    kills: KillsInTurn
     received: Received = field(default_factory=Received)
     undisturbed_until: float = float("inf")
 
@@ -95,6 +95,7 @@ class Demo:
             url=url.removeprefix("mybank "),
             bank_url=bank_url.removeprefix("mybank-bank "),
             connect_url=json.loads(said)["connect"],
+            kills=KillsInTurn([service, parts.registry, parts.bus, postgres, connect] if ci else []),
         )
 
     async def capture(self, accounts: list[Account]) -> None:
@@ -159,27 +160,14 @@ class Demo:
         return done
 
     async def kill_all(self, seconds: float) -> None:
-        """Connector, service and database, each in its moment."""
+        """Each part in its moment."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        kills: list[Callable[[], Awaitable[Any]]] = [self._kill_connect, self._kill_service, self._kill_postgres]
-        for part, kill in zip(KILLS_AT, kills, strict=True):
-            await asyncio.sleep(max(begun + part * seconds - loop.time(), 0))
-            self.undisturbed_until = min(self.undisturbed_until, loop.time())
-            await kill()
-
-    async def _kill_connect(self) -> None:
-        await self.connect.kill()
-        await self.connect.start_again()
-        await self.connect.line()
-
-    async def _kill_service(self) -> None:
-        await self.service.kill()
-        await self.service.start_again()
-        await self.service.line()
-
-    async def _kill_postgres(self) -> None:
-        await self.postgres.kill_and_restart()
+        async with self.kills:
+            for turn in self.kills.turns:
+                await asyncio.sleep(max(begun + turn * seconds - loop.time(), 0))
+                self.undisturbed_until = min(self.undisturbed_until, loop.time())
+                await self.kills.passed(turn)
 
 
 async def _until(true: Callable[[], Awaitable[bool]], what: str) -> None:
@@ -220,8 +208,7 @@ async def _load(demo: Demo, writers: list[Writer], *, ci: bool) -> int:
             group.create_task(writer.run(int(PER_S * seconds)))
         transfers = group.create_task(demo.transfer(int(seconds * 2)))
         await demo.change_thresholds()
-        if ci:
-            group.create_task(demo.kill_all(seconds))
+        group.create_task(demo.kill_all(seconds))
     return transfers.result()
 
 
@@ -261,9 +248,9 @@ def _summary(
     summary.figure("transfers told by the outbox", transfers[1])
     for part, name in ((0.5, "p50"), (0.99, "p99")):
         summary.figure(f"commit to alert, {name}", f"{received.percentile_ms(part, until=quiet):.0f} ms")
-    if demo.parts.kills:
+    if demo.kills.killed:
         summary.figure("with the outages, longest", f"{received.percentile_ms(1) / 1000:.1f} s")
-        summary.figure("killed under load", "connector, service and database, without warning")
+    demo.kills.tell(summary)
     return summary
 
 
