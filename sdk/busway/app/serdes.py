@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
 from busway.errors import BuswayError
 from busway.serde.avro import Undecodable
 from busway.serde.naming import Part, SubjectNaming
