@@ -4,10 +4,13 @@ What lives here: one serde for each part of each topic, and what a record looks 
 (`busway.serde`), sending (`bus`).
 """
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
+from busway.errors import BuswayError
 from busway.serde.avro import Undecodable
 from busway.serde.naming import Part, SubjectNaming
 from busway.serde.plain import Integer, Json, Raw, SchemaMissing, Serde, Text
@@ -15,7 +18,12 @@ from busway.serde.registered import RegisteredAvro
 from busway.serde.registry import RegistryClient
 from busway.types import Record
 
+log = logging.getLogger("busway.app")
+
 PARTS: tuple[Part, Part] = ("key", "value")
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 10.0
+"""Waits before a registry that is away is asked again; they double from the first to the longest, and there is no last one."""
 
 
 class Serdes:
@@ -92,17 +100,16 @@ class Serdes:
         return None if value is None else self._serdes[topic.name, part].encode(value)
 
     async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """The record as a handler sees it, with a schema that has to be fetched first.
+        """The record as a handler sees it, with a schema that has to be fetched first; waits while the registry cannot be asked.
 
         Raises:
             Undecodable: its bytes are something else.
-            BuswayError: the registry cannot be asked right now.
         """
         while True:
             try:
                 return self.read(record)
             except SchemaMissing as missing:
-                await missing.load()
+                await load_patiently(missing, record)
 
     def read(self, record: Record) -> ConsumerRecord[Any, Any]:
         """The record as a handler sees it.
@@ -140,6 +147,27 @@ class Serdes:
             await load()
         except Undecodable as problem:
             raise self._not_held(topic, part, problem) from None
+
+
+async def load_patiently(
+    missing: SchemaMissing, record: Record, rest: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Fetch the schema of a record. That the registry is away is no fault of the record: it is asked again until it answers.
+
+    Args:
+        rest: waits so many seconds.
+
+    Raises:
+        Undecodable: it answers that there is no such schema.
+    """
+    wait_s = _FIRST_WAIT_S
+    while True:
+        try:
+            return await missing.load()
+        except BuswayError as problem:
+            log.warning("%s-%d waits at offset %d: %s", *record[:3], problem)
+        await rest(wait_s)
+        wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
 
 def _key_format(kind: Any) -> str:

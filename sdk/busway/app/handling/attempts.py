@@ -18,6 +18,7 @@ from busway.app.handling.ack import CompletedOffsets
 from busway.app.handling.calls import Handler, unacknowledged
 from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
 from busway.app.hooks import Hooks
+from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
 from busway.serde.avro import Undecodable
 from busway.serde.plain import SchemaMissing
@@ -127,19 +128,14 @@ class Attempts:
         Raises:
             HandlerFailed: it cannot be read and may not go to the dead letters.
         """
-        wait_s = _FIRST_WAIT_S
         while item.typed is None and not item.unreadable:
             try:
                 item.typed = self._parts.read(item.record)
             except SchemaMissing as missing:
                 try:
-                    await missing.load()
+                    await load_patiently(missing, item.record, self._rest)
                 except Undecodable as problem:
                     await self._unreadable(item, problem)
-                except BuswayError as problem:
-                    log.warning("%s-%d waits at offset %d: %s", *item.record[:3], problem)
-                    await self._rest(wait_s)
-                    wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
             except Undecodable as problem:
                 await self._unreadable(item, problem)
         return item.typed
