@@ -14,6 +14,7 @@ from busway.errors import BuswayError
 from busway.serde.avro import Undecodable
 from busway.serde.naming import Part, SubjectNaming
 from busway.serde.plain import Integer, Json, Raw, SchemaMissing, Serde, Text
+from busway.serde.records import CannotInfer
 from busway.serde.registered import RegisteredAvro
 from busway.serde.registry import RegistryClient
 from busway.types import Record
@@ -59,7 +60,10 @@ class Serdes:
         """
         for topic in topics:
             for part in PARTS:
-                serde = self._make(topic, part)
+                try:
+                    serde = self._make(topic, part)
+                except CannotInfer as problem:
+                    raise CannotInfer(f"the {part} of topic {topic.name}: {problem}") from None
                 if not topic.read_only:
                     await serde.prepare(topic.name)
                 self._serdes[topic.name, part] = serde

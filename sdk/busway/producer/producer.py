@@ -127,10 +127,13 @@ class Producer:
                 f"key and value of a record are bytes or None, not {type(key).__name__} and {type(value).__name__}"
             )
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
-        for name, content in headers:
-            if not (isinstance(name, str) and isinstance(content, _BYTES)):
-                raise TypeError(f"a header is a str and bytes or None, not {name!r:.40} and {content!r:.40}")
-            size += len(name) + (len(content) if content else 0) + 8
+        try:
+            for name, content in headers:
+                if not (isinstance(name, str) and isinstance(content, _BYTES)):
+                    raise TypeError(f"a header is a str and bytes or None, not {name!r:.40} and {content!r:.40}")
+                size += len(name) + (len(content) if content else 0) + 8
+        except ValueError:
+            raise TypeError(f"headers are pairs, such as [('name', b'value')], not {headers!r:.80}") from None
         if size > self.options.max_request_size:
             raise MessageTooLarge(
                 f"a record of {size} bytes for {topic} is larger than max_request_size={self.options.max_request_size}"

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
-from busway.app.declaring.binding import name_of, refusal
+from busway.app.declaring.binding import is_coroutine_function, refusal
 from busway.app.declaring.routes import (
     BadDeclaration,
     Batch,
@@ -170,6 +170,10 @@ class Declarations(TableDeclarations):
             BadDeclaration: no topic, options that do not go together, or a parameter that cannot be bound; names the line.
         """
 
+        for one in topics:
+            if not isinstance(one, Topic):
+                raise self._no_topic(one, "subscribe")
+
         def decorate(function: F) -> F:
             self._check_topics(function, topics, dead_letter=dead_letter)
             route = Route(
@@ -184,7 +188,7 @@ class Declarations(TableDeclarations):
                 batch=batch,
                 sql=sql,
             )
-            if (why := _contradiction(route)) is not None:
+            if (why := _not_an_option(route) or _contradiction(route)) is not None:
                 raise refusal(function, why)
             binder(route).bind(function)
             extension: Any = sql
@@ -195,13 +199,18 @@ class Declarations(TableDeclarations):
 
         return decorate
 
+    def _no_topic(self, found: Any, decorator: str) -> BadDeclaration:
+        if callable(found):
+            return refusal(found, f"stands under a bare {decorator}; write @app.{decorator}(topic)")
+        return BadDeclaration(f"{decorator} of app {self.name} takes what app.topic(…) returned, not {found!r:.80}")
+
     def _check_topics(
         self, function: Callable[..., Any], topics: Sequence[Topic[Any, Any]], *, dead_letter: bool
     ) -> None:
-        if not topics or not all(isinstance(topic, Topic) and topic.app is self for topic in topics):
-            raise BadDeclaration(
-                f"subscribe: handler {name_of(function)} names no topic made by app.topic(…) of app {self.name}"
-            )
+        if not callable(function):
+            raise BadDeclaration(f"app {self.name} cannot subscribe {function!r:.80}, which is no function")
+        if not topics or not all(topic.app is self for topic in topics):
+            raise refusal(function, f"subscribe names no topic made by app.topic(…) of app {self.name}")
         for topic in topics:
             if dead_letter and not is_topic_name(dead_letter_topic(topic.name, self.group_id)):
                 raise BadDeclaration(
@@ -222,9 +231,12 @@ class Declarations(TableDeclarations):
             BadDeclaration: it does not stand above subscribe; at start, that the topic does not take such values or keys.
         """
 
+        if not isinstance(topic, str | Topic):
+            raise self._no_topic(topic, "publish")
+
         def decorate(function: F) -> F:
-            if not isinstance(topic, str) and not (isinstance(topic, Topic) and topic.app is self):
-                raise refusal(function, f"publishes to {topic!r:.80}, which is no topic of app {self.name} and no name")
+            if isinstance(topic, Topic) and topic.app is not self:
+                raise refusal(function, f"publishes to {topic.name}, which is no topic of app {self.name}")
             mine = [number for number, route in enumerate(self.routes) if route.function is function]
             if not mine:
                 raise refusal(function, f"is not subscribed yet; put publish above the subscribe of app {self.name}")
@@ -238,7 +250,13 @@ class Declarations(TableDeclarations):
 
     def on_assigned(self, function: Assigned) -> Assigned:
         """Decorates a coroutine function that is told of partitions that came, before the first of their records is handled: the
-        place to load what a service keeps for them."""
+        place to load what a service keeps for them.
+
+        Raises:
+            BadDeclaration: it is no coroutine function.
+        """
+        if not is_coroutine_function(function):
+            raise refusal(function, "on_assigned waits for it, so it is an async def", "function")
         self._on_assigned.append(function)
         return function
 
@@ -255,6 +273,21 @@ class Declarations(TableDeclarations):
         if not any(one is extension for one in self.extensions):
             self.extensions.append(extension)
         return extension
+
+
+def _not_an_option(route: Any) -> str | None:
+    """An option of another type, which would fail with the first record, or do nothing."""
+    if not isinstance(route.retry, Retry):
+        return f"retry is a Retry(attempts=…), not {route.retry!r:.80}"
+    if route.where is not None and (not callable(route.where) or is_coroutine_function(route.where)):
+        return "where is a plain function that takes the record and returns at once; look things up in the handler"
+    if route.batch is not None and not isinstance(route.batch, Batch):
+        return f"batch is a Batch(max_records=…), not {route.batch!r:.80}"
+    if route.sql is not None and not isinstance(route.sql, TransactionalInbox):
+        return f"sql is a Sql(engine), not {route.sql!r:.80}"
+    if not isinstance(route.concurrency, int) or isinstance(route.timeout_s, str):
+        return "concurrency and timeout_s are numbers"
+    return None
 
 
 def _contradiction(route: Route) -> str | None:

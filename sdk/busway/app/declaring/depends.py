@@ -16,22 +16,28 @@ if TYPE_CHECKING:
     from busway.app.declaring.routes import ConsumerRecord
 
 Scope: TypeAlias = Literal["record", "app"]
+SCOPES: Final[tuple[Scope, ...]] = ("record", "app")
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class Depends:
+class Wanted:
+    """What `Depends` leaves at a parameter."""
+
+    fn: Callable[..., Any]
+    scope: Scope
+
+
+def Depends(fn: Callable[..., Any], scope: Scope = "record") -> Any:  # noqa: N802 - reads as the mark that it is; returns Any, because it stands as the default of a parameter of any type
     """A parameter that gets what `fn` returns: `rates: Rates = Depends(open_rates)` or `rates: Annotated[Rates, Depends(open_rates)]`.
 
-    Attributes:
+    Args:
         fn: a plain or coroutine function, or a generator of either kind that yields once and is closed after the record, also when the
             handler failed (the exception is raised at its `yield`). Its parameters are bound as a handler's are; it may depend on others.
             It is called once for each attempt, however many ask for it. A plain one is called in the event loop, so it must not block.
         scope: "app" calls it once when the app starts and closes it when the app stops; it cannot ask for the record then.
     """
-
-    fn: Callable[..., Any]
-    scope: Scope = "record"
+    return Wanted(fn, scope)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -86,6 +86,13 @@ class Topic(Generic[K, V]):
             )
         if self.format not in FORMATS:
             raise BadDeclaration(f"topic {self.name}: format is {', '.join(FORMATS)}, not {self.format!r}")
+        if self.format == "raw" and self.value is not bytes:
+            raise BadDeclaration(f"topic {self.name}: raw values are bytes as they come, so value=bytes")
+        if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
+            raise BadDeclaration(f"topic {self.name}: partitions is 1 or more, not {self.partitions!r}")
+        for setting, value in self.configs:
+            if not isinstance(value, str):
+                raise BadDeclaration(f"topic {self.name}: configs are strings, {setting}={value!r} is not")
 
     async def send(
         self,

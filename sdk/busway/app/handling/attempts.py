@@ -45,6 +45,10 @@ class Cancelled(Exception):
     """What a handler waited for was cancelled by somebody else than the app."""
 
 
+class Exited(Exception):
+    """A handler raised what is no `Exception`, such as SystemExit: one record must not end the process, or stop its partition."""
+
+
 class Item:
     """A record on its way through the handlers of its topic.
 
@@ -220,9 +224,12 @@ class Attempts:
                 raise
             sent.clear()
             raise Cancelled("the handler waited for a task that was cancelled") from cancelled
-        except BaseException:
+        except (Exception, KeyboardInterrupt, GeneratorExit):
             sent.clear()
             raise
+        except BaseException as problem:
+            sent.clear()
+            raise Exited(f"the handler raised {problem!r}, which is no Exception") from problem
 
     async def _call_until(self, given: Any, timeout_s: float) -> None:
         deadline = asyncio.timeout(timeout_s)

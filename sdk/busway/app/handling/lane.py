@@ -98,6 +98,11 @@ class Lane:
             return
         except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
             self._parts.fail(problem)
+        except BaseException as problem:
+            if not self.closing:  # else it was asked to end
+                where = f"{self.partition.topic}-{self.partition.partition}"
+                self._parts.fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
+            raise
         finally:
             me = asyncio.current_task()
             assert me is not None
