@@ -37,6 +37,7 @@ class WorkerConfig:
         task_shutdown_timeout_ms: a task that has not ended so long after it was told to is cut off.
         session_timeout_ms, heartbeat_interval_ms: a worker that is silent for so long loses its work to one that stands by.
         plugin_modules: Python modules with connectors of one's own, beside those that are built in.
+        providers: `config.providers` and what begins with it, see `providers`.
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -58,6 +59,7 @@ class WorkerConfig:
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     plugin_modules: tuple[str, ...] = ()
+    providers: Mapping[str, str] = field(default_factory=dict)
     insecure: bool = False
 
     def __post_init__(self) -> None:
@@ -88,8 +90,9 @@ class WorkerConfig:
         given: dict[str, object] = {}
         converters = {name: text for name, text in properties.items() if name.startswith(_CONVERTER_PREFIXES)}
         given["converters"] = {"key.converter": JSON_CONVERTER, "value.converter": JSON_CONVERTER, **converters}
+        given["providers"] = {name: text for name, text in properties.items() if name.startswith("config.providers")}
         for name, text in properties.items():
-            if name in converters:
+            if name in converters or name.startswith("config.providers"):
                 continue
             if name == "listeners":
                 given["host"], given["port"] = _listener(text)
