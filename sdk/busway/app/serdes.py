@@ -85,11 +85,23 @@ class Serdes:
             Unencodable: the value is of another type.
             BadDeclaration: the topic is read_only.
         """
+        self._check_writable(topic)
+        return None if value is None else self._serdes[topic.name, part].encode(value)
+
+    def _check_writable(self, topic: Topic[Any, Any]) -> None:
         if topic.read_only:
             raise BadDeclaration(
                 f"topic {topic.name} is read_only in app {self._app}: its schemas are somebody else's; declare it without to send to it"
             )
-        return None if value is None else self._serdes[topic.name, part].encode(value)
+
+    def encoder(self, topic: Topic[Any, Any], part: Part) -> Callable[[Any], bytes]:
+        """What `encode` does for values that are not None, for who has many of them.
+
+        Raises:
+            BadDeclaration: the topic is read_only.
+        """
+        self._check_writable(topic)
+        return self._serdes[topic.name, part].encode
 
     async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:
         """The record as a handler sees it, with a schema that has to be fetched first.
