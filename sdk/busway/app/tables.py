@@ -169,7 +169,7 @@ class Table(Rows[K, V], Extension):
             return
         attempt.flushed = True
         self._check_half_batch(attempt)
-        if futures := await self._write(attempt, attempt.put):
+        if futures := await self._write(attempt, attempt.put, linger=False):
             await asyncio.wait(futures)  # unlike gather, it cancels nothing: the record's end depends on them
         for future in futures:
             future.result()
@@ -231,10 +231,12 @@ class Table(Rows[K, V], Extension):
             raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
         return partition_for_key(self.topic.app.serdes.encode(self.topic, "key", key) or b"", self._partitions)
 
-    async def _write(self, attempt: Attempt[K, V], keys: Iterable[K]) -> "list[asyncio.Future[RecordMetadata]]":
+    async def _write(
+        self, attempt: Attempt[K, V], keys: Iterable[K], *, linger: bool = True
+    ) -> "list[asyncio.Future[RecordMetadata]]":
         """Send rows that a handler has changed, without waiting until they are acknowledged."""
         return await self.topic.app.send_encoded(
-            self.topic, self._encoded(attempt, list(keys)), partition=attempt.partition
+            self.topic, self._encoded(attempt, list(keys)), partition=attempt.partition, linger=linger
         )
 
     def _encoded(self, attempt: Attempt[K, V], keys: Sequence[K]) -> Iterator[KeyValueHeaders]:

@@ -49,6 +49,7 @@ class Batch:
     partition: Partition
     builder: BatchBuilder
     created: float
+    due: float
     waiters: list[Waiter] = field(default_factory=list)
     encoded: bytes | None = None
     sequence: int = -1
@@ -105,7 +106,7 @@ class Accumulator:
         batch = batches[-1] if batches else None
         opened = False
         if batch is None or batch.encoded is not None or batch.builder.size_bytes + size > self._batch_size:
-            batch = Batch(partition, BatchBuilder(self._compression), now)
+            batch = Batch(partition, BatchBuilder(self._compression), now, now + self._linger_s)
             opened = True
         builder = batch.builder
         builder.append_encoded(timestamp_ms, key, value, headers)
@@ -133,7 +134,7 @@ class Accumulator:
             full = len(queue.batches) > 1 or first.builder.size_bytes >= self._batch_size
             due = queue.retry_at
             if not (full or self.flushing or first.encoded is not None):
-                due = max(due, first.created + self._linger_s)
+                due = max(due, first.due)
             if due <= now:
                 found.append(partition)
             elif soonest is None or due < soonest:

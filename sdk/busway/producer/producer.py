@@ -141,7 +141,13 @@ class Producer:
         return waiter
 
     async def send_many(
-        self, topic: str, records: Iterable[KeyValueHeaders], *, partition: int, timestamp_ms: int | None = None
+        self,
+        topic: str,
+        records: Iterable[KeyValueHeaders],
+        *,
+        partition: int,
+        timestamp_ms: int | None = None,
+        linger: bool = True,
     ) -> "list[asyncio.Future[RecordMetadata]]":
         """Hand many records of one partition over, in their order, for a fraction of the time that `send` takes for each.
 
@@ -149,6 +155,7 @@ class Producer:
 
         Args:
             records: key, value and headers of each; the same tuple of headers as before is not encoded again.
+            linger: whether a batch that is not full waits for more, as in `send`.
 
         Returns:
             A future for each batch that they are in, done when that is acknowledged, with where the first of them in it was put.
@@ -170,13 +177,17 @@ class Producer:
             while accumulator.buffered >= self.options.buffer_memory:
                 await self._space(topic)
             if (found := next(source, None)) is None:
-                return together.futures
+                break
             key, value, headers = found
             size = self._size(topic, value, key, headers)
             if headers is not latest:
                 latest, encoded = headers, encode_headers(headers)
             if accumulator.append(where, loop.time(), timestamp_ms, key, value, encoded, size, together):
                 self._sender.wake()
+        if not linger and together.batch is not None:
+            together.batch.due = together.batch.created
+            self._sender.wake()
+        return together.futures
 
     def _check_running(self) -> None:
         if self._task is None or self._task.done():

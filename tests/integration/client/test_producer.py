@@ -57,6 +57,14 @@ async def test_many_at_once_keep_their_order(cluster: Cluster, topic: str, buffe
     assert [(record.key, record.value, record.headers) for record in found] == records
 
 
+async def test_many_need_not_linger(cluster: Cluster, topic: str) -> None:
+    """Those that somebody waits for are sent at once, with what waits in their batch."""
+    async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer, asyncio.timeout(30):
+        (waiting,) = await producer.send_many(topic, [(b"a", b"1", ())], partition=0)
+        (hurried,) = await producer.send_many(topic, [(b"b", b"2", ())], partition=0, linger=False)
+        assert [(await one).offset for one in (waiting, hurried)] == [0, 1]
+
+
 async def test_many_that_break_off_leave_those_before(cluster: Cluster, topic: str) -> None:
     """What the source raises comes through, what it gave before is written, and the producer goes on."""
 
