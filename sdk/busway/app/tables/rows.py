@@ -178,7 +178,7 @@ class Attempt(Generic[K, V]):
     def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home | None) -> None:
         """Make the row, which is at home where the record came from, so, and remember how it was."""
         if key not in self.before:
-            self.before[key] = rows.get(key), home
+            self.before[key] = rows.get(key), rows.home(key)
         now = self._after(home)
         self.put[key] = value, now
         rows.set_row(key, value, now)
