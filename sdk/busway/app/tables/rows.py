@@ -157,6 +157,7 @@ class Attempt(Generic[K, V]):
         put: what the call made of them.
         written: keys of those that are on their way to the topic.
         ended: the call has returned or failed.
+        shared: the home of all rows whose only events are the topic's.
     """
 
     topic: str
@@ -172,13 +173,23 @@ class Attempt(Generic[K, V]):
     put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)
     written: list[K] = field(default_factory=list)
     ended: bool = False
+    shared: Home | None = None
 
-    def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home) -> None:
-        """Make the row so, and remember how it was."""
-        self.before.setdefault(key, (rows.get(key), rows.home(key)))
-        now = home.after(self.topic, self.offset)
+    def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home | None) -> None:
+        """Make the row, which is at home where the record came from, so, and remember how it was."""
+        if key not in self.before:
+            self.before[key] = rows.get(key), rows.home(key)
+        now = self._after(home)
         self.put[key] = value, now
         rows.set_row(key, value, now)
+
+    def _after(self, home: Home | None) -> Home:
+        """The row's home once the event is in, too; a batch may change many rows, so there is one for all of them where it can be."""
+        if home is not None and not home.included.keys() <= {self.topic}:
+            return home.after(self.topic, self.offset)
+        if self.shared is None:
+            self.shared = Home(partition=self.partition, included={self.topic: self.offset})
+        return self.shared
 
     def keep(self) -> None:
         """What was put until now is written, so it is not undone any more."""

@@ -22,7 +22,7 @@ records is subscribed with `ordering="partition"`.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -32,6 +32,7 @@ from busway.app.extension import Call, Extension
 from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows, names
 from busway.app.topics import create_missing, partition_counts
 from busway.errors import BuswayError, NotRunning
+from busway.producer.producer import KeyValueHeaders
 from busway.serde.avro import Undecodable
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
@@ -168,7 +169,10 @@ class Table(Rows[K, V], Extension):
             return
         attempt.flushed = True
         self._check_half_batch(attempt)
-        await asyncio.gather(*await self._write_all(attempt))
+        if futures := await self._write(attempt, attempt.put, linger=False):
+            await asyncio.wait(futures)  # unlike gather, it cancels nothing: the record's end depends on them
+        for future in futures:
+            future.result()
         attempt.keep()
 
     async def delete(self, key: K) -> None:
@@ -179,12 +183,13 @@ class Table(Rows[K, V], Extension):
         attempt = self._attempt.get()
         if attempt is not None and not attempt.ended:
             home = self._home_in(attempt, key, partition)
-            self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
+            if not attempt.put:
+                self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
             attempt.change(self, key, value, home)
             return
-        home = self.home(key) or Home(
-            partition=self._partition_of(key) if partition is None else partition, included={}
-        )
+        home = self.home(key)
+        if home is None:
+            home = Home(partition=self._partition_of(key) if partition is None else partition, included={})
         if home.partition not in self._held:
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
@@ -193,31 +198,29 @@ class Table(Rows[K, V], Extension):
         before = self.get(key), self.home(key)
         self.set_row(key, value, home)
         try:
-            await self._write(key, value, home)
+            await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
         except BaseException:
             if self.get(key) is value:
                 self.set_row(key, *before)
             raise
 
-    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home:
+    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
+        """Where a row is that a handler may change; None for a new one, which is at home where the record came from."""
         if attempt.topic not in self._sources:
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
             )
         if attempt.partition not in self._held:
             raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
-        # The record's own key is at home where the record came from, however its sender chose the partition.
-        found = self.home(key) or Home(
-            partition=partition
-            if partition is not None
-            else attempt.partition
-            if key == attempt.key
-            else self._partition_of(key),
-            included={},
-        )
-        if found.partition != attempt.partition:
+        found = self.home(key)
+        if found is not None:
+            partition = found.partition
+        elif partition is None:
+            # The record's own key is at home where the record came from, however its sender chose the partition.
+            partition = attempt.partition if key == attempt.key else self._partition_of(key)
+        if partition != attempt.partition:
             raise NotHere(
-                f"table {self.topic.name}: {key!r} belongs to partition {found.partition}, and the record that is handled is of "
+                f"table {self.topic.name}: {key!r} belongs to partition {partition}, and the record that is handled is of "
                 f"{attempt.topic}-{attempt.partition}, which another instance may have; "
                 "send what happened to a topic with that key, and change the row in its handler"
             )
@@ -228,20 +231,28 @@ class Table(Rows[K, V], Extension):
             raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
         return partition_for_key(self.topic.app.serdes.encode(self.topic, "key", key) or b"", self._partitions)
 
-    async def _write(self, key: K, value: V | None, home: Home) -> None:
-        await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
+    async def _write(
+        self, attempt: Attempt[K, V], keys: Iterable[K], *, linger: bool = True
+    ) -> "list[asyncio.Future[RecordMetadata]]":
+        """Send rows that a handler has changed, without waiting until they are acknowledged."""
+        return await self.topic.app.send_encoded(
+            self.topic, self._encoded(attempt, list(keys)), partition=attempt.partition, linger=linger
+        )
 
-    async def _write_all(self, attempt: Attempt[K, V]) -> "list[asyncio.Future[RecordMetadata]]":
-        futures = []
-        for key, (_, home) in attempt.put.items():
-            futures.append(await self._write_soon(key, home))
+    def _encoded(self, attempt: Attempt[K, V], keys: Sequence[K]) -> Iterator[KeyValueHeaders]:
+        """Each row as it is when its turn comes: somebody else may have changed it since, and what is written last is what is read back."""
+        serdes = self.topic.app.serdes
+        encode_key, encode_value = serdes.encoder(self.topic, "key"), serdes.encoder(self.topic, "value")
+        latest: Home | None = None
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        for key in keys:
+            value = self.get(key)
+            encoded = encode_key(key), None if value is None else encode_value(value)
+            home = self.home(key) or attempt.put[key][1]
+            if home is not latest:
+                latest, headers = home, (home.header(),)
             attempt.written.append(key)
-        return futures
-
-    async def _write_soon(self, key: K, home: Home) -> "asyncio.Future[RecordMetadata]":
-        """The row as it is now: somebody else may have changed it since, and what is written last is what is read back."""
-        header = (self.home(key) or home).header()
-        return await self.topic.send_soon(self.get(key), key, headers=[header], partition=home.partition)
+            yield *encoded, headers
 
     # What the app does
 
@@ -336,12 +347,12 @@ class Table(Rows[K, V], Extension):
             try:
                 result = await call(given)
                 attempt.ended = True
-                await self._write_all(attempt)
+                await self._write(attempt, attempt.put)
             except BaseException:
                 attempt.ended = True
                 attempt.undo(self)
-                for key in attempt.written:  # as they are again; all before the first one that cannot be written
-                    await self._write_soon(key, attempt.put[key][1])
+                if attempt.written:  # as they are again; all before the first one that cannot be written
+                    await self._write(attempt, attempt.written)
                 raise
             finally:
                 self._attempt.reset(token)

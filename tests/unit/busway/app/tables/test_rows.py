@@ -67,6 +67,21 @@ def test_a_row_tells_the_last_event_of_each_topic_in_its_header() -> None:
         Home.read(0, b"rides@many")
 
 
+def test_a_call_adds_its_event_to_what_is_in_a_row() -> None:
+    """Rows that only its topic goes into share a home; in others the events of other topics stay, and nobody else's home changes."""
+    rows: Rows[str, int] = Rows()
+    other = home(payments=12, events=3)
+    rows.set_row("other", 1, other)
+    rows.set_row("own", 1, home(events=3))
+    call = attempt(9)
+    for key in ("other", "own", "new"):
+        call.change(rows, key, 2, rows.home(key))
+    assert rows.home("other") == home(payments=12, events=9)
+    assert rows.home("own") == home(events=9)
+    assert rows.home("own") is rows.home("new")
+    assert other == home(payments=12, events=3)
+
+
 async def test_who_does_not_keep_up_misses_the_oldest_never_the_last() -> None:
     """A full queue gives its oldest change away; other listeners have queues of their own."""
     rows: Rows[str, int] = Rows()
