@@ -102,7 +102,7 @@ class Declarations(TableDeclarations):
             value: a dataclass, a struct, or what the format takes.
             format: "avro" through the registry, "json", or "raw" bytes.
             key_format: for keys of other types.
-            partitions: how many to create if the topic is not there.
+            partitions: how many to create if the topic is not there; None leaves it to the broker.
             configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
             read_only: somebody else writes it, such as a connector, and the schemas are theirs: nothing is registered, the types only
                 say what this app reads of them. A class whose record has another name there says so with `__avro_aliases__`.

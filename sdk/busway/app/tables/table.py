@@ -73,9 +73,7 @@ class Table(Rows[K, V], Extension):
 
     Args:
         topic: where the rows are kept.
-        partitions: how many; None for as many as the topics have that the handlers read.
-        configs: of the topic when it is created, by Kafka's names; it is compacted.
-        sources: the topics whose handlers change it; all that the app's handlers read unless given.
+        partitions, configs, sources: as for `App.table`.
 
     Raises:
         BadDeclaration: keys of that type cannot be looked up.
