@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from busway.app.declaring.depends import Current
+from busway.app.declaring.depends import Current, current
 from busway.app.declaring.routes import ConsumerRecord, Headers
 from busway.app.extension import Handling, Outcome
 from busway.app.handling.ack import CompletedOffsets
@@ -232,7 +232,8 @@ class Attempts:
             raise Exited(f"the handler raised {problem!r}, which is no Exception") from problem
 
     async def _call_until(self, given: Any, timeout_s: float) -> None:
-        deadline = asyncio.timeout(timeout_s)
+        mark = current.get()
+        mark.deadline = deadline = asyncio.timeout(timeout_s)
         try:
             async with deadline:
                 await self._call(given)
@@ -240,6 +241,8 @@ class Attempts:
             if not deadline.expired():
                 raise
             raise HandlerTimedOut(f"the handler took longer than {timeout_s:g} s") from problem
+        finally:
+            mark.deadline = None
 
     # Failing
 

@@ -112,6 +112,7 @@ class Lane:
 
     async def _handle(self, key: Hashable, item: Item, mark: Current) -> None:
         attempts = self._attempts
+        mark.key = item.record.key
         typed = item.typed or await attempts.read(item)
         sent: Sent = []
         if typed is not None:

@@ -1,20 +1,20 @@
-"""What a table holds in memory, and who is told of its changes.
+"""What a table holds in memory.
 
-What lives here: rows with the partition they belong to and the events that are in them, an attempt that can be undone, and listeners.
-What does not: topics (`table`, `global_table`); nothing here does IO.
+What lives here: rows with the partition they belong to and the events that are in them, and an attempt that can be undone. What does not:
+telling who listens to changes (`feed`), topics (`table`, `global_table`); nothing here does IO.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
+
+from busway.app.feed import Feed
 
 K = TypeVar("K")
 V = TypeVar("V")
 D = TypeVar("D")
-CHANGES_MOST: Final = 1000
-"""Changes that wait for a listener unless it says otherwise."""
 INCLUDED: Final = "busway_table-included"
 """The header of a table's record that tells which events are in the row: `topic@offset`, several with commas."""
 
@@ -59,7 +59,7 @@ class Rows(Mapping[K, V]):
     def __init__(self) -> None:
         self._rows: dict[K, V] = {}
         self._homes: dict[K, Home] = {}
-        self._listeners: set[asyncio.Queue[tuple[K, V | None]]] = set()
+        self._changes: Feed[tuple[K, V | None]] = Feed()
 
     __hash__ = object.__hash__
     """A table is itself, whatever is in it."""
@@ -95,23 +95,18 @@ class Rows(Mapping[K, V]):
         """Values."""
         return self._rows.values()
 
-    @contextlib.contextmanager
-    def changes(self, maxsize: int = CHANGES_MOST) -> Iterator["asyncio.Queue[tuple[K, V | None]]"]:
-        """A queue of (key, value) of the changes from now on; the value is None when the row has gone.
+    def changes(self, maxsize: int | None = None) -> "AbstractContextManager[asyncio.Queue[tuple[K, V | None]]]":
+        """Entered as a queue of (key, value) of the changes from then on; the value is None when the row has gone.
 
         Whoever does not keep up misses the oldest that wait, never the last.
+
+        Args:
+            maxsize: how many changes wait; 1000 unless given.
 
         Raises:
             ValueError: `maxsize` is no positive number.
         """
-        if maxsize < 1:
-            raise ValueError(f"changes(maxsize={maxsize}): a queue holds at least one")
-        queue: asyncio.Queue[tuple[K, V | None]] = asyncio.Queue(maxsize)
-        self._listeners.add(queue)
-        try:
-            yield queue
-        finally:
-            self._listeners.discard(queue)
+        return self._changes.listening(maxsize)
 
     def home(self, key: K) -> Home | None:
         """Where a row is, None while there is none."""
@@ -126,10 +121,7 @@ class Rows(Mapping[K, V]):
         else:
             assert home is not None, key
             self._rows[key], self._homes[key] = value, home
-        for queue in self._listeners:
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait((key, value))
+        self._changes.put((key, value))
 
     def drop(self, partitions: Collection[int]) -> None:
         """Forget the rows of partitions."""

@@ -18,18 +18,27 @@ record, which event went in last.
 A rule that is pure may keep the offset in the value instead (`last_offset`), and return what it was given for an event that is in it.
 Both need events of a row in their order. Records of one key always are; a handler that keeps rows by something else than the key of its
 records is subscribed with `ordering="partition"`.
+
+Where several handlers change a table, they take turns (`turns`): from its first line until its rows are on their way to the topic, a call
+is alone with the rows that its `ordering` is about, which are those of its record's key, or, with `ordering="partition"` and in batches,
+all of the partition. So nobody decides on what another call has not finished or takes back, and rows are in the topic in the order of
+the decisions. A handler must not wait for what another handler of the same rows does. Neither rows that are put outside of handlers nor
+reading wait for anybody.
 """
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
+from busway.app.declaring.depends import current
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.extension import Call, Extension
 from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows, names
+from busway.app.tables.turns import WHOLE, Turns
 from busway.app.topics import create_missing, partition_counts
 from busway.errors import BuswayError, NotRunning
 from busway.producer.producer import KeyValueHeaders
@@ -60,11 +69,12 @@ class Table(Rows[K, V], Extension):
 
     Values are replaced, never changed in place: what a failed handler put is taken back by putting the old value there again.
 
+    Handlers of its sources take turns, each call alone with the rows of its record's key, or, with `ordering="partition"` and in batches,
+    of its partition; a handler that changes rows of other keys needs one of these.
+
     Args:
         topic: where the rows are kept.
-        partitions: how many; None for as many as the topics have that the handlers read.
-        configs: of the topic when it is created, by Kafka's names; it is compacted.
-        sources: the topics whose handlers change it; all that the app's handlers read unless given.
+        partitions, configs, sources: as for `App.table`.
 
     Raises:
         BadDeclaration: keys of that type cannot be looked up.
@@ -88,6 +98,8 @@ class Table(Rows[K, V], Extension):
         self._partitions = 0
         self._changed_by: dict[str, set[str]] = {}
         self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
+        self._turns: defaultdict[int, Turns] = defaultdict(Turns)
+        self._lanes = 0
 
     @property
     def held(self) -> frozenset[int]:
@@ -293,11 +305,13 @@ class Table(Rows[K, V], Extension):
                 f"so make {self.topic.name} with {count}"
             )
         self._partitions = mine
+        self._lanes = sum(len({topic.name for topic in route.topics} & self._sources) for route in app.routes)
 
     async def stopped(self, app: "App") -> None:
         """Forget the rows; the topic has them."""
         self._held.clear()
         self._changed_by.clear()
+        self._turns.clear()
         self._partitions = 0
         self.clear()
 
@@ -328,10 +342,28 @@ class Table(Rows[K, V], Extension):
         gone = {one.partition for one in partitions if one.topic in self._sources}
         self._held -= gone
         self.drop(gone)
+        for partition in gone:
+            self._turns.pop(partition, None)
 
     def around(self, route: Route, call: Call) -> Call:
-        """What the handler changes is written when it returns, and taken back when it fails."""
+        """What the handler changes is written when it returns, and taken back when it fails; calls for the same rows take turns."""
+        attempted = self._attempted(route, call)
+        if self._lanes == 1 and route.ordering != "none":
+            return attempted  # its own order keeps calls for the same rows apart
+        whole = _in_order(route)
 
+        async def in_turn(given: Any) -> Any:
+            record = given[-1] if isinstance(given, list) else given
+            if record.topic not in self._sources:
+                return await attempted(given)
+            # A record without a key has no row by its key, and is alone with nothing.
+            key = WHOLE if whole else object() if (own := current.get().key) is None else own
+            async with self._turns[record.partition].turn(key):
+                return await attempted(given)
+
+        return in_turn
+
+    def _attempted(self, route: Route, call: Call) -> Call:
         async def attempted(given: Any) -> Any:
             record: ConsumerRecord[Any, Any] = given[-1] if isinstance(given, list) else given
             attempt: Attempt[K, V] = Attempt(
@@ -341,7 +373,7 @@ class Table(Rows[K, V], Extension):
                 key=record.key,
                 route=route.name,
                 batch=route.batch is not None,
-                in_order=route.ordering == "partition" or route.batch is not None,
+                in_order=_in_order(route),
             )
             token = self._attempt.set(attempt)
             try:
@@ -359,6 +391,11 @@ class Table(Rows[K, V], Extension):
             return result
 
         return attempted
+
+
+def _in_order(route: Route) -> bool:
+    """Whether the handler is given the records of a partition strictly one after the other."""
+    return route.ordering == "partition" or route.batch is not None
 
 
 def hashable(topic: Topic[Any, Any]) -> None:
