@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import fastavro
 
 from benchmarks.machine import describe
 from benchmarks.subjects import Durability, busway
+from benchmarks.trees import cpu_seconds_of_tree
 from busway import Admin, NewTopic, Producer, RegistryClient
 
 TOPIC = "rides"
@@ -39,7 +41,6 @@ VARIANTS = {
     "kafka source, nothing decoded": ("kafka", "none"),
     "busway source, nothing decoded": ("busway", "none"),
 }
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def version(number: int) -> str:
@@ -91,7 +92,7 @@ def sample(variant: str, bootstrap_servers: str, registry_url: str, runs: int) -
     servers = {"bootstrap_servers": bootstrap_servers, "schema_registry": registry_url}
     figures = []
     for _ in range(runs):
-        begun, cpu = time.perf_counter(), _cpu_s()
+        begun, cpu = time.perf_counter(), cpu_seconds_of_tree(os.getpid())
         if decoder in {"raw", "none"}:
             options = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": TOPIC, "includeHeaders": "true"}
             options |= {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
@@ -105,29 +106,9 @@ def sample(variant: str, bootstrap_servers: str, registry_url: str, runs: int) -
         planned = time.perf_counter() - begun
         frame.write.format("noop").mode("overwrite").save()
         took = time.perf_counter() - begun
-        figures.append({"seconds": took, "cpu": _cpu_s() - cpu, "planned": planned})
+        figures.append({"seconds": took, "cpu": cpu_seconds_of_tree(os.getpid()) - cpu, "planned": planned})
     spark.stop()
     return figures
-
-
-def _cpu_s() -> float:
-    """Of this process and all below it, those that have ended included."""
-    parents: dict[int, list[int]] = {}
-    used: dict[int, int] = {}
-    for place in Path("/proc").iterdir():
-        if place.name.isdigit():
-            try:
-                fields = (place / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has ended since
-            parents.setdefault(int(fields[1]), []).append(int(place.name))
-            used[int(place.name)] = sum(map(int, fields[11:15]))
-    waiting, total = [os.getpid()], 0
-    while waiting:
-        pid = waiting.pop()
-        total += used.get(pid, 0)
-        waiting += parents.get(pid, [])
-    return total / _TICKS
 
 
 def measure(records: int, versions: int, rounds: int, variants: list[str]) -> dict[str, list[list[dict[str, float]]]]:
@@ -191,7 +172,12 @@ def main() -> int:
     parser.add_argument("--sample", choices=VARIANTS, help=argparse.SUPPRESS)
     parser.add_argument("--servers", help=argparse.SUPPRESS)
     parser.add_argument("--registry", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--latency", action="store_true", help="measure a job's latency instead, see benchmarks.case_studies.realtime"
+    )
     given = parser.parse_args()
+    if given.latency:
+        return latency(given.rounds, given.json)
     if given.sample:
         print(json.dumps(sample(given.sample, given.servers, given.registry, WARM_RUNS + 1)))
         return 0
@@ -200,11 +186,26 @@ def main() -> int:
         variants = list(VARIANTS) if ids == given.ids[0] else list(VARIANTS)[:3]
         gathered[ids] = measure(given.records, ids, given.rounds, variants)
         print(report(gathered[ids], given.records, ids), flush=True)
+    keep(gathered, given.json or Path(tempfile.gettempdir()) / "busway-spark-benchmark.json")
+    return 0
+
+
+def latency(rounds: int, where: Path | None) -> int:
+    """Real-Time Mode beside micro-batches."""
+    from benchmarks.case_studies import realtime
+
+    samples = realtime.measure(rounds)
+    print(realtime.report(samples))
+    gathered = {mode: [asdict(one) for one in taken] for mode, taken in samples.items()}
+    keep(gathered, where or Path(tempfile.gettempdir()) / "busway-spark-latency.json")
+    return 0
+
+
+def keep(gathered: Any, where: Path) -> None:
+    """Tell the machine, and where all samples are."""
     print("\n".join(f"{name}: {value}" for name, value in describe().items()))
-    where = given.json or Path(tempfile.gettempdir()) / "busway-spark-benchmark.json"
     where.write_text(json.dumps(gathered))
     print(f"all samples: {where}")
-    return 0
 
 
 if __name__ == "__main__":
