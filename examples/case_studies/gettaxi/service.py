@@ -26,8 +26,8 @@ from gettaxi.events import Ask, Command, Position, Ride, Surge
 from gettaxi.surge import PLAIN_PERCENT
 
 if TYPE_CHECKING:
+    from busway.app.declaring.routes import Route
     from busway.app.extension import Call
-    from busway.app.routes import Route
 
 PARTITIONS: Final = 6
 CHANGES_MOST: Final = 1_000_000

@@ -1,6 +1,6 @@
 """`App`: a service made of decorated functions.
 
-What lives here: starting and stopping, sending, reading. What does not: declaring (`declare`), the consume loop (`worker`).
+What lives here: starting and stopping, sending, reading. What does not: declaring (`declaring`), the consume loop (`handling.worker`).
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from types import TracebackType
 from typing import Any, Final, Literal, TypeVar, cast
 
 from busway.admin.admin import NewTopic
-from busway.app.calls import Handler, prepare, unacknowledged
-from busway.app.declare import Declarations
+from busway.app.declaring.declarations import Declarations
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
+from busway.app.handling.calls import Handler, prepare, unacknowledged
+from busway.app.handling.lane import Sleep
+from busway.app.handling.worker import Worker, WorkerParts
 from busway.app.hooks import Hooks
-from busway.app.lane import Sleep
-from busway.app.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.serdes import Serdes
 from busway.app.topics import create_missing
-from busway.app.worker import Worker, WorkerParts
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end

@@ -7,7 +7,7 @@ What lives here: one serde for each part of each topic, and what a record looks 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
 from busway.serde.avro import Undecodable
 from busway.serde.naming import Part, SubjectNaming
 from busway.serde.plain import Integer, Json, Raw, SchemaMissing, Serde, Text

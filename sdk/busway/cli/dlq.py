@@ -1,6 +1,6 @@
 """`busway dlq`: records that handlers put aside.
 
-What lives here: options and printing. What does not: finding and replaying (`busway.app.dead_letters`).
+What lives here: options and printing. What does not: finding and replaying (`busway.app.dead_letters.replay`).
 """
 
 import datetime as dt
@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from busway.app.dead_letter import DeadLetter, DeadLetterSelection
-from busway.app.dead_letters import DeadLetters
+from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection
+from busway.app.dead_letters.replay import DeadLetters
 from busway.cli.decoding import Decoder, headers_shown
 from busway.cli.output import (
     BOOTSTRAP,

@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from busway.admin.admin import Admin
 from busway.app.bus import App
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.extension import Extension
-from busway.app.failures import dead_letter_topic
-from busway.app.routes import BadDeclaration, ConsumerRecord, Headers, Topic
+from busway.app.handling.failures import dead_letter_topic
 from busway.consumer.snapshot import read_to_end
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
@@ -34,7 +34,7 @@ class DeadLetter:
         key, value: bytes, as they came.
         error: class and text of the exception.
         attempts: calls of the handler.
-        headers: all of them; see `busway.app.failures.dead_letter_headers`.
+        headers: all of them; see `busway.app.handling.failures.dead_letter_headers`.
     """
 
     key: bytes | None

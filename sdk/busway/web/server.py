@@ -14,7 +14,7 @@ import uvicorn
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from busway.app.routes import BadDeclaration
+from busway.app.declaring.routes import BadDeclaration
 from busway.errors import BuswayError
 
 GRACE_S: Final = 5

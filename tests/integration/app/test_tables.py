@@ -20,7 +20,7 @@ from busway import (
     TopicPartition,
     Unencodable,
 )
-from busway.app.tables import BadRow, NotHere, Table
+from busway.app.tables.table import BadRow, NotHere, Table
 from busway.testing import TestBus
 from busway.types import OffsetAndMetadata
 from busway_bus.testing.local_cluster import LocalCluster

@@ -1,7 +1,7 @@
 """What a table holds in memory, and who is told of its changes.
 
 What lives here: rows with the partition they belong to and the events that are in them, an attempt that can be undone, and listeners.
-What does not: topics (`tables`, `global_table`); nothing here does IO.
+What does not: topics (`table`, `global_table`); nothing here does IO.
 """
 
 import asyncio

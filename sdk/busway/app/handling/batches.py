@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Hashable
 from typing import Any
 
-from busway.app.attempts import Item, Sent
-from busway.app.calls import Handler
-from busway.app.depends import Current
-from busway.app.lane import SENDING_MAX, GivenUp, Lane, LaneParts
-from busway.app.routes import Batch, ConsumerRecord
-from busway.app.schedule import Schedule
+from busway.app.declaring.depends import Current
+from busway.app.declaring.routes import Batch, ConsumerRecord
+from busway.app.handling.attempts import Item, Sent
+from busway.app.handling.calls import Handler
+from busway.app.handling.lane import SENDING_MAX, GivenUp, Lane, LaneParts
+from busway.app.handling.schedule import Schedule
 from busway.types import TopicPartition
 
 _Read = tuple[Item, ConsumerRecord[Any, Any]]

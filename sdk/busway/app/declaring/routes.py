@@ -1,7 +1,7 @@
 """What was decorated: topics with their types, handlers with their options.
 
 What lives here: `Topic`, `ConsumerRecord`, `Route` and its options, and what is refused when they are declared. What does not: running
-them (`worker`), binding arguments (`binding`).
+them (`handling`), binding arguments (`binding`).
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from busway.app.failures import Retry
-from busway.app.schedule import Ordering
+from busway.app.handling.failures import Retry
+from busway.app.handling.schedule import Ordering
 from busway.errors import BuswayError
 from busway.types import RecordMetadata
 

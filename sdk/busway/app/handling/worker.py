@@ -1,7 +1,7 @@
 """What feeds the handlers of an app and commits what they finished.
 
 What lives here: the partitions that the app has, with a lane for each handler; back-pressure; commits; giving partitions up. What does
-not: a partition's way through a handler (`lane`), which handlers there are (`routes`), what may be committed (`ack`).
+not: a partition's way through a handler (`lane`), which handlers there are (`declaring.routes`), what may be committed (`ack`).
 
 At least once: an offset is committed only when every record before it was handled, was not wanted, or lies acknowledged among the dead
 letters.
@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.ack import CompletedOffsets
-from busway.app.attempts import AttemptParts, Counts, HandlerFailed, Item, SendRaw
-from busway.app.batches import BatchLane
-from busway.app.calls import Handler
+from busway.app.declaring.routes import BATCH_MAX, ConsumerRecord
+from busway.app.handling.ack import CompletedOffsets
+from busway.app.handling.attempts import AttemptParts, Counts, HandlerFailed, Item, SendRaw
+from busway.app.handling.batches import BatchLane
+from busway.app.handling.calls import Handler
+from busway.app.handling.lane import Lane, LaneParts, Sleep
 from busway.app.hooks import Hooks
-from busway.app.lane import Lane, LaneParts, Sleep
 from busway.app.offset_set import OffsetSet
-from busway.app.routes import BATCH_MAX, ConsumerRecord
 from busway.consumer.consumer import Consumer, RebalanceListener
 from busway.errors import BrokerError, BuswayError, CommitFailed
 from busway.types import OffsetAndMetadata, Record, TopicPartition

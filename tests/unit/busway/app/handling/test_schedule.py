@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway.app.ack import CompletedOffsets
-from busway.app.schedule import Ordering, Schedule
+from busway.app.handling.ack import CompletedOffsets
+from busway.app.handling.schedule import Ordering, Schedule
 
 KEYS = st.lists(st.sampled_from([None, b"", b"a", b"b", b"c"]), max_size=30)
 

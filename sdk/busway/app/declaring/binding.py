@@ -1,7 +1,7 @@
 """A handler's signature → how it is called.
 
 What lives here: which parameter gets what, and the refusal, when it is declared, of one that nothing fits. What does not: making
-dependencies (`depends`), what surrounds a call (`calls`).
+dependencies (`depends`), what surrounds a call (`handling.calls`).
 
 | parameter | gets |
 |---|---|
@@ -26,8 +26,19 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Final
 
-from busway.app.depends import Call, Context, Dependency, Depends, Get, Scope, Shared, closing, current, filled
-from busway.app.routes import BadDeclaration, ConsumerRecord, Topic
+from busway.app.declaring.depends import (
+    Call,
+    Context,
+    Dependency,
+    Depends,
+    Get,
+    Scope,
+    Shared,
+    closing,
+    current,
+    filled,
+)
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
 from busway.serde.records import is_record, members
 
 _PARTS: Final = ("key", "headers", "topic", "partition", "offset", "timestamp_ms")

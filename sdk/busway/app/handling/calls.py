@@ -16,10 +16,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from busway.app.binding import Binder, Bound, fits, refusal
-from busway.app.depends import Call, Shared, current
+from busway.app.declaring.binding import Binder, Bound, fits, refusal
+from busway.app.declaring.depends import Call, Shared, current
+from busway.app.declaring.routes import Publication, Route, Topic, TransactionalInbox
 from busway.app.hooks import Hooks
-from busway.app.routes import Publication, Route, Topic, TransactionalInbox
 from busway.serde.records import members
 
 if TYPE_CHECKING:

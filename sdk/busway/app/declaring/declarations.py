@@ -7,12 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
-from busway.app.binding import name_of, refusal
-from busway.app.calls import binder
-from busway.app.declare_tables import TableDeclarations
-from busway.app.extension import Extension
-from busway.app.failures import Retry, dead_letter_topic
-from busway.app.routes import (
+from busway.app.declaring.binding import name_of, refusal
+from busway.app.declaring.routes import (
     BadDeclaration,
     Batch,
     ConsumerRecord,
@@ -23,7 +19,11 @@ from busway.app.routes import (
     TransactionalInbox,
     is_topic_name,
 )
-from busway.app.schedule import ORDERINGS, Ordering
+from busway.app.declaring.table_declarations import TableDeclarations
+from busway.app.extension import Extension
+from busway.app.handling.calls import binder
+from busway.app.handling.failures import Retry, dead_letter_topic
+from busway.app.handling.schedule import ORDERINGS, Ordering
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:

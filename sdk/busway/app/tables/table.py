@@ -27,9 +27,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.extension import Call, Extension
-from busway.app.routes import BadDeclaration, ConsumerRecord, Route, Topic
-from busway.app.rows import INCLUDED, Attempt, Home, Rows, names
+from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows, names
 from busway.app.topics import create_missing, partition_counts
 from busway.errors import BuswayError, NotRunning
 from busway.serde.avro import Undecodable

@@ -1,7 +1,7 @@
 """`app.global_table(…)`: a whole topic in the memory of every instance.
 
 What lives here: `GlobalTable`: loading it, following it in the background, writing to it. What does not: rows (`rows`), state that the
-instances share among them (`tables`).
+instances share among them (`table`).
 
 It is for what every instance needs and few change: prices, zones, switches. Who reads may be a little behind who writes: as long as a
 record takes to be fetched.
@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
+from busway.app.declaring.routes import Topic
 from busway.app.extension import Extension
-from busway.app.routes import Topic
-from busway.app.rows import Home, Rows
-from busway.app.tables import COMPACT, hashable
+from busway.app.tables.rows import Home, Rows
+from busway.app.tables.table import COMPACT, hashable
 from busway.app.topics import create_missing
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway.app.rows import INCLUDED, Attempt, Home, Rows
+from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows
 
 
 def attempt(offset: int = 0) -> Attempt[str, int]:

@@ -1,6 +1,6 @@
 """Lag, and partitions that are stuck."""
 
-from busway.app.progress import PartitionProgress, Progress
+from busway.app.monitoring.progress import PartitionProgress, Progress
 from busway.types import TopicPartition
 
 ONE = TopicPartition("t", 0)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from busway import App, BadDeclaration, Batch, ConsumerRecord, Context, Depends, Topic
-from busway.app.binding import Binder
+from busway.app.declaring.binding import Binder
 
 
 @dataclasses.dataclass

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 
 if TYPE_CHECKING:
     from busway.app.bus import App
-    from busway.app.routes import ConsumerRecord
+    from busway.app.declaring.routes import ConsumerRecord
 
 Scope: TypeAlias = Literal["record", "app"]
 S = TypeVar("S")

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from busway.app.ack import CompletedOffsets
-from busway.app.calls import Handler, unacknowledged
-from busway.app.depends import Current
+from busway.app.declaring.depends import Current
+from busway.app.declaring.routes import ConsumerRecord, Headers
 from busway.app.extension import Handling, Outcome
-from busway.app.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
+from busway.app.handling.ack import CompletedOffsets
+from busway.app.handling.calls import Handler, unacknowledged
+from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
 from busway.app.hooks import Hooks
-from busway.app.routes import ConsumerRecord, Headers
 from busway.errors import BuswayError
 from busway.serde.avro import Undecodable
 from busway.serde.plain import SchemaMissing

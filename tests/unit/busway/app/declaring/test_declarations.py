@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from busway import App, BadDeclaration, Batch, NotRunning
-from busway.app.calls import binder, layers
+from busway.app.handling.calls import binder, layers
 
 
 @dataclasses.dataclass
@@ -67,7 +67,7 @@ REFUSED: list[tuple[str, Callable[[App], Any], str]] = [
     ("of another app", lambda app: app.subscribe(App("b").topic("t", value=Rating))(handle), "of app a"),
     ("dead letters", lambda app: app.subscribe(app.topic("x" * 245, value=Rating))(handle), "choose another group_id"),
     ("ordering", lambda app: on(app, ordering="time"), "handler handle: ordering is key, partition, none, not 'time'"),
-    ("concurrency", lambda app: on(app, concurrency=0), "test_declare.py:.*concurrency is 1 to 1000, not 0"),
+    ("concurrency", lambda app: on(app, concurrency=0), "test_declarations.py:.*concurrency is 1 to 1000, not 0"),
     ("strict and concurrent", lambda app: on(app, concurrency=2, ordering="partition"), "choose ordering='key'"),
     ("batch and concurrent", lambda app: on(app, takes_batch, concurrency=2, batch=Batch()), "concurrency stays 1"),
     ("batch and sql", lambda app: on(app, takes_batch, sql=Inbox(), batch=Batch()), "leave batch out"),
@@ -149,5 +149,5 @@ def test_a_result_that_cannot_go_where_it_is_published_is_refused(function: Any,
     if why is None:
         layers(route, binder(route).bind(route.function), app)
         return
-    with pytest.raises(BadDeclaration, match=rf"test_declare\.py:\d+: handler {function.__name__}: .*{why}"):
+    with pytest.raises(BadDeclaration, match=rf"test_declarations\.py:\d+: handler {function.__name__}: .*{why}"):
         layers(route, binder(route).bind(route.function), app)

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.attempts import AttemptParts, Attempts, HandlerFailed, Item, Sent
-from busway.app.calls import Handler
-from busway.app.depends import Current, current
-from busway.app.schedule import Schedule
+from busway.app.declaring.depends import Current, current
+from busway.app.handling.attempts import AttemptParts, Attempts, HandlerFailed, Item, Sent
+from busway.app.handling.calls import Handler
+from busway.app.handling.schedule import Schedule
 from busway.types import TopicPartition
 
 log = logging.getLogger("busway.app")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busway import BrokerError, Exponential, MessageTooLarge, Record, Retry
-from busway.app.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
+from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
 from busway_protocol.errors import ErrorCode
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from busway.admin.admin import Admin
 from busway.app.extension import Extension, Handling
-from busway.app.progress import Progress
+from busway.app.monitoring.progress import Progress
 from busway.errors import BuswayError
 from busway.types import TopicPartition
 

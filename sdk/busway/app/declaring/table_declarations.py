@@ -1,17 +1,17 @@
 """`App.table` and `App.global_table`.
 
-What lives here: the two ways to declare a table. What does not: what they do (`tables`, `global_table`).
+What lives here: the two ways to declare a table. What does not: what they do (`busway.app.tables`).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from busway.app.routes import Format, Topic
+from busway.app.declaring.routes import Format, Topic
 
 if TYPE_CHECKING:
     from busway.app.bus import App
-    from busway.app.global_table import GlobalTable
-    from busway.app.tables import Table
+    from busway.app.tables.global_table import GlobalTable
+    from busway.app.tables.table import Table
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -70,7 +70,7 @@ class TableDeclarations:
         Raises:
             BadDeclaration: as `topic`, or keys of that type cannot be looked up.
         """
-        from busway.app.tables import Table
+        from busway.app.tables.table import Table
 
         app = cast("App", self)
         topic: Topic[Any, Any] = app.topic(name, key=key, value=value, format=format, key_format=key_format)
@@ -126,7 +126,7 @@ class TableDeclarations:
         Raises:
             BadDeclaration: as `topic`, or keys of that type cannot be looked up.
         """
-        from busway.app.global_table import GlobalTable
+        from busway.app.tables.global_table import GlobalTable
 
         app = cast("App", self)
         topic: Topic[Any, Any] = app.topic(
