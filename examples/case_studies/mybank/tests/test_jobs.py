@@ -102,15 +102,6 @@ async def writing(bus: Any) -> AsyncIterator[Any]:  # noqa: F811 - the fixture's
         yield captured, thresholds
 
 
-@pytest.fixture
-def packed(spark: Any, tmp_path: Path) -> None:
-    """The case study where Spark's Python workers find it."""
-    from busway_spark.submit import zip_packages
-
-    zip_packages(tmp_path / "mybank.zip", ["mybank"])
-    spark.sparkContext.addPyFile(str(tmp_path / "mybank.zip"))
-
-
 def test_spending_is_what_left_the_account_each_day(
     bus: Any,  # noqa: F811 - the fixture
     spark: Any,
@@ -133,7 +124,6 @@ def test_spending_is_what_left_the_account_each_day(
     assert {(row.account_id, str(row.day)): row.spent for row in found} == expected
 
 
-@pytest.mark.usefixtures("packed")
 def test_running_sums_alert_as_the_service_does(
     bus: Any,  # noqa: F811 - the fixture
     spark: Any,
