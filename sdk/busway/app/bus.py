@@ -28,7 +28,7 @@ from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning
-from busway.producer.producer import Producer
+from busway.producer.producer import KeyValueHeaders, Producer
 from busway.serde.avro import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
 from busway.types import RecordMetadata, TopicPartition
@@ -394,6 +394,15 @@ class App(Declarations):
             partition=partition,
             timestamp_ms=timestamp_ms if timestamp_ms is not None else int(time.time() * 1000),
         )
+
+    async def send_encoded(
+        self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
+    ) -> "list[asyncio.Future[RecordMetadata]]":
+        """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
+        futures = await self.producer.send_many(topic.name, records, partition=partition, linger=linger)
+        if (sent := unacknowledged.get()) is not None:
+            sent.extend(futures)
+        return futures
 
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
         """To a dead-letter topic, which is made here: brokers need not make topics by themselves."""

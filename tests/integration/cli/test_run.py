@@ -235,7 +235,7 @@ async def test_http_of_workers(folder: Path, bootstrap: str) -> None:
     other = await Run.start(folder, bootstrap, "--http", str(port))
     assert await other.ended() == 1
     assert other.lines == [
-        f"busway: cannot serve HTTP on 127.0.0.1:{port}: Address already in use; stop what holds the port, or choose another"
+        f"busway: the service cannot listen on 127.0.0.1:{port}: Address already in use; stop what holds the port, or choose another"
     ]
     assert await run.end() == 0
 

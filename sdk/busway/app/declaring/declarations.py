@@ -102,7 +102,7 @@ class Declarations(TableDeclarations):
             value: a dataclass, a struct, or what the format takes.
             format: "avro" through the registry, "json", or "raw" bytes.
             key_format: for keys of other types.
-            partitions: how many to create if the topic is not there.
+            partitions: how many to create if the topic is not there; None leaves it to the broker.
             configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
             read_only: somebody else writes it, such as a connector, and the schemas are theirs: nothing is registered, the types only
                 say what this app reads of them. A class whose record has another name there says so with `__avro_aliases__`.
@@ -148,7 +148,8 @@ class Declarations(TableDeclarations):
 
         A coroutine function runs in the event loop, a plain one in a thread. When it returns, the record counts as handled; when it
         raises, it is called again as `retry` says, and then the record goes to the topic `<topic>.<group>.dlt`. An offset is committed
-        once every record before it is done. Several handlers of a topic get every record, each at its own pace.
+        once every record before it is done. Several handlers of a topic get every record, each at its own pace; those of an app with
+        tables take turns at their rows, see `Table`.
 
         Args:
             topics: what to read.
@@ -160,7 +161,7 @@ class Declarations(TableDeclarations):
                 order among themselves. With 1, records that have not failed are handled in the partition's order.
             where: takes the record; false means that this handler does not want it. What it raises is a failure of the record.
             timeout_s: how long one call may take; then it has failed with `HandlerTimedOut`. A plain function cannot be cancelled: it goes
-                on in its thread, beside the next attempt, and its result is dropped.
+                on in its thread, beside the next attempt, and its result is dropped. What it waits for its turn at a table does not count.
             batch: calls the function with a list of records of one partition, in their order, or of their values. A batch that has failed
                 for good is halved until the poison record is alone; that one goes to the dead letters, the others are handled.
             sql: a database that remembers which records were handled: the function runs inside its transaction, which its parameter `tx`

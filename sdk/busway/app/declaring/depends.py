@@ -4,6 +4,7 @@ What lives here: the two markers, and calling a dependency, closing it, and keep
 asks for what (`binding`).
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -61,10 +62,32 @@ class Context(Generic[S]):
 
 @dataclass(slots=True)
 class Current:
-    """The attempt that a task makes now."""
+    """The attempt that a task makes now.
 
+    Attributes:
+        key: of its record, as it came; None in a batch.
+        attempt: 1 for the first.
+        tx: what `tx` gets.
+        deadline: of the call, where it has one.
+    """
+
+    key: bytes | None = None
     attempt: int = 1
     tx: Any = None
+    deadline: asyncio.Timeout | None = None
+
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """What is waited for in here does not count as the handler's time: its deadline stands still."""
+        deadline = self.deadline
+        if deadline is None or (end := deadline.when()) is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        left_s = end - loop.time()
+        deadline.reschedule(None)
+        yield
+        deadline.reschedule(loop.time() + left_s)
 
 
 current: ContextVar[Current] = ContextVar("current")

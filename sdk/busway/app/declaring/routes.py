@@ -57,17 +57,7 @@ class ConsumerRecord(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Topic(Generic[K, V]):
-    """A topic with the types of its keys and values; made by `App.topic`.
-
-    Attributes:
-        name: as the brokers know it.
-        key, value: types.
-        format: how values are written.
-        key_format: how keys are; str, int and bytes need none.
-        partitions: how many to create where the topic is not there; None leaves it to the broker.
-        configs: settings of the topic when it is created, by Kafka's names.
-        read_only: whether its schemas are somebody else's.
-    """
+    """A topic with the types of its keys and values; made by `App.topic`, whose arguments its attributes are."""
 
     name: str
     key: type[K]
@@ -173,19 +163,13 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A handler, what it reads, how it is called and how it fails; see `App.subscribe`.
+    """A handler, what it reads, how it is called and how it fails.
 
     Attributes:
         function: what was decorated.
-        topics: what it reads.
-        retry: how often and when an exception is tried again.
-        dead_letter: whether records that failed for good go to the dead-letter topic; else the app stops.
-        ordering, concurrency: what may run at once.
-        where: which records it wants.
-        timeout_s: how long a call may take.
-        batch: how many records it takes at once; None for one.
-        sql: where it is remembered what was handled.
         publications: where its results go.
+
+    The others are the arguments of `App.subscribe`.
     """
 
     function: Callable[..., Any]

@@ -125,9 +125,7 @@ async def test_bytes_that_are_something_else_are_undecodable(serde: Serde, data:
 
 def test_a_type_that_json_cannot_tell_apart_is_refused() -> None:
     """When the topic is prepared, with what to use instead."""
-    with pytest.raises(
-        CannotInfer, match=r"Point \| .*cannot be read from JSON: .*; use Avro, or pydantic models"
-    ):
+    with pytest.raises(CannotInfer, match=r"Point \| .*cannot be read from JSON: .*; use Avro, or pydantic models"):
         Json(Point | Deep)
 
 
