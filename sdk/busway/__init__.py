@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
-    from busway.app.attempts import HandlerFailed, HandlerTimedOut
     from busway.app.bus import App
-    from busway.app.dead_letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
-    from busway.app.dead_letters import DeadLetters, Replay, TooManyGaps
-    from busway.app.depends import Context, Depends
+    from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
+    from busway.app.dead_letters.replay import DeadLetters, Replay, TooManyGaps
+    from busway.app.declaring.depends import Context, Depends
+    from busway.app.declaring.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.app.extension import Extension, Handling
-    from busway.app.failures import Exponential, Retry
-    from busway.app.global_table import GlobalTable
+    from busway.app.handling.attempts import HandlerFailed, HandlerTimedOut
+    from busway.app.handling.failures import Exponential, Retry
     from busway.app.hooks import ExtensionFailed
-    from busway.app.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
-    from busway.app.tables import BadRow, NotHere, Table
+    from busway.app.tables.global_table import GlobalTable
+    from busway.app.tables.table import BadRow, NotHere, Table
     from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.consumer.snapshot import read_to_end
@@ -111,22 +111,22 @@ _WHERE: Final = {
         "Admin",
         "NewTopic",
     ),
-    "busway.app.attempts": (
+    "busway.app.handling.attempts": (
         "HandlerFailed",
         "HandlerTimedOut",
     ),
     "busway.app.bus": ("App",),
-    "busway.app.dead_letter": (
+    "busway.app.dead_letters.letter": (
         "DeadLetter",
         "DeadLetterSelection",
         "DeadLetterSummary",
     ),
-    "busway.app.dead_letters": (
+    "busway.app.dead_letters.replay": (
         "DeadLetters",
         "Replay",
         "TooManyGaps",
     ),
-    "busway.app.depends": (
+    "busway.app.declaring.depends": (
         "Context",
         "Depends",
     ),
@@ -134,12 +134,12 @@ _WHERE: Final = {
         "Extension",
         "Handling",
     ),
-    "busway.app.failures": (
+    "busway.app.handling.failures": (
         "Exponential",
         "Retry",
     ),
     "busway.app.hooks": ("ExtensionFailed",),
-    "busway.app.routes": (
+    "busway.app.declaring.routes": (
         "BadDeclaration",
         "Batch",
         "ConsumerRecord",
@@ -151,8 +151,8 @@ _WHERE: Final = {
         "Consumer",
         "RebalanceListener",
     ),
-    "busway.app.global_table": ("GlobalTable",),
-    "busway.app.tables": ("BadRow", "NotHere", "Table"),
+    "busway.app.tables.global_table": ("GlobalTable",),
+    "busway.app.tables.table": ("BadRow", "NotHere", "Table"),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "BrokerError",

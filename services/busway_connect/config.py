@@ -6,8 +6,9 @@ What lives here: names, defaults, checks. What does not: a connector's own setti
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final
+
+from busway.net.listening import is_this_machine
 
 log = logging.getLogger("busway.connect")
 
@@ -73,7 +74,7 @@ class WorkerConfig:
         for name in ("offset_flush_interval_ms", "task_shutdown_timeout_ms", "offset_storage_partitions"):
             if getattr(self, name) <= 0:
                 raise BadSetting(f"{name.replace('_', '.')} is above 0, not {getattr(self, name)}")
-        if not self.insecure and not _is_this_machine(self.host):
+        if not self.insecure and not is_this_machine(self.host):
             raise BadSetting(
                 f"host {self.host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
                 "(--insecure) if the network is trusted"
@@ -145,10 +146,3 @@ def _listener(text: str) -> tuple[str, int]:
     if scheme.lower() != "http" or not port.isdigit():
         raise BadSetting(f"listeners is http://HOST:PORT, not {text!r}")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what Kafka Connect means by no host; checked like any other
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

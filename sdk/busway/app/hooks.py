@@ -1,7 +1,7 @@
 """The extensions of an app, called.
 
 What lives here: who overrides which method of `Extension`, so that what nobody overrides costs nothing, and the one error that an
-extension's failure becomes. What does not: the interface (`extension`), when it is called (`bus`, `worker`).
+extension's failure becomes. What does not: the interface (`extension`), when it is called (`bus`, `handling`).
 """
 
 import logging
@@ -15,7 +15,7 @@ from busway.types import TopicPartition
 
 if TYPE_CHECKING:
     from busway.app.bus import App
-    from busway.app.routes import Route
+    from busway.app.declaring.routes import Route
 
 log = logging.getLogger("busway.app")
 

@@ -1,6 +1,6 @@
 """Topics of an app on the brokers.
 
-What lives here: making those that are missing, counting partitions. What does not: declaring them (`declare`).
+What lives here: making those that are missing, counting partitions. What does not: declaring them (`declaring`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -7,7 +7,7 @@ import base64
 import json
 from collections.abc import Sequence
 
-from busway.app.routes import Headers
+from busway.app.declaring.routes import Headers
 
 
 def pack_headers(headers: Headers) -> str:

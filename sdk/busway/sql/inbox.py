@@ -29,8 +29,8 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord
 from busway.app.extension import Call, Extension
-from busway.app.routes import BadDeclaration, ConsumerRecord
 from busway.sql.reach import DatabaseUnreachable, is_away, patiently, words
 from busway.sql.tables import TABLES, Tables, check_dialect, create_all
 from busway.sql.topics import TopicState, look_at
@@ -38,7 +38,7 @@ from busway.types import TopicPartition
 
 if TYPE_CHECKING:
     from busway.app.bus import App
-    from busway.app.routes import Route
+    from busway.app.declaring.routes import Route
 
 log = logging.getLogger("busway.sql")
 PRUNE_TIMEOUT_S: Final = 10.0

@@ -26,8 +26,8 @@ from sqlalchemy import Connection, Executable, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
+from busway.app.declaring.routes import BadDeclaration, Headers, Topic
 from busway.app.extension import Extension
-from busway.app.routes import BadDeclaration, Headers, Topic
 from busway.app.serdes import Serdes
 from busway.errors import NotRunning
 from busway.sql.headers import pack_headers

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
-from busway.app.failures import Exponential
+from busway.app.handling.failures import Exponential
 from busway.errors import BrokerError, BuswayError
 
 log = logging.getLogger("busway.sql")

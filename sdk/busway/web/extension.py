@@ -1,12 +1,12 @@
 """`Web`: an app's HTTP side, as one of its extensions.
 
-What lives here: which paths there are, and when the server runs. What does not: the server (`server`), what is well (`busway.app.health`).
+What lives here: which paths there are, and when the server runs. What does not: the server (`server`), what is well (`busway.app.monitoring.health`).
 
 | path | what |
 |---|---|
 | `GET /health/live` | 200: the event loop answers |
 | `GET /health/ready` | 200 when work gets done, else 503 with the reasons, each naming its partition |
-| `GET /metrics` | figures in Prometheus's text format; see `busway.app.metrics` |
+| `GET /metrics` | figures in Prometheus's text format; see `busway.app.monitoring.metrics` |
 | all else | the service's own application |
 """
 
@@ -21,14 +21,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from busway.app.extension import Call, Extension, Handling
-from busway.app.metrics import CONTENT_TYPE, Metrics
+from busway.app.monitoring.metrics import CONTENT_TYPE, Metrics
 from busway.types import TopicPartition
 from busway.web.bodies import application, json_response, refusal
 from busway.web.server import parse_address, serving
 
 if TYPE_CHECKING:
     from busway.app.bus import App
-    from busway.app.routes import Route
+    from busway.app.declaring.routes import Route
 
 ADDRESS_VARIABLE: Final = "BUSWAY_HTTP_PORT"
 """`[HOST:]PORT`, where the service does not say it."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from busway import Admin, App, DeadLetters, DeadLetterSelection, Exponential, NewTopic, Producer, Retry, TopicPartition
-from busway.app.dead_letters import WINDOW, TooManyGaps
+from busway.app.dead_letters.replay import WINDOW, TooManyGaps
 from busway.consumer.snapshot import read_to_end
 from busway.testing.bus import TestBus
 from busway_bus.testing.local_cluster import LocalCluster

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.app.test_app import FAST, Quote, Ride, committed, service, until
 
 from busway import Admin, Batch, ConsumerRecord, Exponential, HandlerFailed, Producer, Retry, TopicPartition
-from busway.app.worker import OPEN_MAX
+from busway.app.handling.worker import OPEN_MAX
 from busway.types import OffsetAndMetadata
 
 pytestmark = pytest.mark.slow
@@ -228,7 +228,7 @@ async def test_what_is_open_has_a_bound() -> None:
 
 async def test_what_runs_ahead_of_a_parked_record_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop gives the parked one up; it and what was handled beyond it come again, for nothing beyond it was committed."""
-    monkeypatch.setattr("busway.app.worker.AHEAD_MAX", 700)
+    monkeypatch.setattr("busway.app.handling.worker.AHEAD_MAX", 700)
     app = service(consumer={**FAST, "max_poll_records": 100})
     rides = app.topic("rides", value=Ride, format="json")
     may_go = asyncio.Event()

@@ -9,9 +9,10 @@ from sqlalchemy import create_engine, text
 from tests.support.connect_worker import Rest, records_of, until, worker_config
 
 from busway import Admin, App, NewTopic, Producer
+from busway.net.listening import CannotListen
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.runtime.storage import StorageUnfit
-from busway_connect.server import CannotListen, ConnectServer
+from busway_connect.server import ConnectServer
 
 FILE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 

@@ -1,0 +1,130 @@
+"""What a dead letter says, and which ones are meant.
+
+What lives here: records of a dead-letter topic as values, read from their headers; pure. What does not: the headers' writing
+(`handling.failures`), finding and replaying (`replay`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from busway.types import Record, TopicPartition
+
+_REASONS: Final = ("kafka_dlt-", "busway_dlt-", "busway_replay-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A record that was put aside.
+
+    Attributes:
+        partition, offset, timestamp_ms: where it lies, and since when.
+        key, value: as the handler's record had them.
+        headers: those of the record, without the reasons.
+        original: the topic and partition it came from; None if nobody wrote that down.
+        original_offset: -1 if nobody wrote it down.
+        group: whose handler failed.
+        handler: module and name; empty if the record could not be read.
+        error: class of the exception, with its module.
+        message, stack: of the exception.
+        attempts: calls of the handler.
+        done: replayed or discarded.
+    """
+
+    partition: TopicPartition
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    original: TopicPartition | None
+    original_offset: int
+    group: str
+    handler: str
+    error: str
+    message: str
+    stack: str
+    attempts: int
+    done: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterSummary:
+    """The dead letters of one handler and one exception in one topic; `newest_ms` is when the last one was put aside."""
+
+    topic: str
+    group: str
+    handler: str
+    error: str
+    records: int
+    open: int
+    newest_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterSelection:
+    """Which dead letters of a topic; what is None does not matter.
+
+    Attributes:
+        partition, offset: of the dead-letter topic.
+        key: the raw key.
+        error: a part of the exception's class or message.
+        limit: at most so many.
+    """
+
+    partition: int | None = None
+    offset: int | None = None
+    key: bytes | None = None
+    error: str | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.offset is not None and self.partition is None:
+            raise ValueError(f"offset {self.offset} is one of a partition: name the partition too")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit: {self.limit} is not 1 or more")
+
+    def takes(self, letter: DeadLetter) -> bool:
+        """Whether it is one of them, the limit aside."""
+        return (
+            (self.partition is None or letter.partition.partition == self.partition)
+            and (self.offset is None or letter.offset == self.offset)
+            and (self.key is None or letter.key == self.key)
+            and (self.error is None or self.error in letter.error or self.error in letter.message)
+        )
+
+
+def dead_letter(record: Record, *, done: bool) -> DeadLetter:
+    """What a record of a dead-letter topic says; what it does not say is empty."""
+    found = {name: value or b"" for name, value in record.headers}
+
+    def text(name: str) -> str:
+        return found.get(name, b"").decode(errors="replace")
+
+    partition, offset = _number(found, "kafka_dlt-original-partition"), _number(found, "kafka_dlt-original-offset")
+    topic = text("kafka_dlt-original-topic")
+    return DeadLetter(
+        partition=TopicPartition(record.topic, record.partition),
+        offset=record.offset,
+        timestamp_ms=record.timestamp_ms,
+        key=record.key,
+        value=record.value,
+        headers=tuple(one for one in record.headers if not one[0].startswith(_REASONS)),
+        original=TopicPartition(topic, partition) if topic else None,
+        original_offset=offset,
+        group=text("kafka_dlt-original-consumer-group"),
+        handler=text("busway_dlt-handler"),
+        error=text("kafka_dlt-exception-fqcn"),
+        message=text("kafka_dlt-exception-message"),
+        stack=text("kafka_dlt-exception-stacktrace"),
+        attempts=max(_number(found, "busway_dlt-attempts"), 0),
+        done=done,
+    )
+
+
+def _number(headers: Mapping[str, bytes], name: str) -> int:
+    """Ours are digits; Spring's are four or eight bytes, the highest first."""
+    value = headers.get(name, b"")
+    if value.isdigit():
+        return int(value)
+    return int.from_bytes(value, "big", signed=True) if len(value) in {4, 8} else -1

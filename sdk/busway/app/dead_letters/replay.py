@@ -1,0 +1,350 @@
+"""Records that handlers put aside: find them, hand them in again, or let them be.
+
+What lives here: `DeadLetters`, for services and consoles alike; `busway dlq` is a thin face of it. What does not: what a
+dead letter says (`letter`), putting records aside (`handling.failures`), skipping what was replayed for another group (`handling.worker`).
+
+A dead letter is never changed or deleted. Which ones are done, replayed or discarded, is remembered as committed offsets of the consumer
+group `<dead-letter topic>.replayed`: everything below the offset, and what was done ahead of it as runs in the offset's metadata
+(`offset_set`). The brokers keep 4 KiB of that, so what is done may have some hundred gaps in a partition; a replay that would need more stops
+before it sends anything that could not be remembered. Two more bounds of that memory: brokers forget offsets of a group without members
+after `offsets.retention.minutes` (7 days), as they do records after `retention.ms` (7 days), so a topic that keeps its dead letters for
+longer needs both set; and a topic that was deleted and made anew begins with nothing done only once its group is deleted too.
+
+At least once: a record is marked when the brokers have acknowledged it, so a crash in between replays at most `WINDOW` records twice.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final
+
+from busway.admin.admin import Admin
+from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary, dead_letter
+from busway.app.handling.worker import REPLAY_HEADER
+from busway.app.offset_set import MAX_TEXT, OffsetSet
+from busway.cluster.client import Addresses
+from busway.consumer.snapshot import read_to_end
+from busway.errors import BuswayError
+from busway.producer.producer import Producer
+from busway.types import OffsetAndMetadata, TopicPartition
+
+SUFFIX: Final = ".dlt"
+REPLAY_OF: Final = "busway_replay-of"
+"""On a replayed record, beside the worker's `REPLAY_HEADER`: the dead letter that it was, as topic-partition@offset."""
+WINDOW: Final = 500
+"""Records that are sent together and then marked."""
+_CLIENT: Final = "busway-dlq"
+_LATEST: Final = -1
+
+
+class TooManyGaps(BuswayError):
+    """What is done has more gaps than can be remembered; the text says which partition and what to do."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Replay:
+    """What became of a replay.
+
+    Attributes:
+        done: sent and acknowledged, or with dry_run what would be.
+        refused: what cannot be sent, each with the reason; it stays open.
+    """
+
+    done: list[DeadLetter] = field(default_factory=list)
+    refused: list[tuple[DeadLetter, str]] = field(default_factory=list)
+
+
+class DeadLetters:
+    """The dead letters of a cluster.
+
+    Args:
+        bootstrap_servers: `host:port`, several with commas or as a list.
+    """
+
+    def __init__(self, bootstrap_servers: Addresses = "localhost:9092") -> None:
+        self._bootstrap = bootstrap_servers
+        self._admin = Admin(bootstrap_servers, client_id=_CLIENT)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "DeadLetters":
+        await self._stack.enter_async_context(self._admin)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    # Finding
+
+    async def topics(self, group: str | None = None) -> list[str]:
+        """The dead-letter topics, of one group or of all."""
+        suffix = f".{group}{SUFFIX}" if group is not None else SUFFIX
+        return [name for name in await self._admin.list_topics() if name.endswith(suffix)]
+
+    async def summaries(self, topics: Sequence[str]) -> list[DeadLetterSummary]:
+        """Counts by topic, group, handler and exception; reads all dead letters of these topics.
+
+        Raises:
+            BrokerError: there is no such topic.
+        """
+        counts: dict[tuple[str, str, str, str], list[int]] = {}
+        for topic in topics:
+            async for letter in self.read(topic):
+                count = counts.setdefault((topic, letter.group, letter.handler, letter.error), [0, 0, 0])
+                count[0] += 1
+                count[1] += not letter.done
+                count[2] = max(count[2], letter.timestamp_ms)
+        return [
+            DeadLetterSummary(
+                topic=topic,
+                group=group,
+                handler=handler,
+                error=error,
+                records=count[0],
+                open=count[1],
+                newest_ms=count[2],
+            )
+            for (topic, group, handler, error), count in sorted(counts.items())
+        ]
+
+    async def read(
+        self, topic: str, selection: DeadLetterSelection | None = None, *, open_only: bool = False
+    ) -> AsyncIterator[DeadLetter]:
+        """Dead letters of a topic, each partition in order, up to what is the end now.
+
+        Raises:
+            BrokerError: there is no such topic.
+        """
+        done = await self._done(topic)
+        async with contextlib.aclosing(
+            self._read(topic, selection or DeadLetterSelection(), done, open_only=open_only)
+        ) as letters:
+            async for letter in letters:
+                yield letter
+
+    async def _read(
+        self, topic: str, wanted: DeadLetterSelection, done: dict[TopicPartition, OffsetSet], *, open_only: bool
+    ) -> AsyncGenerator[DeadLetter, None]:
+        """Offsets that hold no record, but a marker, or one that is deleted, are put into `done`."""
+        next_offset = {one: found.below if open_only else 0 for one, found in done.items()}
+        partitions = None if wanted.partition is None else [wanted.partition]
+        count = 0
+        async with contextlib.aclosing(
+            read_to_end(
+                self._bootstrap,
+                topic,
+                partitions,
+                starts={one.partition: offset for one, offset in next_offset.items()},
+                client_id=_CLIENT,
+            )
+        ) as records:
+            async for record in records:
+                partition = TopicPartition(topic, record.partition)
+                done[partition].add(next_offset[partition], record.offset)
+                next_offset[partition] = record.offset + 1
+                letter = dead_letter(record, done=record.offset in done[partition])
+                if (open_only and letter.done) or not wanted.takes(letter):
+                    continue
+                yield letter
+                count += 1
+                if count == wanted.limit:
+                    return
+
+    async def _done(self, topic: str) -> dict[TopicPartition, OffsetSet]:
+        described = (await self._admin.describe_topics([topic]))[topic]
+        committed = await self._admin.list_group_offsets(replayed_group(topic))
+        partitions = [TopicPartition(topic, one.number) for one in described.partitions]
+        ends = await self._admin.list_offsets(dict.fromkeys(partitions, _LATEST))
+        found = {}
+        for one in partitions:
+            at = committed.get(one)
+            # An offset behind the end is of a topic of that name that was deleted.
+            known = at is not None and at.offset <= ends.get(one, 0)
+            found[one] = OffsetSet.parse(at.offset, at.metadata) if at is not None and known else OffsetSet()
+        return found
+
+    # Doing
+
+    async def replay(
+        self,
+        topic: str,
+        selection: DeadLetterSelection | None = None,
+        *,
+        rate: float | None = None,
+        dry_run: bool = False,
+    ) -> Replay:
+        """Write open dead letters back to where they came from, and mark them.
+
+        Each goes to its topic and, as long as that exists, its partition, with its key, value and headers; handlers of the group that
+        failed get it, those of other groups skip it. Its timestamp is that of the replay, because brokers delete old records.
+
+        Args:
+            topic: the dead-letter topic.
+            selection: of the open ones; by default all.
+            rate: at most so many each second.
+            dry_run: only tell which they are.
+
+        Raises:
+            BrokerError: there is no such topic.
+            TooManyGaps: see the module; what was sent before is marked.
+            DeliveryFailed, BrokerError: a record was not acknowledged; those that were are marked.
+        """
+        if rate is not None and rate <= 0:
+            raise ValueError(f"rate: {rate:g} is not above 0")
+        result = Replay()
+        partitions = {name: len(found.partitions) for name, found in (await self._admin.describe_topics()).items()}
+        marking = _Marking(self, self._admin, topic, await self._done(topic))
+        letters = self._read(topic, selection or DeadLetterSelection(), marking.done, open_only=True)
+        async with Producer(self._bootstrap, client_id=_CLIENT) as producer, contextlib.aclosing(letters):
+            sender = _Sender(producer, marking, partitions, rate)
+            async for letter in letters:
+                if (why := _why_not(letter, partitions)) is not None:
+                    result.refused.append((letter, why))
+                elif dry_run:
+                    result.done.append(letter)
+                else:
+                    result.done += await sender.add(letter)
+            result.done += await sender.flush()
+        return result
+
+    async def discard(self, topic: str, selection: DeadLetterSelection | None = None) -> list[DeadLetter]:
+        """Mark open dead letters as done without sending them; they stay in the topic as long as it keeps them.
+
+        Raises:
+            BrokerError: there is no such topic.
+            TooManyGaps: see the module; nothing was marked.
+        """
+        marking = _Marking(self, self._admin, topic, await self._done(topic))
+        letters = [
+            one async for one in self._read(topic, selection or DeadLetterSelection(), marking.done, open_only=True)
+        ]
+        marking.check(letters)
+        await marking.mark(letters)
+        return letters
+
+
+class _Marking:
+    """Remembers what is done of a dead-letter topic."""
+
+    def __init__(self, letters: DeadLetters, admin: Admin, topic: str, done: dict[TopicPartition, OffsetSet]) -> None:
+        self._letters = letters
+        self._admin = admin
+        self._topic = topic
+        self.done = done
+
+    def _with(self, letters: Sequence[DeadLetter]) -> dict[TopicPartition, OffsetSet]:
+        found: dict[TopicPartition, OffsetSet] = {}
+        for letter in letters:
+            if letter.partition not in found:
+                found[letter.partition] = self.done[letter.partition].copy()
+            found[letter.partition].add(letter.offset)
+        return found
+
+    def check(self, letters: Sequence[DeadLetter]) -> None:
+        """Refuse what could not be remembered."""
+        for partition, done in self._with(letters).items():
+            if len(done.text) > MAX_TEXT:
+                raise TooManyGaps(
+                    f"what is done of {partition.topic}-{partition.partition} has too many gaps to be remembered; replay or discard "
+                    f"those that are open from offset {done.below} on, without a filter, and then the others"
+                )
+
+    async def mark(self, letters: Sequence[DeadLetter]) -> None:
+        """Commit it; what somebody else has marked meanwhile stays marked."""
+        if not letters:
+            return
+        for partition, done in (await self._letters._done(self._topic)).items():
+            self.done[partition].update(done)
+        found = self._with(letters)
+        self.done.update(found)
+        await self._admin.alter_group_offsets(
+            replayed_group(self._topic),
+            {partition: OffsetAndMetadata(done.below, done.text) for partition, done in found.items()},
+        )
+
+
+class _Sender:
+    """Sends dead letters in windows, and marks what was acknowledged."""
+
+    def __init__(
+        self, producer: Producer, marking: _Marking, partitions: Mapping[str, int], rate: float | None
+    ) -> None:
+        self._producer = producer
+        self._marking = marking
+        self._partitions = partitions
+        self._gap_s = 1 / rate if rate is not None else 0.0
+        self._size = WINDOW if rate is None else min(WINDOW, max(int(rate), 1))
+        self._next_s = 0.0
+        self._window: list[DeadLetter] = []
+
+    async def add(self, letter: DeadLetter) -> list[DeadLetter]:
+        """Take one in; what was sent and marked because of it."""
+        self._window.append(letter)
+        return await self.flush() if len(self._window) >= self._size else []
+
+    async def flush(self) -> list[DeadLetter]:
+        """Send and mark what waits; returns it.
+
+        Raises:
+            TooManyGaps: nothing of it was sent.
+            BuswayError: not all of it was acknowledged; the rest is marked.
+        """
+        window, self._window = self._window, []
+        self._marking.check(window)
+        sent: list[asyncio.Future[Any]] = []
+        problem: BaseException | None = None
+        for letter in window:
+            await self._pace()
+            try:
+                sent.append(await self._producer.send(**_again(letter, self._partitions)))
+            except BuswayError as refused:
+                problem = refused
+                break
+        outcomes = await asyncio.gather(*sent, return_exceptions=True)
+        acknowledged = [
+            letter for letter, outcome in zip(window, outcomes, strict=False) if not isinstance(outcome, BaseException)
+        ]
+        await self._marking.mark(acknowledged)
+        problem = next((one for one in outcomes if isinstance(one, BaseException)), problem)
+        if problem is not None:
+            raise problem
+        return acknowledged
+
+    async def _pace(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if self._gap_s and self._next_s > now_s:
+            await asyncio.sleep(self._next_s - now_s)
+        self._next_s = max(self._next_s, now_s) + self._gap_s
+
+
+def replayed_group(topic: str) -> str:
+    """The consumer group whose offsets tell what is done of a dead-letter topic."""
+    return f"{topic}.replayed"
+
+
+def _why_not(letter: DeadLetter, partitions: Mapping[str, int]) -> str | None:
+    if letter.original is None or not letter.group:
+        return "its headers do not say which topic it came from and which group failed on it"
+    if letter.original.topic not in partitions:
+        return f"its topic {letter.original.topic} is not there any more"
+    return None
+
+
+def _again(letter: DeadLetter, partitions: Mapping[str, int]) -> dict[str, Any]:
+    assert letter.original is not None
+    number = letter.original.partition
+    return {
+        "topic": letter.original.topic,
+        "value": letter.value,
+        "key": letter.key,
+        "partition": number if 0 <= number < partitions[letter.original.topic] else None,
+        "headers": [
+            *letter.headers,
+            (REPLAY_HEADER, letter.group.encode()),
+            (REPLAY_OF, f"{letter.partition.topic}-{letter.partition.partition}@{letter.offset}".encode()),
+        ],
+    }

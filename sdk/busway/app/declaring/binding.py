@@ -1,0 +1,348 @@
+"""A handler's signature → how it is called.
+
+What lives here: which parameter gets what, and the refusal, when it is declared, of one that nothing fits. What does not: making
+dependencies (`depends`), what surrounds a call (`handling.calls`).
+
+| parameter | gets |
+|---|---|
+| `= Depends(fn)`, or annotated `Annotated[T, Depends(fn)]` | what `fn` returns or yields |
+| annotated `Context` | the attempt: app, record, number, lifespan's state, group |
+| named `tx`, with `sql=` | the transaction |
+| annotated with the topic's value type, or the first one left | the value |
+| annotated `ConsumerRecord` | the whole record |
+| named `key`, `headers`, `topic`, `partition`, `offset`, `timestamp_ms` | that part of the record |
+
+With `batch=`: `list` or `Sequence` of the value type, or of `ConsumerRecord`; and `topic` and `partition`. The parameters of a dependency
+are bound in the same way.
+"""
+
+import asyncio
+import functools
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Annotated, Any, Final
+
+from busway.app.declaring.depends import (
+    SCOPES,
+    Call,
+    Context,
+    Dependency,
+    Get,
+    Scope,
+    Shared,
+    Wanted,
+    closing,
+    current,
+    filled,
+)
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
+from busway.serde.records import is_record, members, strip
+
+_PARTS: Final = ("key", "headers", "topic", "partition", "offset", "timestamp_ms")
+_BATCH_PARTS: Final = ("topic", "partition")
+Parts = Mapping[str, "Get | Dependency"]
+Overrides = Mapping[Callable[..., Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A handler whose parameters are bound.
+
+    Attributes:
+        call: takes a record, or the list of a batch, and returns what the handler returned.
+        dependencies: those of its parameters.
+    """
+
+    call: Callable[[Any], Awaitable[Any]]
+    dependencies: tuple[Dependency, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binder:
+    """How the parameters of one handler and its dependencies are bound.
+
+    Attributes:
+        topics: what the handler reads.
+        batch: whether it takes many records at once.
+        transaction: whether there is a `tx`.
+        shared: of the running app; None while handlers are only declared.
+        overrides: what stands in for dependencies: another function, or a value that is not callable.
+    """
+
+    topics: Sequence[Topic[Any, Any]]
+    batch: bool = False
+    transaction: bool = False
+    shared: Shared | None = None
+    overrides: Overrides | None = None
+    scope: Scope = "record"
+    inside: tuple[Callable[..., Any], ...] = ()
+
+    def bind(self, function: Callable[..., Any]) -> Bound:
+        """What passes a record to the handler; a plain function runs in a thread, so that it may block.
+
+        Raises:
+            BadDeclaration: a parameter cannot be bound; names file, line and parameter.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise refusal(function, "has a yield, so a call would handle nothing; return instead")
+        parts = self.parts(function)
+        found = tuple(part for part in parts.values() if isinstance(part, Dependency))
+        if found:
+            return Bound(_with_dependencies(function, parts, self.shared), found)
+        return Bound(_call(function, typing.cast("Mapping[str, Get]", parts)), ())
+
+    def parts(self, function: Callable[..., Any]) -> Parts:
+        """Each parameter and what it gets.
+
+        Raises:
+            BadDeclaration: nothing fits one of them.
+        """
+        try:
+            signature = inspect.signature(function)
+            hints = typing.get_type_hints(_annotated(function), include_extras=True)
+        except (NameError, SyntaxError) as problem:
+            raise self._refusal(function, f"{problem}; annotations must be importable at run time") from None
+        except ValueError:
+            raise self._refusal(function, "shows no parameters; wrap it in a function that does") from None
+        parts: dict[str, Get | Dependency] = {}
+        values: dict[str, tuple[inspect.Parameter, Any, Get]] = {}
+        for name, parameter in signature.parameters.items():
+            if name == "self" and not parts and not values and name not in hints:
+                raise self._refusal(
+                    function, "is of a class; give the method of an object: subscribe(topic)(service.handle)"
+                )
+            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
+                raise self._refusal(function, f"{parameter} cannot be bound; give each parameter a name and a type")
+            hint, depends = _marked(hints.get(name, parameter.annotation), parameter.default)
+            if depends is not None:
+                parts[name] = self._dependency(depends, function)
+            elif (found := self._part(name, hint)) is not None:
+                parts[name] = found
+            elif (found := self._value(name, hint)) is not None:
+                values[name] = parameter, hint, found
+            elif parameter.default is parameter.empty:
+                raise self._refusal(function, self._why(name, hint, value_taken=bool(values)))
+        return {**parts, **self._taken(function, values)}
+
+    def _taken(self, function: Callable[..., Any], values: Mapping[str, tuple[inspect.Parameter, Any, Get]]) -> Parts:
+        """Which of the parameters that could have the value gets it: the one that needs one, else the first.
+
+        A dependency's parameter with a default keeps it, unless it is annotated with the record's class: `limit=10` means 10.
+        """
+        needy = [name for name, (parameter, _, _) in values.items() if parameter.default is parameter.empty]
+        if len(needy) > 1:
+            raise self._refusal(function, self._why(needy[1], values[needy[1]][1], value_taken=True))
+        may = [name for name, (_, hint, _) in values.items() if not self.inside or _names_a_record(hint)]
+        return {name: values[name][2] for name in (needy or may)[:1]}
+
+    def _part(self, name: str, hint: Any) -> Get | None:
+        """What the name or the type alone says."""
+        if self.scope == "app":
+            return None
+        if (typing.get_origin(hint) or hint) is Context:
+            return self._context
+        if name == "tx" and self.transaction:
+            return _tx
+        if not self.batch and (typing.get_origin(hint) or hint) is ConsumerRecord:
+            return _record
+        named = _BATCH_PARTS if self.batch else _PARTS
+        if name not in named or (is_record(hint) and self._fits(hint)):
+            return None
+        get = attrgetter(name)
+        return (lambda records: get(records[0])) if self.batch else get
+
+    def _value(self, name: str, hint: Any) -> Get | None:
+        """The value, or the values, if they fit."""
+        plain = hint is inspect.Parameter.empty or hint is Any
+        if self.scope == "app" or (name == "tx" and (plain or not self._fits(hint))):
+            return None
+        if not self.batch:
+            return attrgetter("value") if self._fits(hint) else None
+        if plain:
+            return _values
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin not in {list, Sequence} or len(arguments) != 1:
+            return _values if hint in {list, Sequence} else None
+        if (typing.get_origin(arguments[0]) or arguments[0]) is ConsumerRecord:
+            return _record
+        return _values if self._fits(arguments[0]) else None
+
+    def _fits(self, hint: Any) -> bool:
+        return fits(hint, self.topics)
+
+    def _context(self, record: Any) -> Context[Any]:
+        assert self.shared is not None
+        app = self.shared.app
+        first = record[0] if self.batch else record
+        return Context(
+            app=app, record=first, attempt=current.get().attempt, state=self.shared.state, group=app.group_id
+        )
+
+    def _dependency(self, depends: Wanted, of: Callable[..., Any]) -> Dependency:
+        fn = depends.fn
+        if not callable(fn):
+            raise self._refusal(of, f"Depends takes a function, not {fn!r:.80}")
+        if depends.scope not in SCOPES:
+            raise self._refusal(of, f"the scope of {name_of(fn)} is {' or '.join(SCOPES)}, not {depends.scope!r}")
+        if self.scope == "app" and depends.scope != "app":
+            raise self._refusal(
+                of, f"lives as long as the app and depends on {name_of(fn)}, which does not; give that scope='app' too"
+            )
+        if fn in self.inside:
+            ring = " → ".join(name_of(one) for one in (*self.inside[self.inside.index(fn) :], fn))
+            raise self._refusal(of, f"depends on itself: {ring}")
+        run = (self.overrides or {}).get(fn, fn)
+        if not callable(run):
+            return Dependency(fn, lambda: run, depends.scope, {})
+        inner = replace(self, scope=depends.scope, inside=(*self.inside, fn))
+        return Dependency(fn, run, depends.scope, inner.parts(run))
+
+    def _refusal(self, function: Callable[..., Any], why: str) -> BadDeclaration:
+        return refusal(function, why, "dependency" if self.inside else "handler")
+
+    def _why(self, name: str, hint: Any, *, value_taken: bool) -> str:
+        shown = _shown(hint)
+        if self.scope == "app":
+            return (
+                f"parameter {name} cannot be filled: there is no record when the app starts; ask for it in the handler"
+            )
+        if name == "tx":
+            return "parameter tx needs a transaction; give subscribe sql=, the database to have it from"
+        if value_taken:
+            others = ", ".join(_BATCH_PARTS if self.batch else _PARTS)
+            return f"parameter {name}: {shown} cannot be filled; the value is taken already, others are {others}"
+        wanted = " | ".join(sorted({_shown(topic.value) for topic in self.topics}))
+        names = ", ".join(one.name for one in self.topics)
+        if self.batch:
+            return (
+                f"parameter {name} is annotated {shown}, a batch of {names} is list[{wanted}] or list[ConsumerRecord]"
+            )
+        return f"parameter {name} is annotated {shown}, the value of {names} is {wanted}"
+
+
+def fits(hint: Any, topics: Sequence[Topic[Any, Any]]) -> bool:
+    """Whether the values of all these topics are of a type."""
+    if hint is inspect.Parameter.empty or hint is Any:
+        return True
+    allowed = [strip(one) for one in (hint, *(members(hint) or ()))]
+    return all(_is_among(allowed, topic.value) for topic in topics)
+
+
+def _is_among(allowed: Sequence[Any], kind: Any) -> bool:
+    kind = strip(kind)
+    if any(one == kind or _is_base(one, kind) for one in allowed):
+        return True
+    parts = members(kind)
+    return parts is not None and all(_is_among(allowed, part) for part in parts)
+
+
+def _names_a_record(hint: Any) -> bool:
+    return any(is_record(strip(one)) for one in (hint, *(members(hint) or ())))
+
+
+def _is_base(hint: Any, kind: Any) -> bool:
+    return isinstance(hint, type) and isinstance(kind, type) and is_record(kind) and hint in kind.__mro__
+
+
+def _marked(hint: Any, default: Any) -> tuple[Any, Wanted | None]:
+    """A parameter's type without `Annotated`, and what it depends on."""
+    depends = default if isinstance(default, Wanted) else None
+    if typing.get_origin(hint) is Annotated:
+        hint, *extras = typing.get_args(hint)
+        depends = depends or next((one for one in extras if isinstance(one, Wanted)), None)
+    return hint, depends
+
+
+def _record(record: Any) -> Any:
+    return record
+
+
+def _values(records: Sequence[ConsumerRecord[Any, Any]]) -> list[Any]:
+    return [record.value for record in records]
+
+
+def _tx(_: Any) -> Any:
+    return current.get().tx
+
+
+# Calling
+
+
+def _call(function: Callable[..., Any], gets: Mapping[str, Get]) -> Callable[[Any], Awaitable[Any]]:
+    if not is_coroutine_function(function):
+        return lambda record: _in_thread(function, {name: get(record) for name, get in gets.items()})
+    if len(gets) == 1 and not isinstance(function, functools.partial):
+        ((name, get),) = gets.items()
+        first = next(iter(inspect.signature(function).parameters.values()))
+        if first.name == name and first.kind is not first.KEYWORD_ONLY:
+            return lambda record: function(get(record))
+    return lambda record: function(**{name: get(record) for name, get in gets.items()})
+
+
+def _with_dependencies(
+    function: Callable[..., Any], parts: Parts, shared: Shared | None
+) -> Callable[[Any], Awaitable[Any]]:
+    in_loop = is_coroutine_function(function)
+
+    async def work(call: Call) -> Any:
+        arguments = await filled(parts, call, shared)
+        return await (function(**arguments) if in_loop else _in_thread(function, arguments))
+
+    def begin(record: Any) -> Awaitable[Any]:
+        call = Call(record, AsyncExitStack())
+        return closing(call.stack, work(call))
+
+    return begin
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """Whether calling it makes a coroutine, also where it is an object."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - of an object
+
+
+async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    result = await asyncio.to_thread(_no_stop_iteration, function, arguments)
+    if inspect.isawaitable(result):
+        return await result  # a plain function around a coroutine function
+    return result
+
+
+def _no_stop_iteration(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    try:
+        return function(**arguments)
+    except StopIteration as problem:
+        # A future cannot hold one: whoever waits for it would wait for ever.
+        raise RuntimeError("the handler raised StopIteration") from problem
+
+
+# Words
+
+
+def _annotated(function: Any) -> Any:
+    """Where the annotations of a handler are: on the function, or on what a class, an object or a partial calls."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isclass(function):
+        return function.__init__
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _shown(hint: Any) -> str:
+    return str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))
+
+
+def refusal(function: Callable[..., Any], why: str, what: str = "handler") -> BadDeclaration:
+    """A declaration that cannot work, with its file and line."""
+    code = getattr(inspect.unwrap(_annotated(function)), "__code__", None)
+    where = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
+    return BadDeclaration(f"{where}{what} {name_of(function)}: {why}")
+
+
+def name_of(function: Any) -> str:
+    """A handler in messages; objects and partials have no name of their own."""
+    found = getattr(function if inspect.isclass(function) else _annotated(function), "__qualname__", None)
+    return str(found or type(function).__qualname__)

@@ -1,0 +1,308 @@
+"""What a service declares: its topics and its handlers.
+
+What lives here: `Declarations`, the decorators, and what is refused at once. What does not: running anything (`bus`).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
+
+from busway.app.declaring.binding import is_coroutine_function, refusal
+from busway.app.declaring.routes import (
+    BadDeclaration,
+    Batch,
+    ConsumerRecord,
+    Format,
+    Publication,
+    Route,
+    Topic,
+    TransactionalInbox,
+    is_topic_name,
+)
+from busway.app.declaring.table_declarations import TableDeclarations
+from busway.app.extension import Extension
+from busway.app.handling.calls import binder
+from busway.app.handling.failures import Retry, dead_letter_topic
+from busway.app.handling.schedule import ORDERINGS, Ordering
+from busway.types import TopicPartition
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+K = TypeVar("K")
+V = TypeVar("V")
+F = TypeVar("F", bound=Callable[..., Any])
+X = TypeVar("X", bound=Extension)
+Assigned = Callable[[Sequence[TopicPartition]], Awaitable[None]]
+CONCURRENCY_MAX: Final = 1000
+"""So many records of a partition are kept ready; more at once would find nothing to do."""
+
+
+class Declarations(TableDeclarations):
+    """The topics and handlers of an app; `App` runs them.
+
+    Args:
+        name: of the service.
+        group_id: its consumer group.
+    """
+
+    def __init__(self, name: str, group_id: str) -> None:
+        self.name = name
+        self.group_id = group_id
+        self.topics: dict[str, Topic[Any, Any]] = {}
+        self.routes: list[Route] = []
+        self.extensions: list[Extension] = []
+        self.overrides: dict[Callable[..., Any], Any] = {}
+        """What stands in for a dependency from the next start on, by the function that `Depends` names: a function, or a plain value."""
+        self._on_assigned: list[Assigned] = []
+
+    @overload
+    def topic(
+        self,
+        name: str,
+        *,
+        value: type[V],
+        format: Format = "avro",
+        partitions: int | None = None,
+        configs: dict[str, str] | None = None,
+        read_only: bool = False,
+    ) -> Topic[str, V]: ...
+
+    @overload
+    def topic(
+        self,
+        name: str,
+        *,
+        key: type[K],
+        value: type[V],
+        format: Format = "avro",
+        key_format: Format | None = None,
+        partitions: int | None = None,
+        configs: dict[str, str] | None = None,
+        read_only: bool = False,
+    ) -> Topic[K, V]: ...
+
+    def topic(
+        self,
+        name: str,
+        *,
+        key: Any = str,
+        value: Any,
+        format: Format = "avro",
+        key_format: Format | None = None,
+        partitions: int | None = None,
+        configs: dict[str, str] | None = None,
+        read_only: bool = False,
+    ) -> Topic[Any, Any]:
+        """A topic with the types of its keys and values.
+
+        Args:
+            name: as the brokers know it.
+            key: str (written as UTF-8), int (its digits), bytes, or with `key_format` any type.
+            value: a dataclass, a struct, or what the format takes.
+            format: "avro" through the registry, "json", or "raw" bytes.
+            key_format: for keys of other types.
+            partitions: how many to create if the topic is not there; None leaves it to the broker.
+            configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
+            read_only: somebody else writes it, such as a connector, and the schemas are theirs: nothing is registered, the types only
+                say what this app reads of them. A class whose record has another name there says so with `__avro_aliases__`.
+
+        Raises:
+            BadDeclaration: the name is illegal, or the topic was declared before in another way.
+        """
+        found: Topic[Any, Any] = Topic(
+            name=name,
+            key=key,
+            value=value,
+            format=format,
+            key_format=key_format,
+            partitions=partitions,
+            configs=tuple(sorted((configs or {}).items())),
+            read_only=read_only,
+            app=cast("App", self),
+        )
+        known = self.topics.setdefault(name, found)
+        if (known.key, known.value, known.format, known.key_format) != (key, value, format, key_format):
+            raise BadDeclaration(f"topic {name} was declared before with other types; declare it once and import it")
+        if (
+            partitions not in {None, known.partitions}
+            or (configs and found.configs != known.configs)
+            or read_only != known.read_only
+        ):
+            raise BadDeclaration(f"topic {name} was declared before with other settings; declare it once and import it")
+        return known
+
+    def subscribe(
+        self,
+        *topics: Topic[Any, Any],
+        retry: Retry | None = None,
+        dead_letter: bool = True,
+        ordering: Ordering = "key",
+        concurrency: int = 1,
+        where: Callable[[ConsumerRecord[Any, Any]], bool] | None = None,
+        timeout_s: float | None = None,
+        batch: Batch | None = None,
+        sql: TransactionalInbox | None = None,
+    ) -> Callable[[F], F]:
+        """Decorates a function that handles the records of these topics.
+
+        A coroutine function runs in the event loop, a plain one in a thread. When it returns, the record counts as handled; when it
+        raises, it is called again as `retry` says, and then the record goes to the topic `<topic>.<group>.dlt`. An offset is committed
+        once every record before it is done. Several handlers of a topic get every record, each at its own pace; those of an app with
+        tables take turns at their rows, see `Table`.
+
+        Args:
+            topics: what to read.
+            retry: by default five attempts with growing waits.
+            dead_letter: False stops the app instead of putting a record aside.
+            ordering: "key": records of a key are handled one after the other, and while one waits for its next attempt the later ones of
+                its key wait behind it and other keys flow on. "partition": it holds the whole partition. "none": no order.
+            concurrency: how many records of a partition are handled at once, never two of one key; records without a key then have no
+                order among themselves. With 1, records that have not failed are handled in the partition's order.
+            where: takes the record; false means that this handler does not want it. What it raises is a failure of the record.
+            timeout_s: how long one call may take; then it has failed with `HandlerTimedOut`. A plain function cannot be cancelled: it goes
+                on in its thread, beside the next attempt, and its result is dropped. What it waits for its turn at a table does not count.
+            batch: calls the function with a list of records of one partition, in their order, or of their values. A batch that has failed
+                for good is halved until the poison record is alone; that one goes to the dead letters, the others are handled.
+            sql: a database that remembers which records were handled: the function runs inside its transaction, which its parameter `tx`
+                gets, and a record that was handled before is skipped. The app is extended with it if it is an `Extension`.
+
+        Raises:
+            BadDeclaration: no topic, options that do not go together, or a parameter that cannot be bound; names the line.
+        """
+
+        for one in topics:
+            if not isinstance(one, Topic):
+                raise self._no_topic(one, "subscribe")
+
+        def decorate(function: F) -> F:
+            self._check_topics(function, topics, dead_letter=dead_letter)
+            route = Route(
+                function=function,
+                topics=topics,
+                retry=retry or Retry(),
+                dead_letter=dead_letter,
+                ordering=ordering,
+                concurrency=concurrency,
+                where=where,
+                timeout_s=timeout_s,
+                batch=batch,
+                sql=sql,
+            )
+            if (why := _not_an_option(route) or _contradiction(route)) is not None:
+                raise refusal(function, why)
+            binder(route).bind(function)
+            extension: Any = sql
+            if isinstance(extension, Extension):
+                self.extend(extension)
+            self.routes.append(route)
+            return function
+
+        return decorate
+
+    def _no_topic(self, found: Any, decorator: str) -> BadDeclaration:
+        if callable(found):
+            return refusal(found, f"stands under a bare {decorator}; write @app.{decorator}(topic)")
+        return BadDeclaration(f"{decorator} of app {self.name} takes what app.topic(…) returned, not {found!r:.80}")
+
+    def _check_topics(
+        self, function: Callable[..., Any], topics: Sequence[Topic[Any, Any]], *, dead_letter: bool
+    ) -> None:
+        if not callable(function):
+            raise BadDeclaration(f"app {self.name} cannot subscribe {function!r:.80}, which is no function")
+        if not topics or not all(topic.app is self for topic in topics):
+            raise refusal(function, f"subscribe names no topic made by app.topic(…) of app {self.name}")
+        for topic in topics:
+            if dead_letter and not is_topic_name(dead_letter_topic(topic.name, self.group_id)):
+                raise BadDeclaration(
+                    f"dead letters of topic {topic.name} would go to {dead_letter_topic(topic.name, self.group_id)!r}, "
+                    "which is no name for a topic; choose another group_id, or dead_letter=False"
+                )
+
+    def publish(self, topic: Topic[Any, Any] | str, key: Callable[[Any], Any] | None = None) -> Callable[[F], F]:
+        """Stands above `subscribe`: what the handler returns is sent, and acknowledged before its record counts as handled.
+
+        None sends nothing, a list sends each of its members.
+
+        Args:
+            topic: where to, or the name of a topic of this app.
+            key: takes the result, returns the key; without it, the key of the record that was handled (of a batch: none).
+
+        Raises:
+            BadDeclaration: it does not stand above subscribe; at start, that the topic does not take such values or keys.
+        """
+
+        if not isinstance(topic, str | Topic):
+            raise self._no_topic(topic, "publish")
+
+        def decorate(function: F) -> F:
+            if isinstance(topic, Topic) and topic.app is not self:
+                raise refusal(function, f"publishes to {topic.name}, which is no topic of app {self.name}")
+            mine = [number for number, route in enumerate(self.routes) if route.function is function]
+            if not mine:
+                raise refusal(function, f"is not subscribed yet; put publish above the subscribe of app {self.name}")
+            new = Publication(topic=topic, key=key)
+            for number in mine:
+                route = self.routes[number]
+                self.routes[number] = replace(route, publications=(*route.publications, new))
+            return function
+
+        return decorate
+
+    def on_assigned(self, function: Assigned) -> Assigned:
+        """Decorates a coroutine function that is told of partitions that came, before the first of their records is handled: the
+        place to load what a service keeps for them.
+
+        Raises:
+            BadDeclaration: it is no coroutine function.
+        """
+        if not is_coroutine_function(function):
+            raise refusal(function, "on_assigned waits for it, so it is an async def", "function")
+        self._on_assigned.append(function)
+        return function
+
+    def extend(self, extension: X) -> X:
+        """Let an extension watch and surround the app; returns it. Once is enough: the same one again changes nothing.
+
+        It starts after the lifespan was entered and before the first record; the first extended is asked first and surrounds the others.
+
+        Raises:
+            BadDeclaration: it is not an `Extension`.
+        """
+        if not isinstance(extension, Extension):
+            raise BadDeclaration(f"app {self.name}: extend takes an Extension, not {extension!r:.80}")
+        if not any(one is extension for one in self.extensions):
+            self.extensions.append(extension)
+        return extension
+
+
+def _not_an_option(route: Any) -> str | None:
+    """An option of another type, which would fail with the first record, or do nothing."""
+    if not isinstance(route.retry, Retry):
+        return f"retry is a Retry(attempts=…), not {route.retry!r:.80}"
+    if route.where is not None and (not callable(route.where) or is_coroutine_function(route.where)):
+        return "where is a plain function that takes the record and returns at once; look things up in the handler"
+    if route.batch is not None and not isinstance(route.batch, Batch):
+        return f"batch is a Batch(max_records=…), not {route.batch!r:.80}"
+    if route.sql is not None and not isinstance(route.sql, TransactionalInbox):
+        return f"sql is a Sql(engine), not {route.sql!r:.80}"
+    if not isinstance(route.concurrency, int) or isinstance(route.timeout_s, str):
+        return "concurrency and timeout_s are numbers"
+    return None
+
+
+def _contradiction(route: Route) -> str | None:
+    """Options that do not go together, and which one to change."""
+    if route.ordering not in ORDERINGS:
+        return f"ordering is {', '.join(ORDERINGS)}, not {route.ordering!r}"
+    if not 1 <= route.concurrency <= CONCURRENCY_MAX:
+        return f"concurrency is 1 to {CONCURRENCY_MAX}, not {route.concurrency}"
+    if route.concurrency > 1 and route.ordering == "partition":
+        return "concurrency above 1 and ordering='partition' contradict each other; choose ordering='key'"
+    if route.concurrency > 1 and route.batch is not None:
+        return "a batch holds its partition, so concurrency stays 1; leave one of the two out"
+    if route.batch is not None and route.sql is not None:
+        return "sql marks one record at a time; leave batch out"
+    if route.timeout_s is not None and route.timeout_s <= 0:
+        return f"timeout_s is above 0, not {route.timeout_s}"
+    return None

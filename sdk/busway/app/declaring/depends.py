@@ -1,0 +1,190 @@
+"""What a handler asks for besides its record: `Depends(fn)` and `Context`.
+
+What lives here: the two markers, and calling a dependency, closing it, and keeping those of the app's scope. What does not: which parameter
+asks for what (`binding`).
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+    from busway.app.declaring.routes import ConsumerRecord
+
+Scope: TypeAlias = Literal["record", "app"]
+SCOPES: Final[tuple[Scope, ...]] = ("record", "app")
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `Depends` leaves at a parameter."""
+
+    fn: Callable[..., Any]
+    scope: Scope
+
+
+def Depends(fn: Callable[..., Any], scope: Scope = "record") -> Any:  # noqa: N802 - reads as the mark that it is; returns Any, because it stands as the default of a parameter of any type
+    """A parameter that gets what `fn` returns: `rates: Rates = Depends(open_rates)` or `rates: Annotated[Rates, Depends(open_rates)]`.
+
+    Args:
+        fn: a plain or coroutine function, or a generator of either kind that yields once and is closed after the record, also when the
+            handler failed (the exception is raised at its `yield`). Its parameters are bound as a handler's are; it may depend on others.
+            It is called once for each attempt, however many ask for it. A plain one is called in the event loop, so it must not block.
+        scope: "app" calls it once when the app starts and closes it when the app stops; it cannot ask for the record then.
+    """
+    return Wanted(fn, scope)
+
+
+@dataclass(slots=True, kw_only=True)
+class Context(Generic[S]):
+    """What a handler can know of the call that it is in.
+
+    Attributes:
+        app: that runs it.
+        record: that it is given; a batch's first.
+        attempt: 1 for the first.
+        state: what the app's lifespan yielded; None if nothing.
+        group: the app's consumer group.
+    """
+
+    app: "App"
+    record: "ConsumerRecord[Any, Any]"
+    attempt: int
+    state: S
+    group: str
+
+
+@dataclass(slots=True)
+class Current:
+    """The attempt that a task makes now.
+
+    Attributes:
+        key: of its record, as it came; None in a batch.
+        attempt: 1 for the first.
+        tx: what `tx` gets.
+        deadline: of the call, where it has one.
+    """
+
+    key: bytes | None = None
+    attempt: int = 1
+    tx: Any = None
+    deadline: asyncio.Timeout | None = None
+
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """What is waited for in here does not count as the handler's time: its deadline stands still."""
+        deadline = self.deadline
+        if deadline is None or (end := deadline.when()) is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        left_s = end - loop.time()
+        deadline.reschedule(None)
+        yield
+        deadline.reschedule(loop.time() + left_s)
+
+
+current: ContextVar[Current] = ContextVar("current")
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the calls of a running app have in common.
+
+    Attributes:
+        app: that runs.
+        state: what its lifespan yielded.
+        values: of the dependencies of its scope, by function.
+    """
+
+    app: "App"
+    state: Any = None
+    values: dict[Callable[..., Any], Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a handler: its record or records, and what was made for it so far."""
+
+    record: Any
+    stack: AsyncExitStack
+    made: dict[Callable[..., Any], Any] = field(default_factory=dict)
+
+
+Get: TypeAlias = Callable[[Any], Any]
+"""Takes the record, or the list of them, and returns an argument."""
+_NOTHING: Final = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dependency:
+    """A dependency with its own parameters bound.
+
+    Attributes:
+        fn: what the user named.
+        run: what is called: `fn`, or what stands in for it.
+        scope: how long it lives.
+        gets: each parameter of `run` and where it comes from.
+    """
+
+    fn: Callable[..., Any]
+    run: Callable[..., Any]
+    scope: Scope
+    gets: Mapping[str, "Get | Dependency"]
+
+    async def value(self, call: Call, shared: Shared | None) -> Any:
+        """What it yields or returns; made at most once for a call, or for the app."""
+        if self.scope == "app":
+            assert shared is not None
+            return shared.values[self.fn]
+        if (known := call.made.get(self.fn, _NOTHING)) is not _NOTHING:
+            return known
+        call.made[self.fn] = made = await self.make(call, shared)
+        return made
+
+    async def make(self, call: Call, shared: Shared | None) -> Any:
+        """Call it; what it opens is closed with the call's stack."""
+        arguments = await filled(self.gets, call, shared)
+        run = _called(self.run)
+        if inspect.isasyncgenfunction(run):
+            return await call.stack.enter_async_context(asynccontextmanager(self.run)(**arguments))
+        if inspect.isgeneratorfunction(run):
+            return call.stack.enter_context(contextmanager(self.run)(**arguments))
+        made = self.run(**arguments)
+        return await made if inspect.isawaitable(made) else made
+
+    def parts(self) -> "Iterator[Dependency]":
+        """What it depends on, and then itself."""
+        for get in self.gets.values():
+            if isinstance(get, Dependency):
+                yield from get.parts()
+        yield self
+
+
+async def filled(gets: "Mapping[str, Get | Dependency]", call: Call, shared: Shared | None) -> dict[str, Any]:
+    """The arguments of a call."""
+    return {
+        name: await get.value(call, shared) if isinstance(get, Dependency) else get(call.record)
+        for name, get in gets.items()
+    }
+
+
+async def closing(stack: AsyncExitStack, work: Awaitable[Any]) -> Any:
+    """The work's result once the stack is closed; what it raises is raised, even where something on the stack caught it."""
+    async with stack:
+        try:
+            return await work
+        except BaseException as problem:
+            failed = problem
+            raise
+    raise failed
+
+
+def _called(function: Any) -> Any:
+    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__

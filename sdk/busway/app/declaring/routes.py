@@ -1,0 +1,192 @@
+"""What was decorated: topics with their types, handlers with their options.
+
+What lives here: `Topic`, `ConsumerRecord`, `Route` and its options, and what is refused when they are declared. What does not: running
+them (`handling`), binding arguments (`binding`).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from busway.app.handling.failures import Retry
+from busway.app.handling.schedule import Ordering
+from busway.errors import BuswayError
+from busway.types import RecordMetadata
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+K = TypeVar("K")
+V = TypeVar("V")
+Format: TypeAlias = Literal["avro", "json", "raw"]
+FORMATS: Final[tuple[Format, ...]] = ("avro", "json", "raw")
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+_LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_LONGEST: Final = 249
+BATCH_MAX: Final = 1000
+"""So many records of a partition are kept ready for their handler; a batch cannot be larger."""
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether brokers take it."""
+    return bool(name) and len(name) <= _LONGEST and not set(name) - _LEGAL and name not in {".", ".."}
+
+
+class BadDeclaration(BuswayError):
+    """A topic or a handler was declared in a way that cannot work; names it and says what to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerRecord(Generic[K, V]):
+    """A record as a handler sees it: key and value typed, None for a tombstone's value."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: K | None
+    value: V | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of that name."""
+        return next((value for found, value in reversed(self.headers) if found == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Topic(Generic[K, V]):
+    """A topic with the types of its keys and values; made by `App.topic`, whose arguments its attributes are."""
+
+    name: str
+    key: type[K]
+    value: type[V]
+    format: Format
+    key_format: Format | None
+    partitions: int | None
+    configs: tuple[tuple[str, str], ...]
+    read_only: bool
+    app: "App" = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not is_topic_name(self.name):
+            raise BadDeclaration(
+                f"{self.name!r} is no name for a topic: letters, digits, '.', '_' and '-', at most {_LONGEST} of them"
+            )
+        if self.format not in FORMATS:
+            raise BadDeclaration(f"topic {self.name}: format is {', '.join(FORMATS)}, not {self.format!r}")
+        if self.format == "raw" and self.value is not bytes:
+            raise BadDeclaration(f"topic {self.name}: raw values are bytes as they come, so value=bytes")
+        if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
+            raise BadDeclaration(f"topic {self.name}: partitions is 1 or more, not {self.partitions!r}")
+        for setting, value in self.configs:
+            if not isinstance(value, str):
+                raise BadDeclaration(f"topic {self.name}: configs are strings, {setting}={value!r} is not")
+
+    async def send(
+        self,
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Write a record and wait until it is acknowledged; None as the value is a tombstone.
+
+        Raises:
+            Unencodable: the value or the key is of another type.
+            BadDeclaration: the topic is read_only.
+            NotRunning: the app is not running.
+            DeliveryFailed, BrokerError: it was not acknowledged.
+        """
+        return await self.app.send(self, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+
+    async def send_soon(
+        self,
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> "asyncio.Future[RecordMetadata]":
+        """As `send`, but returns once the record waits to be sent; the future is done when it is acknowledged.
+
+        A handler need not wait for it: its own record counts as handled only when all that it sent is acknowledged, and the next
+        record is handled meanwhile.
+        """
+        return await self.app.send_soon(
+            self, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A handler that takes many records of one partition at once, in their order.
+
+    Attributes:
+        max_records: at most so many, up to 1000.
+        max_wait_s: how long to wait for more once one is there.
+    """
+
+    max_records: int = 500
+    max_wait_s: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_records <= BATCH_MAX or self.max_wait_s < 0:
+            raise BadDeclaration(f"{self!r}: max_records is 1 to {BATCH_MAX}, max_wait_s 0 or more")
+
+
+@runtime_checkable
+class TransactionalInbox(Protocol):
+    """What `subscribe(sql=…)` takes: a database that remembers which records were handled."""
+
+    def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AbstractAsyncContextManager[Any | None]:
+        """Around one attempt at a record: enters as what the handler's `tx` gets, or as None if the record was handled before; leaves by
+        committing what the handler wrote together with the record's mark, or by undoing it when the handler raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """Where a handler's result goes.
+
+    Attributes:
+        topic: to which topic, or its name.
+        key: of the record, from the result; None for the key of the record that was handled.
+    """
+
+    topic: "Topic[Any, Any] | str"
+    key: Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A handler, what it reads, how it is called and how it fails.
+
+    Attributes:
+        function: what was decorated.
+        publications: where its results go.
+
+    The others are the arguments of `App.subscribe`.
+    """
+
+    function: Callable[..., Any]
+    topics: tuple[Topic[Any, Any], ...]
+    retry: Retry
+    dead_letter: bool
+    ordering: Ordering = "key"
+    concurrency: int = 1
+    where: Callable[[ConsumerRecord[Any, Any]], bool] | None = None
+    timeout_s: float | None = None
+    batch: Batch | None = None
+    sql: TransactionalInbox | None = None
+    publications: tuple[Publication, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The handler in messages: module and name."""
+        function = self.function
+        own = getattr(function, "__qualname__", type(function).__qualname__)
+        return f"{getattr(function, '__module__', type(function).__module__)}.{own}"

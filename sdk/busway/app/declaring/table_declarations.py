@@ -1,0 +1,134 @@
+"""`App.table` and `App.global_table`.
+
+What lives here: the two ways to declare a table. What does not: what they do (`busway.app.tables`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+from busway.app.declaring.routes import Format, Topic
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+    from busway.app.tables.global_table import GlobalTable
+    from busway.app.tables.table import Table
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TableDeclarations:
+    """The tables of an app; a part of `Declarations`."""
+
+    @overload
+    def table(
+        self,
+        name: str,
+        *,
+        value: type[V],
+        format: Format = "avro",
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        sources: Sequence[Topic[Any, Any]] = (),
+    ) -> "Table[str, V]": ...
+
+    @overload
+    def table(
+        self,
+        name: str,
+        *,
+        key: type[K],
+        value: type[V],
+        format: Format = "avro",
+        key_format: Format | None = None,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        sources: Sequence[Topic[Any, Any]] = (),
+    ) -> "Table[K, V]": ...
+
+    def table(
+        self,
+        name: str,
+        *,
+        key: Any = str,
+        value: Any,
+        format: Format = "avro",
+        key_format: Format | None = None,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        sources: Sequence[Topic[Any, Any]] = (),
+    ) -> "Table[Any, Any]":
+        """State of the service in a compacted topic: an instance has the rows of the partitions that it is given; see `Table`.
+
+        Args:
+            name: of the topic.
+            key, value, format, key_format: as for `topic`.
+            partitions: how many; by default as many as the topics have that the handlers read, which is what it must have.
+            configs: of the topic when it is created, by Kafka's names; it is compacted.
+            sources: the topics whose handlers change it, where that is not every topic that handlers read.
+
+        Raises:
+            BadDeclaration: as `topic`, or keys of that type cannot be looked up.
+        """
+        from busway.app.tables.table import Table
+
+        app = cast("App", self)
+        topic: Topic[Any, Any] = app.topic(name, key=key, value=value, format=format, key_format=key_format)
+        return app.extend(Table(topic, partitions=partitions, configs=configs, sources=sources))
+
+    @overload
+    def global_table(
+        self,
+        name: str,
+        *,
+        value: type[V],
+        format: Format = "avro",
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        read_only: bool = False,
+    ) -> "GlobalTable[str, V]": ...
+
+    @overload
+    def global_table(
+        self,
+        name: str,
+        *,
+        key: type[K],
+        value: type[V],
+        format: Format = "avro",
+        key_format: Format | None = None,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        read_only: bool = False,
+    ) -> "GlobalTable[K, V]": ...
+
+    def global_table(
+        self,
+        name: str,
+        *,
+        key: Any = str,
+        value: Any,
+        format: Format = "avro",
+        key_format: Format | None = None,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        read_only: bool = False,
+    ) -> "GlobalTable[Any, Any]":
+        """A whole topic in the memory of every instance, loaded before the first record is handled; see `GlobalTable`.
+
+        Args:
+            name: of the topic.
+            key, value, format, key_format: as for `topic`.
+            partitions, read_only: as for `topic`.
+            configs: of the topic when it is created, by Kafka's names; it is compacted.
+
+        Raises:
+            BadDeclaration: as `topic`, or keys of that type cannot be looked up.
+        """
+        from busway.app.tables.global_table import GlobalTable
+
+        app = cast("App", self)
+        topic: Topic[Any, Any] = app.topic(
+            name, key=key, value=value, format=format, key_format=key_format, read_only=read_only
+        )
+        return app.extend(GlobalTable(topic, partitions=partitions, configs=configs))

@@ -1,0 +1,335 @@
+"""One handler's attempts at a record, and what becomes of those that failed for good.
+
+What lives here: reading a record, calling the handler with its deadline, telling the extensions, and burying among the dead letters. What
+does not: which record is next and waiting before the next attempt (`lane`), when to try again (`failures`).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from busway.app.declaring.depends import Current, current
+from busway.app.declaring.routes import ConsumerRecord, Headers
+from busway.app.extension import Handling, Outcome
+from busway.app.handling.ack import CompletedOffsets
+from busway.app.handling.calls import Handler, unacknowledged
+from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
+from busway.app.hooks import Hooks
+from busway.app.serdes import load_patiently
+from busway.errors import BuswayError
+from busway.serde.avro import Undecodable
+from busway.serde.plain import SchemaMissing
+from busway.types import Record, TopicPartition
+
+log = logging.getLogger("busway.app")
+
+Rest = Callable[[float], Awaitable[None]]
+SendRaw = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[Any]]
+Sent = list["asyncio.Future[Any]"]
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
+
+
+class HandlerFailed(BuswayError):
+    """A handler failed for good, and its record may not go to the dead letters; the app stops so that nothing is skipped."""
+
+
+class HandlerTimedOut(BuswayError):
+    """A handler took longer than its `timeout_s`. A coroutine was cancelled; a plain function cannot be and goes on in its thread, where
+    what it returns is dropped: let it have a deadline of its own."""
+
+
+class Cancelled(Exception):
+    """What a handler waited for was cancelled by somebody else than the app."""
+
+
+class Exited(Exception):
+    """A handler raised what is no `Exception`, such as SystemExit: one record must not end the process, or stop its partition."""
+
+
+class Item:
+    """A record on its way through the handlers of its topic.
+
+    Attributes:
+        done: where it is marked when all are done with it.
+        record: as it came.
+        typed: as handlers see it, once it was read; None before, and when it is unreadable.
+        pending: handlers that are not done with it.
+        home: the partition that it is counted in; for who feeds and commits.
+        buried: whether it lies among the dead letters for one of them.
+        unreadable: whether one of them found that nobody can read it.
+    """
+
+    __slots__ = ("buried", "done", "home", "pending", "record", "typed", "unreadable")
+
+    def __init__(self, done: CompletedOffsets, record: Record, pending: int, home: Any) -> None:
+        self.done = done
+        self.record = record
+        self.pending = pending
+        self.home = home
+        self.typed: ConsumerRecord[Any, Any] | None = None
+        self.buried = False
+        self.unreadable = False
+
+    @property
+    def where(self) -> str:
+        """In messages."""
+        return f"{self.record.topic}-{self.record.partition} offset {self.record.offset}"
+
+
+@dataclass(slots=True)
+class Counts:
+    """What an app has done since it started.
+
+    Attributes:
+        handled: records whose handlers all returned, or did not want them.
+        dead_lettered: records that went to a dead-letter topic.
+    """
+
+    handled: int = 0
+    dead_lettered: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptParts:
+    """What attempts are made of: the group's name, who watches, how to read a record and how to send one as it is."""
+
+    group: str
+    hooks: Hooks
+    read: Callable[[Record], ConsumerRecord[Any, Any]]
+    send_raw: SendRaw
+    counts: Counts
+
+
+class Attempts:
+    """Makes one handler's attempts at the records of a topic.
+
+    Args:
+        parts: what they are made of.
+        handler: that is called.
+        buries_unreadable: whether a record that cannot be read may go to the dead letters.
+        rest: waits in place; raises when the partition goes meanwhile.
+    """
+
+    def __init__(self, parts: AttemptParts, handler: Handler, *, buries_unreadable: bool, rest: Rest) -> None:
+        self._parts = parts
+        self._call = handler.call
+        self.route = handler.route
+        self._timeout_s = handler.route.timeout_s
+        self._where = handler.route.where
+        self._buries_unreadable = buries_unreadable
+        self._rest = rest
+
+    # Reading
+
+    async def read(self, item: Item) -> ConsumerRecord[Any, Any] | None:
+        """The record as handlers see it, or None when it cannot be read and lies among the dead letters for that.
+
+        Bytes that cannot be read are a poison record; a registry that cannot be asked is waited for.
+
+        Raises:
+            HandlerFailed: it cannot be read and may not go to the dead letters.
+        """
+        while item.typed is None and not item.unreadable:
+            try:
+                item.typed = self._parts.read(item.record)
+            except SchemaMissing as missing:
+                try:
+                    await load_patiently(missing, item.record, self._rest)
+                except Undecodable as problem:
+                    await self._unreadable(item, problem)
+            except Undecodable as problem:
+                await self._unreadable(item, problem)
+        return item.typed
+
+    async def _unreadable(self, item: Item, problem: Undecodable) -> None:
+        if item.unreadable:
+            return  # another handler of the topic has found out meanwhile
+        if not self._buries_unreadable:
+            raise HandlerFailed(f"{item.where} cannot be read: {problem}") from problem
+        item.unreadable = True
+        self.tell([item], "dead_lettered", self.clock(), 1, problem)
+        log.error("%s cannot be read; to the dead letters: %s", item.where, problem)
+        await self._bury(item, problem, attempts=1, handler="")
+
+    # Calling
+
+    async def make(self, item: Item, typed: ConsumerRecord[Any, Any], mark: Current, sent: Sent) -> float | None:
+        """One attempt, number `mark.attempt`: seconds until the next one, or None when the handler is done with the record.
+
+        Args:
+            sent: gets what a successful handler sent without waiting.
+
+        Raises:
+            HandlerFailed: it failed for good and may not go to the dead letters.
+        """
+        hooks = self._parts.hooks
+        started = self.clock()
+        if self._where is not None:
+            wanted = await self.wanted(item, typed, started, mark.attempt)
+            if wanted is False:
+                return None
+            if wanted is not True:
+                return wanted
+        if hooks.stepped:
+            await self.reached("before-handler", item)
+        try:
+            await self.call(typed, sent)
+        except Exception as problem:  # noqa: BLE001 - the user's code; the record is tried again or buried
+            return await self._failed(item, problem, started, mark.attempt)
+        if hooks.watched:
+            self.tell([item], "handled", started, mark.attempt)
+        if hooks.stepped:
+            await self.reached("after-handler", item)
+        return None
+
+    async def wanted(self, item: Item, typed: ConsumerRecord[Any, Any], started: float, attempt: int) -> bool | float:
+        """Whether the handler wants the record; False also when it is buried because that cannot be told; seconds until that is tried again.
+
+        Raises:
+            HandlerFailed: it cannot be told, and the record may not go to the dead letters.
+        """
+        if self._where is None:
+            return True
+        try:
+            wanted = bool(self._where(typed))
+        except Exception as problem:  # noqa: BLE001 - the user's code; the record is tried again or buried
+            wait_s = await self._failed(item, problem, started, attempt)
+            return False if wait_s is None else wait_s
+        if not wanted:
+            self.tell([item], "filtered", started, attempt)
+        return wanted
+
+    async def call(self, given: Any, sent: Sent) -> None:
+        """Call the handler with a record or a list of them.
+
+        What a failed attempt sent is not waited for: the next attempt, or the dead letter, stands for the record.
+
+        Raises:
+            Exception: what the handler raised.
+            HandlerTimedOut: it took too long.
+        """
+        unacknowledged.set(sent)
+        try:
+            if self._timeout_s is None:
+                await self._call(given)
+            else:
+                await self._call_until(given, self._timeout_s)
+        except asyncio.CancelledError as cancelled:
+            # Only this task's own cancellation goes through; a handler that waited for something cancelled has failed.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            sent.clear()
+            raise Cancelled("the handler waited for a task that was cancelled") from cancelled
+        except (Exception, KeyboardInterrupt, GeneratorExit):
+            sent.clear()
+            raise
+        except BaseException as problem:
+            sent.clear()
+            raise Exited(f"the handler raised {problem!r}, which is no Exception") from problem
+
+    async def _call_until(self, given: Any, timeout_s: float) -> None:
+        mark = current.get()
+        mark.deadline = deadline = asyncio.timeout(timeout_s)
+        try:
+            async with deadline:
+                await self._call(given)
+        except TimeoutError as problem:
+            if not deadline.expired():
+                raise
+            raise HandlerTimedOut(f"the handler took longer than {timeout_s:g} s") from problem
+        finally:
+            mark.deadline = None
+
+    # Failing
+
+    async def _failed(self, item: Item, problem: Exception, started: float, attempt: int) -> float | None:
+        wait_s = self.route.retry.wait_s(problem, attempt)
+        self.tell([item], "dead_lettered" if wait_s is None else "retried", started, attempt, problem)
+        if wait_s is None:
+            await self.bury(item, problem, attempt)
+        else:
+            self.warn(item, problem, attempt, wait_s)
+        return wait_s
+
+    def warn(self, item: Item, problem: Exception, attempt: int, wait_s: float) -> None:
+        """A record, or a batch that begins with it, is tried again."""
+        log.warning(
+            "%s failed on %s, attempt %d; again in %.1f s: %r", self.route.name, item.where, attempt, wait_s, problem
+        )
+
+    async def bury(self, item: Item, problem: Exception, attempts: int) -> None:
+        """To the dead letters, for a handler that failed for good.
+
+        Raises:
+            HandlerFailed: it may not go there.
+        """
+        where = f"{self.route.name} failed on {item.where}"
+        if not self.route.dead_letter:
+            raise HandlerFailed(f"{where} after {attempts} attempts: {problem!r}") from problem
+        log.error("%s after %d attempts; to the dead letters: %r", where, attempts, problem)
+        await self._bury(item, problem, attempts=attempts, handler=self.route.name)
+
+    async def _bury(self, item: Item, problem: Exception, *, attempts: int, handler: str) -> None:
+        """To the dead-letter topic as it came; waits for as long as that is out of reach, because nothing is skipped."""
+        record, group = item.record, self._parts.group
+        topic = dead_letter_topic(record.topic, group)
+        unacknowledged.set(None)
+        reasons = dead_letter_headers(problem, record, group=group, attempts=attempts, handler=handler)
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                await self._parts.send_raw(topic, record.value, record.key, [*record.headers, *reasons])
+            except BuswayError as unreachable:
+                if is_too_large(unreachable) and (fewer := without_long_ones(reasons)) != reasons:
+                    reasons = fewer
+                    continue
+                log.error("%s-%d stops at offset %d: %s: %s", *record[:3], topic, unreachable)
+            else:
+                item.buried = True
+                self._parts.counts.dead_lettered += 1
+                return
+            await self._rest(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+    # Telling
+
+    def clock(self) -> float:
+        """When a call begins, if somebody wants to know how long it takes."""
+        return time.perf_counter() if self._parts.hooks.watched else 0.0
+
+    async def reached(self, point: str, item: Item) -> None:
+        """A step is reached, if somebody wants to know."""
+        if self._parts.hooks.stepped:
+            record = item.record
+            await self._parts.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
+
+    async def acknowledged(self, item: Item, sent: Sent) -> None:
+        """Wait for what was sent, where somebody wants to be told of that step."""
+        if self._parts.hooks.stepped:
+            await asyncio.gather(*sent, return_exceptions=True)
+            await self.reached("after-send", item)
+
+    def tell(
+        self, items: Sequence[Item], outcome: Outcome, started: float, attempt: int, problem: Exception | None = None
+    ) -> None:
+        """A call has ended, if somebody wants to know."""
+        if not self._parts.hooks.watched:
+            return
+        first = items[0].record
+        self._parts.hooks.finished(
+            Handling(
+                route=self.route,
+                topic=first.topic,
+                partition=first.partition,
+                offset=first.offset,
+                records=len(items),
+                outcome=outcome,
+                seconds=time.perf_counter() - started,
+                attempt=attempt,
+                problem=problem,
+            )
+        )

@@ -1,0 +1,128 @@
+"""A partition's way through a handler that takes many records at once.
+
+What lives here: `BatchLane`: filling a batch, trying it again, and halving one that fails for good until the poison record is alone. What
+does not: a record at a time (`lane`), calling (`attempts`).
+"""
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from busway.app.declaring.depends import Current
+from busway.app.declaring.routes import Batch, ConsumerRecord
+from busway.app.handling.attempts import Item, Sent
+from busway.app.handling.calls import Handler
+from busway.app.handling.lane import SENDING_MAX, GivenUp, Lane, LaneParts
+from busway.app.handling.schedule import Schedule
+from busway.types import TopicPartition
+
+_Read = tuple[Item, ConsumerRecord[Any, Any]]
+
+
+class BatchLane(Lane):
+    """Gives one handler the records of one partition, many at once, in their order; a retry holds the partition."""
+
+    def __init__(
+        self, parts: LaneParts, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
+    ) -> None:
+        super().__init__(parts, partition, handler, buries_unreadable=buries_unreadable)
+        self._batch = handler.route.batch or Batch()
+        # All that are in one batch run at once; the lane takes the next batch when this one is done.
+        self.schedule = Schedule(ordering="none", concurrency=self._batch.max_records)
+        self._full = asyncio.Event()
+        self._filters = handler.route.where is not None
+
+    def add(self, items: Sequence[Item]) -> None:
+        super().add(items)
+        if self.schedule.queued + 1 >= self._batch.max_records:
+            self._full.set()
+
+    async def _handle(self, key: Hashable, item: Item, mark: Current) -> None:
+        await self._fill()
+        items = [item]
+        while (found := self.schedule.next()) is not None:
+            items.append(found[1])
+        mark.attempt = 1
+        reads: list[_Read] = []
+        for one in items:
+            typed = await self._attempts.read(one)
+            if typed is not None and (not self._filters or await self._wanted(one, typed)):
+                reads.append((one, typed))
+            else:
+                self._done([one], key, [])
+        if reads:
+            await self._halving(reads, key, mark)
+        if len(self._sending) >= SENDING_MAX:
+            await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _fill(self) -> None:
+        if self.schedule.queued + 1 >= self._batch.max_records:
+            return
+        self._full.clear()
+        me = asyncio.current_task()
+        assert me is not None
+        self._resting.add(me)
+        try:
+            async with asyncio.timeout(self._batch.max_wait_s):
+                await self._full.wait()
+        except TimeoutError:
+            pass
+        self._resting.discard(me)
+
+    async def _wanted(self, item: Item, typed: ConsumerRecord[Any, Any]) -> bool:
+        attempt = 1
+        while True:
+            started = self._attempts.clock()
+            wanted = await self._attempts.wanted(item, typed, started, attempt)
+            if not isinstance(wanted, float):
+                return wanted
+            await self.rest(wanted)
+            attempt += 1
+
+    async def _halving(self, reads: list[_Read], key: Hashable, mark: Current) -> None:
+        """The whole as often as `retry` says; then each half once, until what fails is one record, which is buried."""
+        left = [reads]
+        while left:
+            if self.closing:
+                raise GivenUp
+            part = left.pop()
+            problem = await self._try(part, key, mark, once=len(part) < len(reads))
+            if problem is None:
+                continue
+            if len(part) == 1:
+                await self._attempts.bury(part[0][0], problem, mark.attempt)
+                self._done([part[0][0]], key, [])
+            else:
+                half = len(part) // 2
+                left += [part[half:], part[:half]]
+            mark.attempt += 1
+
+    async def _try(self, part: list[_Read], key: Hashable, mark: Current, *, once: bool) -> Exception | None:
+        """What the handler raised in the end; None when it has handled these records."""
+        attempts, items = self._attempts, [item for item, _ in part]
+        while True:
+            sent: Sent = []
+            started = attempts.clock()
+            await attempts.reached("before-handler", items[0])
+            try:
+                await attempts.call([typed for _, typed in part], sent)
+            except Exception as problem:  # noqa: BLE001 - the user's code; the batch is tried again or halved
+                wait_s = None if once else attempts.route.retry.wait_s(problem, mark.attempt)
+                lost = wait_s is None and len(part) == 1
+                attempts.tell(items, "dead_lettered" if lost else "retried", started, mark.attempt, problem)
+                if wait_s is None:
+                    return problem
+                attempts.warn(items[0], problem, mark.attempt, wait_s)
+                await self.rest(wait_s)
+                mark.attempt += 1
+                continue
+            attempts.tell(items, "handled", started, mark.attempt)
+            await attempts.reached("after-handler", items[0])
+            await attempts.acknowledged(items[0], sent)
+            self._done(items, key, sent)
+            return None
+
+    def _done(self, items: list[Item], key: Hashable, sent: Sent) -> None:
+        for _ in items:
+            self.schedule.finish(key)
+        self.finish(items, sent)

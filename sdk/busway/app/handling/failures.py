@@ -1,0 +1,127 @@
+"""When a handler raises: again, or to the dead letters.
+
+What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What does not: waiting and sending (`worker`).
+"""
+
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from busway.errors import BrokerError, BuswayError, MessageTooLarge
+from busway.types import Record
+from busway_protocol.errors import ErrorCode
+
+MAX_STACK_BYTES: Final = 16 * 1024
+"""A header holds so much of a traceback; the end, where the cause is."""
+MAX_MESSAGE_BYTES: Final = 4 * 1024
+"""And so much of any other text; exceptions may quote whole records."""
+_MESSAGE: Final = "kafka_dlt-exception-message"
+_STACK: Final = "kafka_dlt-exception-stacktrace"
+_TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Waits that grow: `initial` seconds, times `factor` each time, at most `max`, each shortened by up to `jitter` of itself."""
+
+    initial: float = 0.2
+    factor: float = 2.0
+    max: float = 10.0
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.initial < 0 or self.factor < 1 or self.max < self.initial or not 0 <= self.jitter <= 1:
+            raise ValueError(
+                f"{self!r}: initial is 0 or more, factor at least 1, max at least initial, jitter between 0 and 1"
+            )
+
+    def wait_s(self, attempt: int, chance: float) -> float:
+        """Seconds before the attempt after number `attempt` (the first is 1); `chance` is a random number below 1."""
+        try:
+            longest = min(self.initial * self.factor ** (attempt - 1), self.max)
+        except OverflowError:
+            longest = self.max if self.initial else 0.0
+        return longest * (1 - self.jitter * chance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often a record is tried, and for which exceptions.
+
+    Attributes:
+        attempts: calls in all; 1 tries once.
+        backoff: how long to wait between them. Later records of the same key wait too, so that its order is kept; with
+            `ordering="partition"`, or in batches, the whole partition waits.
+        on: exceptions that are tried again.
+        give_up_on: exceptions that are not, although `on` holds them.
+    """
+
+    attempts: int = 5
+    backoff: Exponential = field(default_factory=Exponential)
+    on: tuple[type[Exception], ...] = (Exception,)
+    give_up_on: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attempts, int) or self.attempts < 1:
+            raise ValueError(f"attempts: {self.attempts!r} is not 1 or more")
+        if not isinstance(self.backoff, Exponential):
+            raise ValueError(f"backoff: {self.backoff!r:.80} is no Exponential(…)")
+        for name, kinds in (("on", self.on), ("give_up_on", self.give_up_on)):
+            if not isinstance(kinds, tuple) or not all(isinstance(kind, type) for kind in kinds):
+                raise ValueError(f"{name}: {kinds!r:.80} is no tuple of exception classes, such as (TimeoutError,)")
+
+    def wait_s(self, problem: Exception, attempt: int, chance: Callable[[], float] = random.random) -> float | None:
+        """Seconds until the next attempt after `attempt` failed; None to give up."""
+        if attempt >= self.attempts or not isinstance(problem, self.on) or isinstance(problem, self.give_up_on):
+            return None
+        return self.backoff.wait_s(attempt, chance())
+
+
+def dead_letter_topic(topic: str, group: str) -> str:
+    """Where a group's dead letters of a topic go."""
+    return f"{topic}.{group}.dlt"
+
+
+def dead_letter_headers(
+    problem: BaseException, record: Record, *, group: str, attempts: int, handler: str
+) -> list[tuple[str, bytes | None]]:
+    """Where a dead letter comes from and why, under the names that Spring and consoles know."""
+    stack = "".join(traceback.format_exception(problem)).encode(errors="replace")
+    kind = type(problem)
+    found = {
+        "kafka_dlt-original-topic": record.topic,
+        "kafka_dlt-original-partition": str(record.partition),
+        "kafka_dlt-original-offset": str(record.offset),
+        "kafka_dlt-original-timestamp": str(record.timestamp_ms),
+        "kafka_dlt-original-timestamp-type": _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestampType"),
+        "kafka_dlt-original-consumer-group": group,
+        "kafka_dlt-exception-fqcn": f"{kind.__module__}.{kind.__qualname__}",
+        _MESSAGE: _text(problem),
+        "busway_dlt-attempts": str(attempts),
+        "busway_dlt-handler": handler,
+    }
+    headers: list[tuple[str, bytes | None]] = [
+        (name, text.encode(errors="replace")[:MAX_MESSAGE_BYTES]) for name, text in found.items()
+    ]
+    return [*headers, (_STACK, stack[-MAX_STACK_BYTES:])]
+
+
+def without_long_ones(headers: list[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
+    """For a record so large that it has no room for them."""
+    return [(name, b"" if name in {_STACK, _MESSAGE} else value) for name, value in headers]
+
+
+def is_too_large(problem: BuswayError) -> bool:
+    """Whether a record was refused for its size."""
+    return isinstance(problem, MessageTooLarge) or (
+        isinstance(problem, BrokerError) and problem.code is ErrorCode.MESSAGE_TOO_LARGE
+    )
+
+
+def _text(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:  # noqa: BLE001 - the user's class; its record must not stop the service
+        return f"{type(problem).__name__} that cannot be shown"

@@ -1,0 +1,212 @@
+"""A partition's way through one handler.
+
+What lives here: `Lane`: tasks that take the records which may run now, wait between attempts, and end when the partition goes. What does
+not: which record that is (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), many records at once (`batches`).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from busway.app.declaring.depends import Current, current
+from busway.app.handling.attempts import AttemptParts, Attempts, HandlerFailed, Item, Sent
+from busway.app.handling.calls import Handler
+from busway.app.handling.schedule import Schedule
+from busway.types import TopicPartition
+
+log = logging.getLogger("busway.app")
+
+SENDING_MAX: Final = 1000
+"""Records of a partition whose handler has returned and that wait until what it sent is acknowledged; above, its next record waits too."""
+TURN_S: Final = 0.005
+"""After so long without a wait the handlers of a partition let others have the loop: heartbeats must go out."""
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class GivenUp(Exception):
+    """The partition goes before its record could be tried again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneParts:
+    """What a lane is made of.
+
+    Attributes:
+        attempts: what attempts are made of.
+        sleep: waits between attempts.
+        finished: told of records of the partition that the handler is done with and whose sends are acknowledged.
+        fail: told of what stops the app.
+    """
+
+    attempts: AttemptParts
+    sleep: Sleep
+    finished: Callable[[Sequence[Item]], None]
+    fail: Callable[[Exception], None]
+
+
+class Lane:
+    """Gives one handler the records of one partition.
+
+    Args:
+        buries_unreadable: whether a record that cannot be read may go to the dead letters.
+    """
+
+    def __init__(
+        self, parts: LaneParts, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
+    ) -> None:
+        route = handler.route
+        self.partition = partition
+        self.schedule: Schedule[Item] = Schedule(ordering=route.ordering, concurrency=route.concurrency)
+        self.closing = False
+        self._parts = parts
+        self._concurrency = route.concurrency
+        self._attempts = Attempts(parts.attempts, handler, buries_unreadable=buries_unreadable, rest=self.rest)
+        self._tried: dict[Item, int] = {}
+        self._hands: set[asyncio.Task[None]] = set()
+        self._resting: set[asyncio.Task[Any]] = set()
+        self._sending: set[asyncio.Future[Any]] = set()
+
+    def add(self, items: Sequence[Item]) -> None:
+        """The next records; `pump` begins with them."""
+        for item in items:
+            self.schedule.add(item.record.key, item)
+
+    def pump(self) -> None:
+        """Begin with what may run."""
+        if self.closing:
+            return
+        idle = min(self._concurrency - len(self._hands), self.schedule.queued)
+        for _ in range(idle):
+            hand = asyncio.get_running_loop().create_task(self._work())
+            self._hands.add(hand)
+            hand.add_done_callback(self._hands.discard)
+
+    async def _work(self) -> None:
+        """Handle one record after the other, for as long as there is one that may run."""
+        mark = Current()
+        current.set(mark)
+        turn = time.monotonic()
+        try:
+            while not self.closing and (found := self.schedule.next()) is not None:
+                await self._handle(*found, mark)
+                if (now := time.monotonic()) - turn > TURN_S:
+                    await asyncio.sleep(0)
+                    turn = now
+        except GivenUp:
+            return
+        except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
+            self._parts.fail(problem)
+        except BaseException as problem:
+            if not self.closing:  # else it was asked to end
+                where = f"{self.partition.topic}-{self.partition.partition}"
+                self._parts.fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
+            raise
+        finally:
+            me = asyncio.current_task()
+            assert me is not None
+            self._hands.discard(me)
+            self._resting.discard(me)
+
+    async def _handle(self, key: Hashable, item: Item, mark: Current) -> None:
+        attempts = self._attempts
+        mark.key = item.record.key
+        typed = item.typed or await attempts.read(item)
+        sent: Sent = []
+        if typed is not None:
+            mark.attempt = self._tried.pop(item, 1) if self._tried else 1
+            wait_s = await attempts.make(item, typed, mark, sent)
+            if wait_s is not None:
+                self._park(key, item, mark.attempt + 1, wait_s)
+                return
+            await attempts.acknowledged(item, sent)
+        self.schedule.finish(key)
+        if len(self._hands) < self._concurrency:
+            self.pump()  # its key may have more
+        self.finish([item], sent)
+        if len(self._sending) >= SENDING_MAX:
+            await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+
+    # Waiting
+
+    def _park(self, key: Hashable, item: Item, attempt: int, wait_s: float) -> None:
+        """Try the record again later; its key waits for it, others flow on."""
+        if self.closing:
+            raise GivenUp
+        self._tried[item] = attempt
+        self.schedule.park(key)
+        waiting = asyncio.get_running_loop().create_task(self._come_back(key, item, wait_s))
+        self._resting.add(waiting)
+        waiting.add_done_callback(self._resting.discard)
+
+    async def _come_back(self, key: Hashable, item: Item, wait_s: float) -> None:
+        await self._parts.sleep(wait_s)
+        self.schedule.due(key, item)
+        self.pump()
+
+    async def rest(self, wait_s: float) -> None:
+        """Wait in place: nothing of this handler's can go on meanwhile, and nobody is kept waiting when the partition goes.
+
+        Raises:
+            GivenUp: the partition goes; its next owner begins with this record.
+        """
+        if self.closing:
+            raise GivenUp
+        me = asyncio.current_task()
+        assert me is not None
+        self._resting.add(me)
+        await self._parts.sleep(wait_s)
+        self._resting.discard(me)
+
+    # Finishing
+
+    def finish(self, items: Sequence[Item], sent: Sent) -> None:
+        """The handler is done with records once all it sent for them is acknowledged; the next one does not wait for that."""
+        if not sent:
+            self._parts.finished(items)
+            return
+        acknowledged = sent[0] if len(sent) == 1 else asyncio.gather(*sent)
+        self._sending.add(acknowledged)
+
+        def settle(outcome: "asyncio.Future[Any]") -> None:
+            self._sending.discard(outcome)
+            if outcome.cancelled():
+                return
+            if (problem := outcome.exception()) is None:
+                self._parts.finished(items)
+                return
+            failed = HandlerFailed(
+                f"what was sent for {items[0].where} was not acknowledged, so it is handled again: {problem}"
+            )
+            failed.__cause__ = problem
+            self._parts.fail(failed)
+
+        acknowledged.add_done_callback(settle)
+
+    # Ending
+
+    def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Whether it is this task that calls the handler."""
+        return task in self._hands
+
+    def close(self) -> "set[asyncio.Task[Any]]":
+        """Begin nothing new and give up what waits for its next attempt: the next owner begins with that.
+
+        Returns:
+            The tasks that are still at work.
+        """
+        self.closing = True
+        for task in self._resting:
+            task.cancel()
+        return self._hands | self._resting
+
+    @property
+    def begun(self) -> int:
+        """Records that the handler was given and is not done with: they run, wait for their next attempt, or for what they sent."""
+        return self.schedule.running + self.schedule.parked + len(self._sending)
+
+    def sending(self) -> "set[asyncio.Future[Any]]":
+        """What was sent and is not acknowledged yet."""
+        return set(self._sending)

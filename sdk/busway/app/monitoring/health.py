@@ -1,0 +1,168 @@
+"""Is the app well?
+
+What lives here: `Health`, which watches an app's progress and asks the brokers how far it is behind. What does not: HTTP (`busway.web`),
+figures for Prometheus (`metrics`).
+
+The brokers are asked only when somebody looks, at most once in `LOOK_EVERY_S`: an app that nobody watches does nothing for it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from busway.admin.admin import Admin
+from busway.app.extension import Extension, Handling
+from busway.app.monitoring.progress import Progress
+from busway.errors import BuswayError
+from busway.types import TopicPartition
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+LOOK_EVERY_S: Final = 1.0
+"""Looks in between see the last answer: a page of probes costs the brokers one question."""
+LOOK_TIMEOUT_S: Final = 5.0
+"""A probe waits no longer for the brokers; Kubernetes gives up after one second by default, Prometheus after ten."""
+STALL_TIMEOUT_S: Final = 60.0
+_EARLIEST, _LATEST = -2, -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """Whether work gets done.
+
+    Attributes:
+        ready: nothing is wrong.
+        reasons: what is, each naming the partition or the cause.
+    """
+
+    ready: bool
+    reasons: tuple[str, ...] = ()
+
+
+class Health(Extension):
+    """Watches an app.
+
+    Args:
+        stall_timeout_s: a partition with lag may be without a finished record for so long; counted from the first look that saw the
+            lag, so that an idle partition whose next record has just come is not called stuck.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if stall_timeout_s <= 0:
+            raise ValueError(f"stall_timeout_s: {stall_timeout_s} is not above 0")
+        self.stall_timeout_s = stall_timeout_s
+        self.progress = Progress()
+        self.unreachable: BuswayError | None = None
+        """Why the last look failed."""
+        self._clock = clock
+        self._app: App | None = None
+        self._admin: Admin | None = None
+        self._stack = AsyncExitStack()
+        self._joined = False
+        self._looking = asyncio.Lock()
+        self._looked_s: float | None = None
+
+    # What the app tells
+
+    async def starting(self, app: "App") -> None:
+        """Begin afresh."""
+        self._app = app
+        self._joined, self._looked_s, self.unreachable = False, None, None
+        self.progress = Progress()
+
+    async def stopped(self, app: "App") -> None:
+        """Disconnect."""
+        self._app = self._admin = None
+        await self._stack.aclose()
+
+    async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Partitions came."""
+        self._joined = True
+        self._looked_s = None
+        self.progress.assigned(partitions, self._clock())
+        return {}
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions went."""
+        self.progress.revoked(partitions)
+
+    def finished(self, handling: Handling) -> None:
+        """A record that is tried again is no progress."""
+        if handling.outcome != "retried":
+            self.progress.finished(TopicPartition(handling.topic, handling.partition), self._clock())
+
+    async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Offsets are committed."""
+        self.progress.committed(offsets, self._clock())
+
+    # Looking
+
+    async def look(self) -> None:
+        """Ask the brokers for ends and unknown offsets; a failure is kept in `unreachable`."""
+        async with self._looking:
+            now_s = self._clock()
+            app = self._app
+            if app is None or (self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S):
+                return
+            try:
+                async with asyncio.timeout(LOOK_TIMEOUT_S):
+                    await self._ask(app)
+            except TimeoutError:
+                self.unreachable = BuswayError(f"the brokers did not answer within {LOOK_TIMEOUT_S:g} s")
+            except BuswayError as problem:
+                self.unreachable = problem
+            else:
+                self.unreachable = None
+            self._looked_s = self._clock()
+
+    async def _ask(self, app: "App") -> None:
+        if not (partitions := self.progress.partitions):
+            return
+        if self._admin is None:
+            self._admin = await self._stack.enter_async_context(
+                Admin(app.bootstrap_servers, client_id=f"{app.name}-health")
+            )
+        if unknown := self.progress.unknown:
+            found = await self._admin.list_group_offsets(app.group_id)
+            begin = await self._admin.list_offsets(dict.fromkeys(unknown - found.keys(), _EARLIEST))
+            known = {one: found[one].offset for one in unknown & found.keys()}
+            # Meanwhile the app may have committed, which is newer than what was asked.
+            self.progress.committed(
+                {one: at for one, at in {**begin, **known}.items() if one in self.progress.unknown}, self._clock()
+            )
+        ends = await self._admin.list_offsets(dict.fromkeys(partitions, _LATEST))
+        self.progress.ends(ends, self._clock())
+
+    def parked(self) -> Mapping[TopicPartition, int]:
+        """How many records of each partition wait for their next attempt."""
+        worker = self._app.worker if self._app is not None else None
+        return worker.parked() if worker is not None else {}
+
+    async def ready(self) -> Readiness:
+        """Whether the app has its partitions and gets on with each of them."""
+        app = self._app
+        if app is None:
+            return Readiness(ready=False, reasons=("the app is not running",))
+        if app.problem is not None:
+            return Readiness(ready=False, reasons=(f"the app has stopped: {app.problem}",))
+        if not app.routes:
+            return Readiness(ready=True)
+        if not self._joined:
+            return Readiness(ready=False, reasons=(f"group {app.group_id} has assigned nothing yet",))
+        await self.look()
+        if self.unreachable is not None:
+            return Readiness(ready=False, reasons=(str(self.unreachable),))
+        reasons = tuple(
+            f"{one.partition.topic}-{one.partition.partition} is {one.lag} records behind at offset {one.committed} and has "
+            f"finished none for {one.idle_s:.0f} s"
+            for one in self.progress.all(self._clock())
+            if one.stuck_s >= self.stall_timeout_s
+        )
+        return Readiness(ready=not reasons, reasons=reasons)

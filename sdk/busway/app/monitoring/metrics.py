@@ -1,0 +1,166 @@
+"""Figures of an app for Prometheus.
+
+What lives here: `Metrics`, with a registry of its own, so that two apps of one process, or two tests, do not meet. What does not:
+serving them (`busway.web`). An app without it counts nothing.
+
+| name | labels | what |
+|---|---|---|
+| `busway_handler_records_total` | topic, handler, outcome | records given to handlers; outcome handled, filtered, retried, dead_lettered |
+| `busway_handler_duration_seconds` | topic, handler | histogram of calls, whatever became of them |
+| `busway_handler_retries_total` | topic, handler | calls that failed and are made again |
+| `busway_dead_letters_total` | topic, handler | records put aside |
+| `busway_handler_in_flight` | handler | calls under way |
+| `busway_assigned_partitions` | | partitions that this process has |
+| `busway_rebalances_total` | | how often partitions came or went |
+| `busway_committed_offset` | topic, partition | the group's |
+| `busway_lag_records` | topic, partition | records behind it |
+| `busway_seconds_since_progress` | topic, partition | since a record was finished, or the partition came |
+| `busway_parked_records` | topic, partition | records that wait for their next attempt |
+| `busway_brokers_reachable` | | 1 if the brokers answered when lag was asked for last |
+| `busway_build_info` | app, group, version | 1 |
+| `process_*` | | of prometheus-client: CPU, memory, open files |
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from busway.app.extension import Call, Handling
+from busway.app.monitoring.health import STALL_TIMEOUT_S, Health
+from busway.types import TopicPartition
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+    from busway.app.declaring.routes import Route
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""From a handler that only computes to one that waits for another service."""
+
+
+class Metrics(Health):
+    """Counts what handlers do; it watches the app's health as well, for lag and progress.
+
+    Args:
+        stall_timeout_s, clock: as in `Health`.
+    """
+
+    def __init__(
+        self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(stall_timeout_s=stall_timeout_s, clock=clock)
+        self.registry = registry = CollectorRegistry(auto_describe=False)
+        """Where a service may put figures of its own."""
+        where = ("topic", "handler")
+        self._records = Counter(
+            "busway_handler_records", "Records given to handlers.", (*where, "outcome"), registry=registry
+        )
+        self._seconds = Histogram(
+            "busway_handler_duration_seconds", "Calls of handlers.", where, registry=registry, buckets=BUCKETS_S
+        )
+        self._retries = Counter("busway_handler_retries", "Calls that are made again.", where, registry=registry)
+        self._dead = Counter("busway_dead_letters", "Records put aside.", where, registry=registry)
+        self._in_flight = Gauge("busway_handler_in_flight", "Calls under way.", ("handler",), registry=registry)
+        self._rebalances = Counter("busway_rebalances", "How often partitions came or went.", registry=registry)
+        self._build = Gauge("busway_build_info", "What runs.", ("app", "group", "version"), registry=registry)
+        self._of: dict[tuple[str, str, str], Callable[[Handling], None]] = {}
+        registry.register(_Partitions(self, clock))
+        ProcessCollector(registry=registry)
+
+    async def exposition(self) -> bytes:
+        """All figures in Prometheus's text format, with lag as the brokers know it now."""
+        await self.look()
+        return generate_latest(self.registry)
+
+    # What the app tells
+
+    async def starting(self, app: "App") -> None:
+        """Name what runs."""
+        await super().starting(app)
+        self._build.clear()
+        self._build.labels(app.name, app.group_id, version("busway")).set(1)
+
+    async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Partitions came."""
+        self._rebalances.inc()
+        return await super().assigned(partitions)
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions went."""
+        self._rebalances.inc()
+        await super().revoked(partitions)
+
+    def around(self, route: "Route", call: Call) -> Call:
+        """Count calls under way."""
+        in_flight = self._in_flight.labels(route.name)
+
+        async def counted(record: Any) -> Any:
+            in_flight.inc()
+            try:
+                return await call(record)
+            finally:
+                in_flight.dec()
+
+        return counted
+
+    def finished(self, handling: Handling) -> None:
+        """Count the call."""
+        super().finished(handling)
+        key = (handling.topic, handling.route.name, handling.outcome)
+        if (count := self._of.get(key)) is None:
+            count = self._of[key] = self._counting(*key)
+        count(handling)
+
+    def _counting(self, topic: str, handler: str, outcome: str) -> Callable[[Handling], None]:
+        """What counts calls with these labels: looking labels up for each record would cost more than counting."""
+        records = self._records.labels(topic, handler, outcome)
+        seconds = self._seconds.labels(topic, handler)
+        retries = self._retries.labels(topic, handler)
+        dead = self._dead.labels(topic, handler)
+
+        def count(handling: Handling) -> None:
+            records.inc(handling.records)
+            seconds.observe(handling.seconds)
+            if outcome == "retried":
+                retries.inc()
+            elif outcome == "dead_lettered":
+                dead.inc(handling.records)
+
+        return count
+
+
+class _Partitions(Collector):
+    """The figures that are read off when somebody looks."""
+
+    def __init__(self, health: Health, clock: Callable[[], float]) -> None:
+        self._health = health
+        self._clock = clock
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One family for each."""
+        where = ("topic", "partition")
+        offsets = GaugeMetricFamily("busway_committed_offset", "The group's offset.", labels=where)
+        lags = GaugeMetricFamily("busway_lag_records", "Records behind the group's offset.", labels=where)
+        idle = GaugeMetricFamily(
+            "busway_seconds_since_progress", "Since a record was finished, or the partition came.", labels=where
+        )
+        found = self._health.progress.all(self._clock())
+        for one in found:
+            labels = (one.partition.topic, str(one.partition.partition))
+            idle.add_metric(labels, one.idle_s)
+            if one.committed is not None:
+                offsets.add_metric(labels, one.committed)
+            if one.lag is not None and self._health.unreachable is None:
+                lags.add_metric(labels, one.lag)
+        parked = GaugeMetricFamily("busway_parked_records", "Records that wait for their next attempt.", labels=where)
+        for partition, count in self._health.parked().items():
+            parked.add_metric((partition.topic, str(partition.partition)), count)
+        yield from (offsets, lags, idle, parked)
+        yield GaugeMetricFamily("busway_assigned_partitions", "Partitions that this process has.", value=len(found))
+        reachable = 1 if self._health.unreachable is None else 0
+        yield GaugeMetricFamily("busway_brokers_reachable", "Whether the brokers answered.", value=reachable)

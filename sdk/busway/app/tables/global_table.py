@@ -1,0 +1,216 @@
+"""`app.global_table(…)`: a whole topic in the memory of every instance.
+
+What lives here: `GlobalTable`: loading it, following it in the background, writing to it. What does not: rows (`rows`), state that the
+instances share among them (`table`).
+
+It is for what every instance needs and few change: prices, zones, switches. Who reads may be a little behind who writes: as long as a
+record takes to be fetched.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from busway.admin.admin import NewTopic
+from busway.app.declaring.routes import Topic
+from busway.app.extension import Extension
+from busway.app.tables.rows import Home, Rows
+from busway.app.tables.table import COMPACT, hashable
+from busway.app.topics import create_missing
+from busway.consumer.consumer import Consumer
+from busway.errors import BuswayError, NotRunning
+from busway.serde.avro import Undecodable
+from busway.types import Record, RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+log = logging.getLogger("busway.app")
+
+K = TypeVar("K")
+V = TypeVar("V")
+_POLL_MS: Final = 500
+"""How long a read waits for a record; a record that comes ends the wait at once."""
+_FIRST_WAIT_S: Final = 0.1
+_LONGEST_WAIT_S: Final = 5.0
+"""Waits before the topic is asked for again when it cannot be read; they double from the first to the longest."""
+
+
+class GlobalTable(Rows[K, V], Extension):
+    """All rows of a topic by key, in every instance; made by `App.global_table`.
+
+    Args:
+        topic: where the rows are kept.
+        partitions, configs: as for `App.global_table`.
+
+    Raises:
+        BadDeclaration: keys of that type cannot be looked up.
+    """
+
+    def __init__(
+        self, topic: Topic[K, V], *, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__()
+        hashable(topic)
+        self.topic = topic
+        self.passed_over = 0
+        """Records that could not be read; each was logged with its position."""
+        self._wanted = NewTopic(topic.name, partitions or -1, configs={**COMPACT, **(configs or {})})
+        self._positions: dict[TopicPartition, int] = {}
+        self._moved = asyncio.Condition()
+        self._turn = asyncio.Lock()
+        self._begun = self._answered = 0
+        self._ends: dict[TopicPartition, int] | None = None
+        self._consumer: Consumer | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    async def put(self, key: K, value: V) -> RecordMetadata:
+        """Write a row; returns when it is acknowledged. It is in memory, here and elsewhere, when it has been read: see `caught_up`.
+
+        Raises:
+            Unencodable: the key or the value is of another type.
+            NotRunning: the app is not running.
+            DeliveryFailed, BrokerError: it was not acknowledged.
+        """
+        if value is None:
+            raise TypeError(f"table {self.topic.name}: None is no value; use delete({key!r})")
+        return await self.topic.send(value, key)
+
+    async def delete(self, key: K) -> RecordMetadata:
+        """Take a row away, with a tombstone; as `put` in all else."""
+        return await self.topic.send(None, key)
+
+    async def caught_up(self) -> None:
+        """Returns when all that is in the topic now is in memory; waits while the topic cannot be read.
+
+        Cheap enough for each record: who calls while the brokers are asked where the topic ends shares the next answer.
+
+        Raises:
+            NotRunning: the app is not running, or stops meanwhile.
+        """
+        while (ends := await self._ends_now()) is None:
+            async with self._moved:
+                await self._moved.wait()
+        async with self._moved:
+            await self._moved.wait_for(lambda: not self._runs() or self._has(ends))
+        if not self._runs():
+            raise self._not_running()
+
+    async def _ends_now(self) -> dict[TopicPartition, int] | None:
+        """An answer to a question that was asked after this call."""
+        mine = self._begun + 1
+        async with self._turn:
+            if self._answered < mine:
+                self._begun = asked = self._begun + 1
+                self._ends = await self._ask()
+                self._answered = asked
+            return self._ends
+
+    async def _ask(self) -> dict[TopicPartition, int] | None:
+        if not self._runs():
+            raise self._not_running()
+        if self._consumer is not None:
+            with contextlib.suppress(BuswayError):
+                return await self._consumer.end_offsets(self._consumer.assignment())
+        return None
+
+    def _has(self, ends: Mapping[TopicPartition, int]) -> bool:
+        return all(self._positions.get(partition, 0) >= end for partition, end in ends.items())
+
+    def _runs(self) -> bool:
+        return self._following is not None and not self._following.done()
+
+    def _not_running(self) -> NotRunning:
+        return NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
+
+    # What the app does
+
+    async def starting(self, app: "App") -> None:
+        """Make the topic, load it, follow it from then on.
+
+        Raises:
+            BrokerError, ConnectionFailed: the topic cannot be had.
+        """
+        self._moved, self._turn = (
+            asyncio.Condition(),
+            asyncio.Lock(),
+        )  # of this event loop, which may be another than last time
+        await create_missing(app, [self._wanted])
+        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._following = asyncio.ensure_future(self._follow(app, loaded))
+        await asyncio.wait([self._following, loaded], return_when=asyncio.FIRST_COMPLETED)
+        if self._following.done():
+            await self._following
+
+    async def stopped(self, app: "App") -> None:
+        """Follow it no more."""
+        following, self._following = self._following, None
+        if following is not None:
+            following.cancel()
+            await asyncio.wait([following])
+        self._positions.clear()
+        self.clear()
+        async with self._moved:
+            self._moved.notify_all()
+
+    async def _follow(self, app: "App", loaded: "asyncio.Future[None]") -> None:
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                async with self._reading(app) as consumer:
+                    ends = await consumer.end_offsets(consumer.assignment())
+                    while True:
+                        await self._read(app, consumer)
+                        wait_s = _FIRST_WAIT_S
+                        if not loaded.done() and self._has(ends):
+                            log.info("table %s: %d rows", self.topic.name, len(self))
+                            loaded.set_result(None)
+            except BuswayError as problem:
+                if not loaded.done():
+                    raise
+                log.warning("table %s is not followed for %.1f s: %s", self.topic.name, wait_s, problem)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+    @contextlib.asynccontextmanager
+    async def _reading(self, app: "App") -> AsyncIterator[Consumer]:
+        """A consumer without a group that goes on where the last one was."""
+        consumer = Consumer(
+            self.topic.name,
+            bootstrap_servers=app.bootstrap_servers,
+            client_id=app.name,
+            auto_offset_reset="earliest",
+        )
+        async with consumer:
+            for partition in consumer.assignment() & self._positions.keys():
+                consumer.seek(partition, self._positions[partition])
+            self._consumer = consumer
+            try:
+                yield consumer
+            finally:
+                self._consumer = None
+
+    async def _read(self, app: "App", consumer: Consumer) -> None:
+        found = await consumer.getmany(timeout_ms=_POLL_MS)
+        for records in found.values():
+            for record in records:
+                await self._apply(app, record)
+        async with self._moved:
+            for partition in consumer.assignment():
+                # The position also passes offsets that hold no record any more, or a marker.
+                self._positions[partition] = await consumer.position(partition)
+            self._moved.notify_all()
+
+    async def _apply(self, app: "App", record: Record) -> None:
+        try:
+            typed: Any = await app.serdes.decode(record)
+            if typed.key is None:
+                raise Undecodable("it has no key")
+        except Undecodable as problem:
+            self.passed_over += 1
+            where = f"{record.topic}-{record.partition} offset {record.offset}"
+            log.error("%s is no row of the table and is passed over: %s", where, problem)
+            return
+        self.set_row(typed.key, typed.value, Home(partition=record.partition, included={}))

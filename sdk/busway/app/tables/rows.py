@@ -1,0 +1,202 @@
+"""What a table holds in memory.
+
+What lives here: rows with the partition they belong to and the events that are in them, and an attempt that can be undone. What does not:
+telling who listens to changes (`feed`), topics (`table`, `global_table`); nothing here does IO.
+"""
+
+import asyncio
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar, overload
+
+from busway.app.feed import Feed
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+INCLUDED: Final = "busway_table-included"
+"""The header of a table's record that tells which events are in the row: `topic@offset`, several with commas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """Where a row belongs and what is in it.
+
+    Attributes:
+        partition: of the table's topic.
+        included: for each topic the offset of the last event that went in, in the partition of that number.
+    """
+
+    partition: int
+    included: Mapping[str, int]
+
+    def after(self, topic: str, offset: int) -> "Home":
+        """As it is once that event is in, too."""
+        return Home(partition=self.partition, included={**self.included, topic: offset})
+
+    def header(self) -> tuple[str, bytes]:
+        """`INCLUDED` for a record of the row."""
+        return INCLUDED, ",".join(f"{topic}@{offset}" for topic, offset in sorted(self.included.items())).encode()
+
+    @staticmethod
+    def read(partition: int, header: bytes | None) -> "Home":
+        """The home of a row whose record has this header.
+
+        Raises:
+            ValueError: the header is something else.
+        """
+        pairs = (pair.rpartition("@") for pair in (header or b"").decode().split(",") if pair)
+        return Home(partition=partition, included={topic: int(offset) for topic, _, offset in pairs})
+
+
+class Rows(Mapping[K, V]):
+    """Rows in memory, to be read by anyone in the process and changed by their table.
+
+    Views are of the rows themselves: copy them (`list(table.items())`) before you await between two of them.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[K, V] = {}
+        self._homes: dict[K, Home] = {}
+        self._changes: Feed[tuple[K, V | None]] = Feed()
+
+    __hash__ = object.__hash__
+    """A table is itself, whatever is in it."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __getitem__(self, key: K) -> V:
+        return self._rows[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | D) -> V | D: ...
+    def get(self, key: K, /, default: Any = None) -> Any:
+        """The value of a key, or `default`."""
+        return self._rows.get(key, default)
+
+    def items(self) -> ItemsView[K, V]:
+        """Keys and values."""
+        return self._rows.items()
+
+    def values(self) -> ValuesView[V]:
+        """Values."""
+        return self._rows.values()
+
+    def changes(self, maxsize: int | None = None) -> "AbstractContextManager[asyncio.Queue[tuple[K, V | None]]]":
+        """Entered as a queue of (key, value) of the changes from then on; the value is None when the row has gone.
+
+        Whoever does not keep up misses the oldest that wait, never the last.
+
+        Args:
+            maxsize: how many changes wait; 1000 unless given.
+
+        Raises:
+            ValueError: `maxsize` is no positive number.
+        """
+        return self._changes.listening(maxsize)
+
+    def home(self, key: K) -> Home | None:
+        """Where a row is, None while there is none."""
+        return self._homes.get(key)
+
+    def set_row(self, key: K, value: V | None, home: Home | None) -> None:
+        """Make the row so, tell the listeners; None as the value takes it away."""
+        if value is None:
+            self._homes.pop(key, None)
+            if self._rows.pop(key, None) is None:
+                return
+        else:
+            assert home is not None, key
+            self._rows[key], self._homes[key] = value, home
+        self._changes.put((key, value))
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Forget the rows of partitions."""
+        for key in [key for key, home in self._homes.items() if home.partition in partitions]:
+            self.set_row(key, None, None)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for key in list(self._rows):
+            self.set_row(key, None, None)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Attempt(Generic[K, V]):
+    """What one call of a handler changed, so that it can be undone when the call fails.
+
+    Attributes:
+        topic, partition, offset: of the record, of the last one of a batch.
+        key: of the record.
+        route: the handler's name.
+        batch: whether it was given many records.
+        asked, flushed: whether it has asked what is in a row, and flushed.
+        in_order: whether the records of the partition are handled strictly one after the other.
+        before: rows and homes as they were.
+        put: what the call made of them.
+        written: keys of those that are on their way to the topic.
+        ended: the call has returned or failed.
+        shared: the home of all rows whose only events are the topic's.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: Any
+    route: str = ""
+    batch: bool = False
+    asked: bool = False
+    flushed: bool = False
+    in_order: bool = False
+    before: dict[K, tuple[V | None, Home | None]] = field(default_factory=dict)
+    put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)
+    written: list[K] = field(default_factory=list)
+    ended: bool = False
+    shared: Home | None = None
+
+    def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home | None) -> None:
+        """Make the row, which is at home where the record came from, so, and remember how it was."""
+        if key not in self.before:
+            self.before[key] = rows.get(key), rows.home(key)
+        now = self._after(home)
+        self.put[key] = value, now
+        rows.set_row(key, value, now)
+
+    def _after(self, home: Home | None) -> Home:
+        """The row's home once the event is in, too; a batch may change many rows, so there is one for all of them where it can be."""
+        if home is not None and not home.included.keys() <= {self.topic}:
+            return home.after(self.topic, self.offset)
+        if self.shared is None:
+            self.shared = Home(partition=self.partition, included={self.topic: self.offset})
+        return self.shared
+
+    def keep(self) -> None:
+        """What was put until now is written, so it is not undone any more."""
+        self.before.clear()
+        self.put.clear()
+        self.written.clear()
+
+    def undo(self, rows: Rows[K, V]) -> None:
+        """Make the rows what they were, but for those that somebody else has changed meanwhile."""
+        for key, before in self.before.items():
+            value, home = self.put[key]
+            if rows.get(key) is value and (value is None or rows.home(key) == home):
+                rows.set_row(key, *before)
+
+
+def names(found: Iterable[str]) -> str:
+    """Names as messages show them."""
+    return ", ".join(sorted(found))

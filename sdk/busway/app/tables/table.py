@@ -1,0 +1,410 @@
+"""`app.table(…)`: what a service keeps of its events, in memory and in a compacted topic.
+
+What lives here: `Table`: reading it back, changing it as part of a handler's work, letting it go. What does not: rows (`rows`), the
+table that every instance has whole (`global_table`).
+
+Partition n of the table belongs to partition n of the topics that the handlers read: whoever is given that, first reads the rows back.
+A change is in memory at once and is written when the handler returns; the record is finished when that is acknowledged. So after a
+crash nothing is missing, but the last records may be handled once more. What makes that harmless: each row tells, in a header of its
+record, which event went in last.
+
+    totals = app.table("totals", key=str, value=int, format="json")
+
+    @app.subscribe(sales)
+    async def add(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        if not totals.includes(sale.shop, record):
+            await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
+
+A rule that is pure may keep the offset in the value instead (`last_offset`), and return what it was given for an event that is in it.
+Both need events of a row in their order. Records of one key always are; a handler that keeps rows by something else than the key of its
+records is subscribed with `ordering="partition"`.
+
+Where several handlers change a table, they take turns (`turns`): from its first line until its rows are on their way to the topic, a call
+is alone with the rows that its `ordering` is about, which are those of its record's key, or, with `ordering="partition"` and in batches,
+all of the partition. So nobody decides on what another call has not finished or takes back, and rows are in the topic in the order of
+the decisions. A handler must not wait for what another handler of the same rows does. Neither rows that are put outside of handlers nor
+reading wait for anybody.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from busway.admin.admin import NewTopic
+from busway.app.declaring.depends import current
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
+from busway.app.extension import Call, Extension
+from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows, names
+from busway.app.tables.turns import WHOLE, Turns
+from busway.app.topics import create_missing, partition_counts
+from busway.errors import BuswayError, NotRunning
+from busway.producer.producer import KeyValueHeaders
+from busway.serde.avro import Undecodable
+from busway.types import RecordMetadata, TopicPartition
+from busway_protocol.partitioning import partition_for_key
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+log = logging.getLogger("busway.app")
+
+K = TypeVar("K")
+V = TypeVar("V")
+COMPACT: Final = {"cleanup.policy": "compact"}
+
+
+class NotHere(BuswayError):
+    """A row belongs to a partition that this instance does not have, or that the record being handled is not from."""
+
+
+class BadRow(BuswayError):
+    """A record of the table's topic is no row of it; an app that went on without it would lose state."""
+
+
+class Table(Rows[K, V], Extension):
+    """Rows by key: those of the partitions that this instance has; made by `App.table`.
+
+    Values are replaced, never changed in place: what a failed handler put is taken back by putting the old value there again.
+
+    Handlers of its sources take turns, each call alone with the rows of its record's key, or, with `ordering="partition"` and in batches,
+    of its partition; a handler that changes rows of other keys needs one of these.
+
+    Args:
+        topic: where the rows are kept.
+        partitions, configs, sources: as for `App.table`.
+
+    Raises:
+        BadDeclaration: keys of that type cannot be looked up.
+    """
+
+    def __init__(
+        self,
+        topic: Topic[K, V],
+        *,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        sources: Sequence[Topic[Any, Any]] = (),
+    ) -> None:
+        super().__init__()
+        hashable(topic)
+        self.topic = topic
+        self._wanted = NewTopic(topic.name, partitions or -1, configs={**COMPACT, **(configs or {})})
+        self._given = frozenset(source.name for source in sources)
+        self._sources: frozenset[str] = frozenset()
+        self._held: set[int] = set()
+        self._partitions = 0
+        self._changed_by: dict[str, set[str]] = {}
+        self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
+        self._turns: defaultdict[int, Turns] = defaultdict(Turns)
+        self._lanes = 0
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The partitions whose rows are here."""
+        return frozenset(self._held)
+
+    # What handlers do
+
+    def includes(self, key: K, record: ConsumerRecord[Any, Any]) -> bool:
+        """Whether a change that was made while `record`, or a later one of its partition, was handled is in the row already.
+
+        What the call itself has put does not count until it is flushed: the records of a batch may change a row one after the other. Rows
+        that were deleted know nothing any more, and neither does a row once the record's topic was deleted and made anew.
+
+        Raises:
+            BadDeclaration: the handler may get the row's events in another order, or is not the only one that puts them in, so that
+                this would be wrong.
+        """
+        attempt = self._attempt.get()
+        if attempt is None or attempt.ended:
+            home = self.home(key)
+        else:
+            attempt.asked = True
+            self._check_half_batch(attempt)
+            self._check_telling(attempt, key)
+            home = attempt.before[key][1] if key in attempt.before else self.home(key)
+        return home is not None and home.included.get(record.topic, -1) >= record.offset
+
+    def _check_half_batch(self, attempt: Attempt[K, V]) -> None:
+        """Refuse to flush half a batch where somebody asks what is in a row."""
+        if attempt.batch and attempt.asked and attempt.flushed:
+            raise BadDeclaration(
+                f"table {self.topic.name}: half a batch that is flushed would count as the whole when it is tried again; "
+                f"subscribe {attempt.route} without batch, do not flush, or keep the offset in the value instead of asking includes"
+            )
+
+    def _check_telling(self, attempt: Attempt[K, V], key: K) -> None:
+        """Refuse to tell what is in a row where that cannot be told."""
+        if not attempt.in_order and key != attempt.key:
+            raise BadDeclaration(
+                f"table {self.topic.name}: the row {key!r} is changed by records of other keys, such as {attempt.key!r}, which may "
+                'come out of order when one is tried again; give app.subscribe(…, ordering="partition")'
+            )
+        if others := self._changed_by.get(attempt.topic, set()) - {attempt.route}:
+            raise BadDeclaration(
+                f"table {self.topic.name}: {names(others)} changes it for records of {attempt.topic} too, at a pace of its own, so what "
+                f"is in a row for {attempt.route} cannot be told; make one handler of them, or give each a table"
+            )
+
+    async def put(self, key: K, value: V, *, partition: int | None = None) -> None:
+        """Set a row. In a handler it is written with the handler's other work when that returns, and taken back if it fails;
+        elsewhere, returns when it is acknowledged.
+
+        Args:
+            key, value: the row.
+            partition: where a new row is at home, for rows that go with their event's partition whatever their key is; a row that is
+                there already stays where it is. By default the key says it.
+
+        Raises:
+            NotHere: the row is of another partition than the record that is handled; outside of handlers, of one that this instance
+                does not have.
+            Unencodable: the key or, when it is written, the value is of another type.
+            BuswayError: outside of handlers, it was not acknowledged; the row is as it was.
+        """
+        if value is None:
+            raise TypeError(f"table {self.topic.name}: None is no value; use delete({key!r})")
+        await self._change(key, value, partition)
+
+    async def flush(self) -> None:
+        """In a handler: write what it has changed so far and wait until that is acknowledged. It then stays, whatever becomes of the
+        handler, so the next attempt finds it; for a second write that must never be ahead of the first.
+
+        Raises:
+            BadDeclaration: the handler takes batches and asks `includes`, for which rows are marked with the last record of the batch.
+            BuswayError: it was not acknowledged, and is taken back when the handler fails.
+        """
+        attempt = self._attempt.get()
+        if attempt is None or attempt.ended:
+            return
+        attempt.flushed = True
+        self._check_half_batch(attempt)
+        if futures := await self._write(attempt, attempt.put, linger=False):
+            await asyncio.wait(futures)  # unlike gather, it cancels nothing: the record's end depends on them
+        for future in futures:
+            future.result()
+        attempt.keep()
+
+    async def delete(self, key: K) -> None:
+        """Take a row away, with a tombstone; as `put` in all else."""
+        await self._change(key, None)
+
+    async def _change(self, key: K, value: V | None, partition: int | None = None) -> None:
+        attempt = self._attempt.get()
+        if attempt is not None and not attempt.ended:
+            home = self._home_in(attempt, key, partition)
+            if not attempt.put:
+                self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
+            attempt.change(self, key, value, home)
+            return
+        home = self.home(key)
+        if home is None:
+            home = Home(partition=self._partition_of(key) if partition is None else partition, included={})
+        if home.partition not in self._held:
+            raise NotHere(
+                f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
+                f"(it has {names(map(str, self._held)) or 'none'}); send an event to {names(self._sources)} instead"
+            )
+        before = self.get(key), self.home(key)
+        self.set_row(key, value, home)
+        try:
+            await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
+        except BaseException:
+            if self.get(key) is value:
+                self.set_row(key, *before)
+            raise
+
+    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
+        """Where a row is that a handler may change; None for a new one, which is at home where the record came from."""
+        if attempt.topic not in self._sources:
+            raise NotHere(
+                f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
+            )
+        if attempt.partition not in self._held:
+            raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
+        found = self.home(key)
+        if found is not None:
+            partition = found.partition
+        elif partition is None:
+            # The record's own key is at home where the record came from, however its sender chose the partition.
+            partition = attempt.partition if key == attempt.key else self._partition_of(key)
+        if partition != attempt.partition:
+            raise NotHere(
+                f"table {self.topic.name}: {key!r} belongs to partition {partition}, and the record that is handled is of "
+                f"{attempt.topic}-{attempt.partition}, which another instance may have; "
+                "send what happened to a topic with that key, and change the row in its handler"
+            )
+        return found
+
+    def _partition_of(self, key: K) -> int:
+        if not self._partitions:
+            raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
+        return partition_for_key(self.topic.app.serdes.encode(self.topic, "key", key) or b"", self._partitions)
+
+    async def _write(
+        self, attempt: Attempt[K, V], keys: Iterable[K], *, linger: bool = True
+    ) -> "list[asyncio.Future[RecordMetadata]]":
+        """Send rows that a handler has changed, without waiting until they are acknowledged."""
+        return await self.topic.app.send_encoded(
+            self.topic, self._encoded(attempt, list(keys)), partition=attempt.partition, linger=linger
+        )
+
+    def _encoded(self, attempt: Attempt[K, V], keys: Sequence[K]) -> Iterator[KeyValueHeaders]:
+        """Each row as it is when its turn comes: somebody else may have changed it since, and what is written last is what is read back."""
+        serdes = self.topic.app.serdes
+        encode_key, encode_value = serdes.encoder(self.topic, "key"), serdes.encoder(self.topic, "value")
+        latest: Home | None = None
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        for key in keys:
+            value = self.get(key)
+            encoded = encode_key(key), None if value is None else encode_value(value)
+            home = self.home(key) or attempt.put[key][1]
+            if home is not latest:
+                latest, headers = home, (home.header(),)
+            attempt.written.append(key)
+            yield *encoded, headers
+
+    # What the app does
+
+    async def starting(self, app: "App") -> None:
+        """Make the topic, compare its partitions with those it goes with.
+
+        Raises:
+            BadDeclaration: they are not as many, or cannot be held together.
+        """
+        self._sources = self._given or frozenset(topic.name for route in app.routes for topic in route.topics)
+        if not self._sources:
+            raise BadDeclaration(
+                f"table {self.topic.name} goes with the topics that handlers read, and app {app.name} has no handlers; "
+                "app.global_table(…) is for that"
+            )
+        counts = await partition_counts(app, self._sources)
+        if len(set(counts.values())) > 1:
+            shown = ", ".join(f"{name} has {count}" for name, count in sorted(counts.items()))
+            raise BadDeclaration(
+                f"table {self.topic.name} goes with topics of as many partitions as each other, but {shown}; "
+                "give app.table(…, sources=[…]) those that its handlers read"
+            )
+        (count,) = set(counts.values())
+        strategies = app.consumer_options.get("partition_assignment_strategy", ("range",))
+        if len(self._sources) > 1 and strategies[0] != "range":
+            raise BadDeclaration(
+                f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the strategy 'range' keeps "
+                f"together; app {app.name} has partition_assignment_strategy={tuple(strategies)!r}"
+            )
+        wanted = self._wanted if self._wanted.partitions > 0 else NewTopic(
+            self.topic.name, count, configs=self._wanted.configs
+        )  # fmt: skip
+        await create_missing(app, [wanted])
+        mine = (await partition_counts(app, [self.topic.name]))[self.topic.name]
+        if mine != count:
+            raise BadDeclaration(
+                f"table {self.topic.name} has {mine} partitions and {names(self._sources)} {count}; they go together one by one, "
+                f"so make {self.topic.name} with {count}"
+            )
+        self._partitions = mine
+        self._lanes = sum(len({topic.name for topic in route.topics} & self._sources) for route in app.routes)
+
+    async def stopped(self, app: "App") -> None:
+        """Forget the rows; the topic has them."""
+        self._held.clear()
+        self._changed_by.clear()
+        self._turns.clear()
+        self._partitions = 0
+        self.clear()
+
+    async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Read the rows of these partitions back.
+
+        Raises:
+            BadRow: a record is not what the table holds; names partition and offset.
+        """
+        new = {one.partition for one in partitions if one.topic in self._sources} - self._held
+        if not new:
+            return {}
+        try:
+            async for record in self.topic.app.read(self.topic, partitions=new):
+                assert record.key is not None, "brokers refuse records without a key in a compacted topic"
+                self.set_row(record.key, record.value, Home.read(record.partition, record.header(INCLUDED)))
+        except (Undecodable, ValueError) as problem:
+            raise BadRow(
+                f"table {self.topic.name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
+                "delete that record, or read it with the type that wrote it"
+            ) from None
+        self._held |= new
+        log.info("table %s: %d rows, partitions %s", self.topic.name, len(self), sorted(self._held))
+        return {}
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget the rows of these partitions."""
+        gone = {one.partition for one in partitions if one.topic in self._sources}
+        self._held -= gone
+        self.drop(gone)
+        for partition in gone:
+            self._turns.pop(partition, None)
+
+    def around(self, route: Route, call: Call) -> Call:
+        """What the handler changes is written when it returns, and taken back when it fails; calls for the same rows take turns."""
+        attempted = self._attempted(route, call)
+        if self._lanes == 1 and route.ordering != "none":
+            return attempted  # its own order keeps calls for the same rows apart
+        whole = _in_order(route)
+
+        async def in_turn(given: Any) -> Any:
+            record = given[-1] if isinstance(given, list) else given
+            if record.topic not in self._sources:
+                return await attempted(given)
+            # A record without a key has no row by its key, and is alone with nothing.
+            key = WHOLE if whole else object() if (own := current.get().key) is None else own
+            async with self._turns[record.partition].turn(key):
+                return await attempted(given)
+
+        return in_turn
+
+    def _attempted(self, route: Route, call: Call) -> Call:
+        async def attempted(given: Any) -> Any:
+            record: ConsumerRecord[Any, Any] = given[-1] if isinstance(given, list) else given
+            attempt: Attempt[K, V] = Attempt(
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                key=record.key,
+                route=route.name,
+                batch=route.batch is not None,
+                in_order=_in_order(route),
+            )
+            token = self._attempt.set(attempt)
+            try:
+                result = await call(given)
+                attempt.ended = True
+                await self._write(attempt, attempt.put)
+            except BaseException:
+                attempt.ended = True
+                attempt.undo(self)
+                if attempt.written:  # as they are again; all before the first one that cannot be written
+                    await self._write(attempt, attempt.written)
+                raise
+            finally:
+                self._attempt.reset(token)
+            return result
+
+        return attempted
+
+
+def _in_order(route: Route) -> bool:
+    """Whether the handler is given the records of a partition strictly one after the other."""
+    return route.ordering == "partition" or route.batch is not None
+
+
+def hashable(topic: Topic[Any, Any]) -> None:
+    """Refuse keys that cannot be looked up.
+
+    Raises:
+        BadDeclaration: they cannot.
+    """
+    if getattr(topic.key, "__hash__", None) is None:
+        raise BadDeclaration(
+            f"table {topic.name}: keys of type {topic.key.__name__} cannot be looked up; make it @dataclass(frozen=True)"
+        )

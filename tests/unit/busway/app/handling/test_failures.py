@@ -1,0 +1,131 @@
+"""How often and when a record is tried again, and what a dead letter says."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busway import BrokerError, Exponential, MessageTooLarge, Record, Retry
+from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
+from busway_protocol.errors import ErrorCode
+
+
+def test_waits_grow_to_a_limit() -> None:
+    """Doubled each time; shortened by up to the jitter."""
+    waits = Exponential(0.2, max=5)
+    assert [waits.wait_s(attempt, 0) for attempt in range(1, 8)] == [0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
+    assert waits.wait_s(2, 1) == pytest.approx(0.4 * 0.8)
+    assert Exponential(1, factor=1e300, max=7, jitter=0).wait_s(10**9, 0) == 7
+    assert Exponential(0, factor=1e300, max=7).wait_s(10**9, 0) == 0
+
+
+@given(
+    st.floats(0, 10), st.floats(1, 100), st.floats(0, 10), st.floats(0, 1), st.integers(1, 10**6), st.floats(0, 0.999)
+)
+def test_a_wait_is_never_negative_nor_beyond_the_limit(
+    initial: float, factor: float, more: float, jitter: float, attempt: int, chance: float
+) -> None:
+    """Whatever the settings, attempt and chance."""
+    waits = Exponential(initial, factor, initial + more, jitter)
+    assert 0 <= waits.wait_s(attempt, chance) <= initial + more
+
+
+@pytest.mark.parametrize(
+    "settings", [{"initial": -1}, {"factor": 0.5}, {"max": 0.1}, {"jitter": 1.1}, {"jitter": -0.1}], ids=str
+)
+def test_waits_that_make_no_sense_are_refused(settings: dict[str, float]) -> None:
+    """With what they may be."""
+    with pytest.raises(ValueError, match="jitter between 0 and 1"):
+        Exponential(**settings)
+
+
+CASES: list[tuple[Retry, Exception, int, bool]] = [
+    (Retry(), OSError(), 4, True),
+    (Retry(), OSError(), 5, False),
+    (Retry(attempts=1), OSError(), 1, False),
+    (Retry(on=(TimeoutError,)), TimeoutError(), 1, True),
+    (Retry(on=(TimeoutError,)), ValueError(), 1, False),
+    (Retry(on=(OSError,)), TimeoutError(), 1, True),
+    (Retry(give_up_on=(TimeoutError,)), TimeoutError(), 1, False),
+    (Retry(on=(OSError,), give_up_on=(TimeoutError,)), ConnectionError(), 1, True),
+]
+
+
+@pytest.mark.parametrize(("retry", "problem", "attempt", "again"), CASES)
+def test_which_exceptions_are_tried_again(retry: Retry, problem: Exception, attempt: int, again: bool) -> None:
+    """`on` says yes, `give_up_on` says no to some of them, `attempts` counts all calls."""
+    assert (retry.wait_s(problem, attempt, lambda: 0.0) is not None) == again
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"attempts": "3"}, "attempts: '3'"),
+        ({"backoff": 0.5}, "backoff: 0.5 is no Exponential"),
+        ({"on": [ValueError]}, "on: .* is no tuple"),
+        ({"give_up_on": ValueError}, "give_up_on: .* is no tuple"),
+    ],
+)
+def test_options_of_another_type_are_refused(options: dict[str, Any], why: str) -> None:
+    """When they are written, not when the first record fails."""
+    with pytest.raises(ValueError, match=why):
+        Retry(**options)
+
+
+def test_no_attempt_at_all_is_refused() -> None:
+    """One is the least."""
+    with pytest.raises(ValueError, match="attempts: 0 is not 1 or more"):
+        Retry(attempts=0)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def headers_of(problem: Exception) -> dict[str, Any]:
+    record = Record("rides", 3, 42, 1_700_000_000_000, 0, b"k", b"v", (("own", b"1"),))
+    return dict(dead_letter_headers(problem, record, group="quotes", attempts=4, handler="surge.quote"))
+
+
+def test_a_dead_letter_says_where_it_comes_from() -> None:
+    """Under the names of Spring's recoverer."""
+    try:
+        raise TimeoutError("no rates")
+    except TimeoutError as raised:
+        found = headers_of(raised)
+    stack = found.pop("kafka_dlt-exception-stacktrace")
+    assert b"no rates" in stack
+    assert b"test_failures.py" in stack
+    assert found == {
+        "kafka_dlt-original-topic": b"rides",
+        "kafka_dlt-original-partition": b"3",
+        "kafka_dlt-original-offset": b"42",
+        "kafka_dlt-original-timestamp": b"1700000000000",
+        "kafka_dlt-original-timestamp-type": b"CreateTime",
+        "kafka_dlt-original-consumer-group": b"quotes",
+        "kafka_dlt-exception-fqcn": b"builtins.TimeoutError",
+        "kafka_dlt-exception-message": b"no rates",
+        "busway_dlt-attempts": b"4",
+        "busway_dlt-handler": b"surge.quote",
+    }
+    assert dead_letter_topic("rides", "quotes") == "rides.quotes.dlt"
+
+
+@pytest.mark.parametrize(
+    "problem", [Mute(), ValueError("x" * 10_000_000), ValueError("\ud800")], ids=["mute", "long", "surrogate"]
+)
+def test_an_exception_of_any_kind_fits_into_headers(problem: Exception) -> None:
+    """Texts are cut, and one that raises is named."""
+    found = headers_of(problem)
+    assert sum(map(len, found.values())) < 25_000
+    assert found["kafka_dlt-exception-message"]
+    assert dict(without_long_ones(list(found.items())))["kafka_dlt-exception-message"] == b""
+
+
+def test_what_is_too_large() -> None:
+    """Said by the producer, or by the broker."""
+    assert is_too_large(MessageTooLarge("x"))
+    assert is_too_large(BrokerError(ErrorCode.MESSAGE_TOO_LARGE, "x"))
+    assert not is_too_large(BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "x"))

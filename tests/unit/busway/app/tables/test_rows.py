@@ -1,0 +1,106 @@
+"""Rows in memory, attempts that are undone, listeners; without IO."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows
+
+
+def attempt(offset: int = 0) -> Attempt[str, int]:
+    """A call for a record of `events-0`."""
+    return Attempt(topic="events", partition=0, offset=offset, key="a")
+
+
+def home(**included: int) -> Home:
+    """A row of partition 0 that has these events."""
+    return Home(partition=0, included=included)
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 3)), st.booleans()), max_size=12
+)
+
+
+@given(CHANGES, CHANGES)
+def test_an_attempt_that_fails_leaves_no_trace(before: list[tuple[str, int, bool]], during: list[tuple]) -> None:
+    """Whatever a call put and deleted, in whatever order, undoing it gives the rows and what is included as they were."""
+    rows: Rows[str, int] = Rows()
+    for number, (key, value, _) in enumerate(before):
+        rows.set_row(key, value, home(events=number))
+    was = dict(rows), {key: rows.home(key) for key in "abc"}
+    call = attempt(100)
+    for key, value, _ in during:
+        call.change(rows, key, value, rows.home(key) or home())
+    call.undo(rows)
+    assert (dict(rows), {key: rows.home(key) for key in "abc"}) == was
+
+
+@given(CHANGES)
+def test_undoing_keeps_what_somebody_else_made_of_a_row(steps: list[tuple]) -> None:
+    """Two calls at once: the one that fails takes back only rows that still are what it put there."""
+    rows: Rows[str, object] = Rows()
+    failing: Attempt[str, object] = Attempt(topic="events", partition=0, offset=7, key="a")
+    last: dict[str, tuple[bool, object]] = {}
+    for key, _, mine in steps:
+        value = object()
+        if mine:
+            failing.change(rows, key, value, home())
+        else:
+            rows.set_row(key, value, home())
+        last[key] = mine, value
+    failing.undo(rows)
+    for key, (mine, value) in last.items():
+        assert (rows.get(key) is value) is not mine
+
+
+def test_a_row_tells_the_last_event_of_each_topic_in_its_header() -> None:
+    """What is written is what is read, for several topics and for none."""
+    written = home(rides=3).after("payments.eu", 12).after("rides", 9)
+    assert written.header() == (INCLUDED, b"payments.eu@12,rides@9")
+    assert Home.read(0, written.header()[1]) == written
+    assert Home.read(4, None) == Home(partition=4, included={})
+    assert Home.read(4, b"") == Home(partition=4, included={})
+    with pytest.raises(ValueError, match="invalid literal"):
+        Home.read(0, b"rides@many")
+
+
+def test_a_call_adds_its_event_to_what_is_in_a_row() -> None:
+    """Rows that only its topic goes into share a home; in others the events of other topics stay, and nobody else's home changes."""
+    rows: Rows[str, int] = Rows()
+    other = home(payments=12, events=3)
+    rows.set_row("other", 1, other)
+    rows.set_row("own", 1, home(events=3))
+    call = attempt(9)
+    for key in ("other", "own", "new"):
+        call.change(rows, key, 2, rows.home(key))
+    assert rows.home("other") == home(payments=12, events=9)
+    assert rows.home("own") == home(events=9)
+    assert rows.home("own") is rows.home("new")
+    assert other == home(payments=12, events=3)
+
+
+def test_a_change_is_told_with_what_the_row_became() -> None:
+    """Its key and value, or None when it has gone; what is not there does not go."""
+    rows: Rows[str, int] = Rows()
+    with rows.changes(maxsize=10) as changes:
+        for value in (1, 2, None, None):
+            rows.set_row("a", value, home())
+    rows.set_row("a", 9, home())
+    assert [changes.get_nowait() for _ in range(changes.qsize())] == [("a", 1), ("a", 2), ("a", None)]
+
+
+def test_rows_read_like_a_mapping() -> None:
+    """What a dict can be asked, a table can be asked; it is equal to itself alone and may be in a set."""
+    rows: Rows[str, int] = Rows()
+    rows.set_row("a", 1, Home(partition=0, included={}))
+    rows.set_row("b", 2, Home(partition=1, included={}))
+    assert (rows["a"], rows.get("c"), rows.get("c", 7), len(rows), "b" in rows) == (1, None, 7, 2, True)
+    assert (list(rows), list(rows.items()), sorted(rows.values())) == (["a", "b"], [("a", 1), ("b", 2)], [1, 2])
+    with pytest.raises(KeyError):
+        rows["c"]
+    assert rows in {rows}
+    rows.drop({1})
+    assert dict(rows) == {"a": 1}
+    rows.clear()
+    assert not rows
