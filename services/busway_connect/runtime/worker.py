@@ -301,12 +301,12 @@ class Worker(RebalanceListener):
     async def delete(self, name: str) -> None:
         """End a connector and forget it, save its offsets."""
         async with self._one_at_a_time:
-            runner = self.find(name)
+            runner, stores = self.find(name), self._need()
+            await stores.configs.remove(name)  # before it ends: what cannot be forgotten goes on
             runner.end()
             await runner.idle()
-            await self._need().configs.remove(name)
-            await self._need().statuses.remove(name)
             del self.runners[name]
+            await stores.statuses.remove(name)
 
     async def restart_task(self, name: str, task: int) -> None:
         """Start its task again."""

@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 from tests.support.connect_worker import Rest
 
+from busway import Admin
+
 GOOD = {"connector.class": "CountingSource", "count": "0", "topics": "numbers"}
 
 
@@ -120,3 +122,28 @@ async def test_a_password_in_the_query_of_an_address_is_hidden(rest: Rest) -> No
     assert "ssl=true" in str(verdict)
     _, refusal = await rest.call("POST", "/connectors", {"name": "x", "config": {**config, "connector.class": ""}})
     assert "hunter2" not in str(refusal)
+
+
+async def test_a_connector_that_cannot_be_forgotten_goes_on(rest: Rest, bus: str) -> None:
+    """The storage topic refuses the write: an error, and no connector that is listed and never runs again."""
+    await rest.create("x", **{name.replace(".", "_"): text for name, text in GOOD.items()})
+    await rest.wait_for("x", "RUNNING")
+    async with Admin(bus) as admin:
+        await admin.alter_configs("connect-configs", {"max.message.bytes": "1"})
+        assert (await rest.call("DELETE", "/connectors/x"))[0] == 500
+        await admin.alter_configs("connect-configs", {"max.message.bytes": "1000000"})
+    assert (await rest.call("PATCH", "/connectors/x/config", {"count": "3"}))[0] == 200
+    async with asyncio.timeout(20):
+        while not (await rest.call("GET", "/connectors/x/offsets"))[1]["offsets"]:
+            await asyncio.sleep(0.02)
+    assert (await rest.call("DELETE", "/connectors/x"))[0] == 204
+    assert (await rest.call("GET", "/connectors"))[1] == []
+
+
+async def test_settings_too_large_to_keep_are_the_clients_fault(rest: Rest) -> None:
+    """Grown by PATCH beyond what a record of the storage topic holds: 413, and the connector is as it was."""
+    await rest.create("x", **{name.replace(".", "_"): text for name, text in GOOD.items()})
+    assert (await rest.call("PATCH", "/connectors/x/config", {"a": "x" * 600_000}))[0] == 200
+    status, found = await rest.call("PATCH", "/connectors/x/config", {"b": "x" * 600_000})
+    assert (status, found["error_code"]) == (413, 413)
+    assert "b" not in (await rest.call("GET", "/connectors/x/config"))[1]
