@@ -35,6 +35,16 @@ class FileStreamSource(Source):
         self._file: IO[bytes] | None = None
         self._position = 0
 
+    @classmethod
+    def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
+        """`{"filename": …}` and `{"position": BYTES}`, as Kafka's connector has it."""
+        position = offset.get("position")
+        if set(partition) != {"filename"}:
+            return "the partition has one member, filename"
+        if isinstance(position, bool) or not isinstance(position, int) or position < 0:
+            return f"the position is a number from 0, not {position!r:.80}"
+        return None
+
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
         """Go on behind the line that was read last."""
         self._position = next((int(at["position"]) for one, at in offsets if one == self._partition), 0)

@@ -147,3 +147,27 @@ async def test_settings_too_large_to_keep_are_the_clients_fault(rest: Rest) -> N
     status, found = await rest.call("PATCH", "/connectors/x/config", {"b": "x" * 600_000})
     assert (status, found["error_code"]) == (413, 413)
     assert "b" not in (await rest.call("GET", "/connectors/x/config"))[1]
+
+
+async def test_an_offset_that_can_be_none_is_refused(rest: Rest) -> None:
+    """The connector itself judges it, before it is stored and the task could not start any more."""
+    postgres = {
+        "connector.class": "PostgresConnector", "database.hostname": "127.0.0.1", "database.port": "1",
+        "database.user": "u", "database.dbname": "d", "topic.prefix": "bank",
+    }  # fmt: skip
+    file = {"connector.class": "FileStreamSource", "file": "in", "topic": "t"}
+    cases: list[tuple[dict[str, str], Any, Any, str]] = [
+        (postgres, {"server": "other"}, {"lsn": 1}, "the partition is {'server': 'bank'}"),
+        (postgres, {"server": "bank"}, {"lsn": "far"}, "is no position in PostgreSQL's log"),
+        (postgres, {"server": "bank"}, {}, "is no position"),
+        (file, {"filename": "in"}, {"position": "far"}, "the position is a number"),
+        (file, {"name": "in"}, {"position": 1}, "the partition has one member"),
+    ]
+    for number, (config, partition, offset, says) in enumerate(cases):
+        body = {"name": f"c{number}", "config": config, "initial_state": "STOPPED"}
+        assert (await rest.call("POST", "/connectors", body))[0] == 201
+        change = {"offsets": [{"partition": partition, "offset": offset}]}
+        status, found = await rest.call("PATCH", f"/connectors/c{number}/offsets", change)
+        assert status == 400
+        assert says in found["message"]
+        assert (await rest.call("GET", f"/connectors/c{number}/offsets"))[1] == {"offsets": []}
