@@ -7,9 +7,10 @@ import asyncio
 import sys
 from typing import Any
 
+from busway.net.listening import CannotListen
 from busway_registry.config import BadSetting, RegistryConfig
 from busway_registry.door import until_signal
-from busway_registry.server import CannotListen, NoStore, RegistryServer
+from busway_registry.server import NoStore, RegistryServer
 
 
 async def serve(config: RegistryConfig) -> None:

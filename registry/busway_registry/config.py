@@ -4,9 +4,9 @@ What lives here: names, defaults and checks. What does not: where they come from
 """
 
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Final
 
+from busway.net.listening import is_this_machine
 from busway_registry.domain.compatibility.levels import Level
 
 _DRIVERS: Final = {
@@ -48,7 +48,7 @@ class RegistryConfig:
             raise BadSetting(f"port is a number from 0 to 65535, not {self.port}")
         if self.database != "memory:":
             object.__setattr__(self, "database", _with_driver(self.database))
-        if not self.insecure and not _is_this_machine(self.host):
+        if not self.insecure and not is_this_machine(self.host):
             raise BadSetting(
                 f"host {self.host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
                 "(--insecure) if the network is trusted"
@@ -64,10 +64,3 @@ def _with_driver(database: str) -> str:
             f"database begins with {scheme[:40]!r}; give sqlite:///FILE, postgresql://user:password@host:5432/name, or memory:"
         )
     return f"{driver}:{rest}"
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

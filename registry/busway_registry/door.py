@@ -8,10 +8,11 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, Literal
 
+from busway.net.listening import CannotListen
 from busway_registry.config import BadSetting, RegistryConfig
 from busway_registry.domain.compatibility.levels import parse_level
 from busway_registry.domain.errors import RegistryError
-from busway_registry.server import CannotListen, RegistryServer
+from busway_registry.server import RegistryServer
 
 __all__ = ["CANNOT_START", "RegistryConfig", "RegistryServer", "parse_level", "run", "until_signal"]
 

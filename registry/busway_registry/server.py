@@ -1,17 +1,14 @@
 """The registry as a server: the composition root.
 
-What lives here: joining store, use cases and HTTP; the socket; start and stop.
+What lives here: joining store, use cases and HTTP; start and stop. What does not: sockets (`busway.net`).
 """
 
-import asyncio
-import contextlib
-import socket
 import time
-from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from types import TracebackType
 
-import uvicorn
-
+from busway.net.http_server import serving
+from busway.net.listening import bind, in_url
 from busway_registry.config import RegistryConfig
 from busway_registry.http.app import create_app
 from busway_registry.service import Registry
@@ -19,25 +16,9 @@ from busway_registry.settings import Settings
 from busway_registry.store.interface import Store, StoreFailed
 from busway_registry.store.memory import MemoryStore
 
-_CLOSE_SECONDS = 5
-_IDLE_SECONDS = 30
-"""As Confluent's server keeps idle connections; clients with a pool send their next request on one."""
-
-
-class CannotListen(OSError):
-    """The port cannot be had; the text says what to do."""
-
 
 class NoStore(OSError):
     """The database cannot be used; the text says which and why."""
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: who runs the process listens to signals."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class RegistryServer:
@@ -58,26 +39,15 @@ class RegistryServer:
             raise _no_store(config.database, problem) from None
         settings = Settings(self._store, config.compatibility_level, mutable_mode=config.mutable_mode)
         registry = Registry(self._store, settings, now_ms=lambda: int(time.time() * 1000))
-        self._server = _Server(
-            uvicorn.Config(
-                create_app(registry),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                ws="none",
-                timeout_keep_alive=_IDLE_SECONDS,
-                timeout_graceful_shutdown=_CLOSE_SECONDS,
-            )
-        )
-        self._socket: socket.socket | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._app = create_app(registry)
+        self._port: int | None = None
+        self._running = AsyncExitStack()
 
     @property
     def url(self) -> str:
         """Where clients find it; there once it has started."""
-        assert self._socket is not None, "the registry has not started"
-        host, port = self._socket.getsockname()[:2]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        assert self._port is not None, "the registry has not started"
+        return f"http://{in_url(self.config.host)}:{self._port}"
 
     @property
     def database(self) -> str:
@@ -88,50 +58,23 @@ class RegistryServer:
         """Open the store, then the door.
 
         Raises:
-            CannotListen: the port is taken or the address is not this machine's.
+            CannotListen: the address cannot be had.
             NoStore: the database cannot be used.
         """
-        self._socket = self._bind()
-        try:
-            await self._store.open()
-        except StoreFailed as problem:
-            self._socket.close()
-            await self._store.close()
-            raise _no_store(self.config.database, problem) from None
-        except BaseException:
-            self._socket.close()
-            raise
-        self._serving = asyncio.ensure_future(self._server.serve([self._socket]))
-        while not self._server.started:
-            if self._serving.done():
-                await self._serving
-                raise CannotListen("the HTTP server ended before it served")
-            await asyncio.sleep(0.001)
-
-    def _bind(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self.config.host else socket.AF_INET
-        # The protocol is named because the event loop switches Nagle's algorithm off only where it sees TCP.
-        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((self.config.host, self.config.port))
-        except OSError as problem:
-            bound.close()
-            raise CannotListen(
-                f"the registry cannot listen on {self.config.host}:{self.config.port}: {problem.strerror}; stop what holds the "
-                "port, or choose another"
-            ) from None
-        return bound
+        async with AsyncExitStack() as starting:
+            bound = starting.enter_context(await bind(self.config.host, self.config.port, who="the registry"))
+            starting.push_async_callback(self._store.close)
+            try:
+                await self._store.open()
+            except StoreFailed as problem:
+                raise _no_store(self.config.database, problem) from None
+            await starting.enter_async_context(serving(self._app, bound))
+            self._port = bound.getsockname()[1]
+            self._running = starting.pop_all()
 
     async def stop(self) -> None:
         """Finish what is under way, then close."""
-        self._server.should_exit = True
-        if self._serving is not None:
-            await self._serving
-            self._serving = None
-        await self._store.close()
-        if self._socket is not None:
-            self._socket.close()
+        await self._running.aclose()
 
     async def __aenter__(self) -> "RegistryServer":
         await self.start()

@@ -4,11 +4,10 @@ What lives here: the decorators `message` and `struct`, and `Field`, the meaning
 generation (`compile`) and the list of APIs (`apis`).
 
 One class serves all versions of a message, as Kafka does it: the logic above has one path, and a version matters to the
-codec alone. Classes are slotted, keyword-only dataclasses; unknown tagged fields are kept in `unknown_tags` and written
+codec alone. Classes have slots and keyword arguments; unknown tagged fields are kept in `unknown_tags` and written
 back (KIP-482).
 """
 
-import dataclasses
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
@@ -27,6 +26,7 @@ from typing import (
     get_type_hints,
 )
 
+from busway_protocol.structs import Declared, struct_class
 from busway_protocol.types import (
     ZERO_UUID,
     Entity,
@@ -104,12 +104,10 @@ class Field:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
-    """A structure inside messages: a slotted, keyword-only dataclass that keeps unknown tagged fields."""
-    annotations = dict(cls.__annotations__)
-    annotations["unknown_tags"] = dict[int, bytes] | None
-    cls.__annotations__ = annotations
+    """A structure inside messages: a slotted class, typed as a keyword-only dataclass, that keeps unknown tagged fields."""
+    cls.__annotations__ = {**cls.__annotations__, "unknown_tags": dict[int, bytes] | None}
     cls.unknown_tags = field(default=None, repr=False)  # type: ignore[attr-defined]
-    return dataclass(slots=True, kw_only=True)(cls)
+    return struct_class(cls)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
@@ -155,13 +153,11 @@ def fields_of(cls: type[Any]) -> list[Field]:
     """The fields of a message or structure, in wire order."""
     hints = get_type_hints(cls, vars(sys.modules[cls.__module__]), include_extras=True)
     return [
-        _field(declared, hints[declared.name])
-        for declared in dataclasses.fields(cls)
-        if declared.name != "unknown_tags"
+        _field(declared, hints[declared.name]) for declared in cls.declared_fields if declared.name != "unknown_tags"
     ]
 
 
-def _field(declared: "dataclasses.Field[Any]", hint: Any) -> Field:
+def _field(declared: "Declared[Any]", hint: Any) -> Field:
     markers: list[Any] = []
     optional = False
     while True:
@@ -209,7 +205,7 @@ def _number(markers: list[Any], marker: type[Any], otherwise: int) -> int:
     return next((found.version for found in markers if isinstance(found, marker)), otherwise)
 
 
-def _default(declared: "dataclasses.Field[Any]", kind: Kind | None, element: Any, is_array: bool) -> Any:
+def _default(declared: "Declared[Any]", kind: Kind | None, element: Any, is_array: bool) -> Any:
     if declared.default is not MISSING:
         return declared.default
     if declared.default_factory is not MISSING:

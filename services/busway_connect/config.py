@@ -6,8 +6,9 @@ What lives here: names, defaults, checks. What does not: a connector's own setti
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final
+
+from busway.net.listening import is_this_machine
 
 log = logging.getLogger("busway.connect")
 
@@ -36,6 +37,7 @@ class WorkerConfig:
         task_shutdown_timeout_ms: a task that has not ended so long after it was told to is cut off.
         session_timeout_ms, heartbeat_interval_ms: a worker that is silent for so long loses its work to one that stands by.
         plugin_modules: Python modules with connectors of one's own, beside those that are built in.
+        providers: `config.providers` and what begins with it, see `providers`.
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -57,6 +59,7 @@ class WorkerConfig:
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     plugin_modules: tuple[str, ...] = ()
+    providers: Mapping[str, str] = field(default_factory=dict)
     insecure: bool = False
 
     def __post_init__(self) -> None:
@@ -71,7 +74,7 @@ class WorkerConfig:
         for name in ("offset_flush_interval_ms", "task_shutdown_timeout_ms", "offset_storage_partitions"):
             if getattr(self, name) <= 0:
                 raise BadSetting(f"{name.replace('_', '.')} is above 0, not {getattr(self, name)}")
-        if not self.insecure and not _is_this_machine(self.host):
+        if not self.insecure and not is_this_machine(self.host):
             raise BadSetting(
                 f"host {self.host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
                 "(--insecure) if the network is trusted"
@@ -87,8 +90,9 @@ class WorkerConfig:
         given: dict[str, object] = {}
         converters = {name: text for name, text in properties.items() if name.startswith(_CONVERTER_PREFIXES)}
         given["converters"] = {"key.converter": JSON_CONVERTER, "value.converter": JSON_CONVERTER, **converters}
+        given["providers"] = {name: text for name, text in properties.items() if name.startswith("config.providers")}
         for name, text in properties.items():
-            if name in converters:
+            if name in converters or name.startswith("config.providers"):
                 continue
             if name == "listeners":
                 given["host"], given["port"] = _listener(text)
@@ -142,10 +146,3 @@ def _listener(text: str) -> tuple[str, int]:
     if scheme.lower() != "http" or not port.isdigit():
         raise BadSetting(f"listeners is http://HOST:PORT, not {text!r}")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what Kafka Connect means by no host; checked like any other
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -12,11 +12,11 @@ from typing import Any, Literal
 from busway import BuswayError
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.runtime.storage import StorageUnfit
-from busway_connect.server import CannotListen, ConnectServer
+from busway_connect.server import ConnectServer
 
 __all__ = ["CANNOT_START", "ConnectServer", "WorkerConfig", "read_properties", "run", "until_signal"]
 
-CANNOT_START = (BadSetting, StorageUnfit, CannotListen, BuswayError, OSError)
+CANNOT_START = (BadSetting, StorageUnfit, BuswayError, OSError)
 """What keeps a worker from starting; the text of each names the thing and the remedy."""
 
 

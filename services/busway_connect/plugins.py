@@ -13,6 +13,7 @@ from busway_connect.config import BadSetting
 from busway_connect.connector import Connector, Sink, Source
 from busway_connect.converters.interface import Converter
 from busway_connect.transforms.interface import Transform
+from busway_connect.transforms.predicates import Predicate
 
 T = TypeVar("T")
 _BUILT_IN: Final = (
@@ -34,6 +35,11 @@ _TRANSFORMS: Final = {
     "org.apache.kafka.connect.transforms.ReplaceField$Value": ("busway_connect.transforms.fields", "ReplaceField"),
     "org.apache.kafka.connect.transforms.InsertField$Key": ("busway_connect.transforms.fields", "InsertKeyField"),
     "org.apache.kafka.connect.transforms.InsertField$Value": ("busway_connect.transforms.fields", "InsertField"),
+    "org.apache.kafka.connect.transforms.Filter": ("busway_connect.transforms.predicates", "Filter"),
+}
+_PREDICATES: Final = {
+    f"org.apache.kafka.connect.transforms.predicates.{name}": ("busway_connect.transforms.predicates", name)
+    for name in ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
 }
 
 
@@ -117,6 +123,14 @@ class Plugins:
         """
         return self._load(_TRANSFORMS, name, "transformation", Transform)
 
+    def predicate(self, name: str) -> type[Predicate]:
+        """The predicate of that class name.
+
+        Raises:
+            NoSuchPlugin: there is none.
+        """
+        return self._load(_PREDICATES, name, "predicate", Predicate)
+
     def _load(self, table: Mapping[str, tuple[str, str]], name: str, kind: str, base: type[T]) -> type[T]:
         for known, (module, attribute) in table.items():
             if name in {known, known.rpartition(".")[2]}:
@@ -134,8 +148,9 @@ class Plugins:
         return sorted(found, key=lambda one: (one.kind, one.class_name))
 
     def others(self) -> list[PluginInfo]:
-        """Transforms and converters."""
+        """Transforms, predicates and converters."""
         return [
+            *(PluginInfo(class_name=name, kind="predicate", version="") for name in _PREDICATES),
             *(PluginInfo(class_name=name, kind="transformation", version="") for name in _TRANSFORMS),
             *(PluginInfo(class_name=name, kind="converter", version="") for name in _CONVERTERS),
         ]

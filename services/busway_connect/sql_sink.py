@@ -4,7 +4,8 @@ What lives here: which record becomes which row. What does not: tables and state
 
 Plain values and Debezium's envelopes both work: of an envelope the row after the change is written. A tombstone and an envelope's delete
 take the row away with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write can be repeated:
-`upsert` writes the row anew, `insert` leaves the one that is there.
+`upsert` writes the row anew, `insert` leaves the one that is there. A column that holds Debezium's placeholder for a value that is not in
+the log stays as it is.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from sqlalchemy.exc import (
 from busway_connect.connector import Config, ConfigInvalid, RecordRefused, Retriable, Setting, Sink, SinkRecord
 from busway_connect.schema import Schema
 from busway_connect.sql_tables import DIALECTS, Row, Tables
-from busway_connect.sql_values import Kind, column_type, column_value
+from busway_connect.sql_values import Kind, column_type, column_value, unavailable
 from busway_connect.transforms.unwrap import is_envelope, part_schema
 
 _CHOICES: Final = {
@@ -36,8 +37,12 @@ _CHOICES: Final = {
 }
 _KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _BATCH: Final = 500
-_TOO_LONG: Final = frozenset({"08", "53", "57", "40", "55"})
-"""SQLSTATE classes that pass: connection, resources, operator intervention, serialization, a lock that is not available."""
+_PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
+"""SQLSTATE classes that pass: connection, a server that only reads for now, serialization, resources, a lock that is not available,
+operator intervention, the server's own system."""
+_FORBIDDEN: Final = "42501"
+_BAD_VALUE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
+"""What Python, or a driver before it asks the database, says of a value that cannot be."""
 
 
 class JdbcSink(Sink):
@@ -57,6 +62,7 @@ class JdbcSink(Sink):
         Setting(name="delete.enabled", doc="Whether tombstones and deletes take rows away", default="false", type="BOOLEAN"),
         Setting(name="collection.name.format", doc="Name of the table; ${topic} with _ for dots, ${source.table} of an envelope", default="${topic}"),
         Setting(name="schema.evolution", doc="basic makes tables and columns that are missing", default="none"),
+        Setting(name="unavailable.value.placeholder", doc="The source's placeholder for what it does not know; such a column stays as it is", default="__debezium_unavailable_value"),
         Setting(name="batch.size", doc="The most rows of one transaction", default=str(_BATCH), type="INT"),
     )  # fmt: skip
 
@@ -70,6 +76,7 @@ class JdbcSink(Sink):
         self._deletes = read["delete.enabled"] == "true"
         self._format = read["collection.name.format"]
         self._evolve = read["schema.evolution"] == "basic"
+        self._unavailable = unavailable(read["unavailable.value.placeholder"])
         self._batch = int(read["batch.size"])
         self._engine: Engine | None = None
         self._tables: Tables | None = None
@@ -93,6 +100,11 @@ class JdbcSink(Sink):
             )
         if read["delete.enabled"] == "true" and mode != "record_key":
             wrong["delete.enabled"] = "a delete has nothing but its key: set primary.key.mode=record_key"
+        fields = [one for one in read["primary.key.fields"].split(",") if one.strip()]
+        if mode == "kafka" and len(fields) not in {0, len(_KAFKA)}:
+            wrong["primary.key.fields"] = (
+                "are three with primary.key.mode=kafka, for topic, partition and offset; or none"
+            )
         if not read["batch.size"].isdigit() or int(read["batch.size"]) < 1:
             wrong["batch.size"] = "is a number above 0"
         try:
@@ -132,14 +144,14 @@ class JdbcSink(Sink):
         for index, record in enumerate(records, start):
             try:
                 row = self.row(record)
-            except (ValueError, TypeError, KeyError, OverflowError) as problem:
+            except _BAD_VALUE as problem:
                 refused = RecordRefused(index, f"{type(problem).__name__}: {problem}")
                 break
             if row is not None:
                 rows.append((index, row))
         try:
             self._tables.write([row for _, row in rows])
-        except SQLAlchemyError as problem:
+        except (SQLAlchemyError, *_BAD_VALUE) as problem:
             self._judge(problem)
             self._one_by_one(rows)
         if refused is not None:
@@ -152,26 +164,30 @@ class JdbcSink(Sink):
         for index, row in rows:
             try:
                 self._tables.write([row])
-            except SQLAlchemyError as problem:
+            except (SQLAlchemyError, *_BAD_VALUE) as problem:
                 self._judge(problem)
                 raise RecordRefused(index, _said(problem)) from None
 
-    def _judge(self, problem: SQLAlchemyError) -> None:
-        """Raise what passes."""
+    def _judge(self, problem: Exception) -> None:
+        """Raise what is no record's fault: what passes, a table that does not fit the settings, a right that is missing."""
+        if isinstance(problem, ConfigInvalid):
+            raise problem
         state = str(getattr(getattr(problem, "orig", None), "sqlstate", None) or "")
         away = isinstance(problem, DBAPIError) and (
             problem.connection_invalidated or isinstance(problem, InterfaceError)
         )
-        if away or state[:2] in _TOO_LONG or (isinstance(problem, OperationalError) and not state):
+        if away or state[:2] in _PASSING or (isinstance(problem, OperationalError) and not state):
             assert self._tables is not None
             self._tables.forget()
             raise Retriable(f"the database cannot be reached: {_said(problem)}") from None
+        if state == _FORBIDDEN:
+            raise ConfigInvalid({"connection.username": f"{_said(problem)}; grant it, or name another user"}) from None
 
     def row(self, record: SinkRecord) -> Row | None:
         """What a record does; None for nothing.
 
         Raises:
-            ValueError, TypeError, KeyError, OverflowError: it cannot be a row.
+            ValueError, TypeError, KeyError, OverflowError, RecursionError: it cannot be a row.
         """
         schema, value = record.value_schema, record.value
         if value is None and "${source." in self._format:
@@ -194,12 +210,17 @@ class JdbcSink(Sink):
             raise TypeError(f"a row is made of a struct or a map, not of {type(value).__name__}")
         key, kinds = self._key(record, schema, value)
         values = {}
+        partial = False
         for name, one in value.items():
-            if name not in key:
-                inner = part_schema(schema, name)
-                kinds[name] = column_type(inner, one, self._dialect)
-                values[name] = column_value(inner, one, self._dialect)
-        return Row(table=table, key=key, values=values, kinds=kinds)
+            if name in key:
+                continue
+            if one in self._unavailable:
+                partial = True
+                continue
+            inner = part_schema(schema, name)
+            kinds[name] = column_type(inner, one, self._dialect)
+            values[name] = column_value(inner, one, self._dialect)
+        return Row(table=table, key=key, values=values, kinds=kinds, partial=partial)
 
     def _table_of(self, record: SinkRecord) -> str:
         name = self._format.replace("${topic}", record.topic.replace(".", "_"))
@@ -282,6 +303,6 @@ def _backend(url: str) -> str:
     return make_url(url).get_backend_name()
 
 
-def _said(problem: SQLAlchemyError) -> str:
-    """What the database said, on one line and without the statement."""
+def _said(problem: Exception) -> str:
+    """What the database or its driver said, on one line and without the statement."""
     return " ".join(str(getattr(problem, "orig", None) or problem).split())[:500]

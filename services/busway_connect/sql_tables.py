@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Engine, Index, MetaData, Table, delete, insert, inspect, text, update
+from sqlalchemy import Column, Connection, Engine, Index, MetaData, Table, delete, insert, inspect, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import NoSuchTableError
 from sqlalchemy.schema import CreateColumn
@@ -19,8 +19,6 @@ from busway_connect.connector import ConfigInvalid
 from busway_connect.sql_values import Kind
 
 DIALECTS: Final = ("sqlite", "postgresql")
-_KEY: Final = "b_"
-"""Before the names of parameters that find a row, as a column's own name is the parameter of its new value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +30,19 @@ class Row:
         key: values of the primary key by column.
         values: of the other columns; None deletes the row.
         kinds: the type of each column, for where it has to be made.
+        partial: columns are left out on purpose, and keep what they have if the row is there.
     """
 
     table: str
     key: Mapping[str, Any]
     values: Mapping[str, Any] | None
     kinds: Mapping[str, Kind]
+    partial: bool = False
 
     @property
-    def shape(self) -> tuple[str, tuple[str, ...], tuple[str, ...] | None]:
+    def shape(self) -> tuple[str, tuple[str, ...], tuple[str, ...] | None, bool]:
         """Rows of one shape are written by one statement."""
-        return self.table, tuple(self.key), None if self.values is None else tuple(self.values)
+        return self.table, tuple(self.key), None if self.values is None else tuple(self.values), self.partial
 
 
 class Tables:
@@ -59,6 +59,7 @@ class Tables:
         self._mode = mode
         self._evolve = evolve
         self._known: dict[str, Table] = {}
+        self._prefixes: dict[str, str] = {}
         self._statements: dict[Any, Executable] = {}
 
     def forget(self) -> None:
@@ -87,29 +88,43 @@ class Tables:
 
     def _run(self, connection: Connection, rows: Sequence[Row]) -> None:
         first = rows[0]
-        if first.shape not in self._statements:
-            self._statements[first.shape] = self._statement(first)
-        finding = first.values is None or self._mode == "update"
-        parameters = []
-        for row in rows:
-            key = {f"{_KEY}{name}": value for name, value in row.key.items()} if finding else dict(row.key)
-            parameters.append({**key, **(row.values or {})})
-        connection.execute(self._statements[first.shape], parameters)
+        parameters = [
+            dict(zip(self._parameters(row), (*row.key.values(), *(row.values or {}).values()), strict=True))
+            for row in rows
+        ]
+        if first.partial and first.values and self._mode == "upsert":
+            # An INSERT would have to bring every column that may not be NULL, also where the row is there already.
+            for one in parameters:
+                if not connection.execute(self._statement(first, "update"), one).rowcount:
+                    connection.execute(self._statement(first, "upsert"), one)
+            return
+        connection.execute(self._statement(first, self._mode), parameters)
 
-    def _statement(self, row: Row) -> Executable:
+    def _parameters(self, row: Row) -> list[str]:
+        """Names for a row's values, key first. SQLAlchemy takes a parameter called like a column for that column's, so none is."""
+        prefix = self._prefixes[row.table]
+        return [f"{prefix}{number}" for number in range(len(row.key) + len(row.values or {}))]
+
+    def _statement(self, row: Row, mode: str) -> Executable:
+        known = (row.shape, mode)
+        if known not in self._statements:
+            self._statements[known] = self._made(row, mode)
+        return self._statements[known]
+
+    def _made(self, row: Row, mode: str) -> Executable:
         table = self._known[row.table]
-        found = [table.c[name] == bindparam(f"{_KEY}{name}") for name in row.key]
+        given: list[Any] = [bindparam(name) for name in self._parameters(row)]
+        found = [table.c[name] == one for name, one in zip(row.key, given, strict=False)]
         if row.values is None:
             return delete(table).where(*found)
-        if self._mode == "update":
-            return update(table).where(*found).values({name: bindparam(name) for name in row.values})
-        names = [*row.key, *row.values]
-        values: dict[str, Any] = {name: bindparam(name) for name in names}
+        if mode == "update":
+            return update(table).where(*found).values(dict(zip(row.values, given[len(row.key) :], strict=True)))
+        values = dict(zip([*row.key, *row.values], given, strict=True))
         if not row.key:
             return insert(table).values(values)
         make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         statement = make(table).values(values)
-        if self._mode == "insert" or not row.values:
+        if mode == "insert" or not row.values:
             # The record that comes again after a crash is there already.
             return statement.on_conflict_do_nothing(index_elements=list(row.key))
         changes = {name: statement.excluded[name] for name in row.values}
@@ -152,6 +167,10 @@ class Tables:
             return None
         for constraint in inspect(self._engine).get_unique_constraints(simple, schema=schema or None):
             Index(None, *(table.c[one] for one in constraint["column_names"]), unique=True)
+        prefix = "p"
+        while any(one.startswith(prefix) for one in table.c.keys()):  # noqa: SIM118 - a collection of columns, not a dict
+            prefix += "_"
+        self._prefixes[name] = prefix
         self._known[name] = table
         return table
 
@@ -185,7 +204,7 @@ class Tables:
                     column = CreateColumn(Column(name, row.kinds[name], nullable=True)).compile(
                         dialect=self._engine.dialect
                     )
-                    connection.execute(text(f"ALTER TABLE {quoted} ADD COLUMN {column}"))
+                    connection.exec_driver_sql(f"ALTER TABLE {quoted} ADD COLUMN {column}")
         self.forget()
         widened = self._reflect(row.table)
         assert widened is not None, "the table was there a moment ago"

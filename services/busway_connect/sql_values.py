@@ -7,6 +7,7 @@ tables and statements (`sql_tables`).
 import datetime as dt
 import decimal
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -30,7 +31,12 @@ def _moment(per_second: int) -> Callable[[int], dt.datetime]:
 
 
 def _time(per_second: int) -> Callable[[int], dt.time]:
-    return lambda count: (_EPOCH + dt.timedelta(microseconds=count * 1_000_000 // per_second)).time()
+    def read(count: int) -> dt.time:
+        if not 0 <= count < 86_400 * per_second:
+            raise ValueError(f"{count} is no time of a day")  # 24:00 of PostgreSQL, which would become 00:00
+        return (_EPOCH + dt.timedelta(microseconds=count * 1_000_000 // per_second)).time()
+
+    return read
 
 
 def _zoned(text: str) -> dt.datetime:
@@ -66,21 +72,27 @@ _PLAIN: Final[Mapping[str, Kind]] = {
 def column_type(schema: Schema | None, value: Any, dialect: str) -> Kind:
     """The type of a column for a field; without a schema by the first value that is seen."""
     if schema is None:
-        return _type_of(value)
+        return _type_of(value, dialect)
     if schema.name is not None and schema.name in _NAMED:
         return _NAMED[schema.name][0]
     if schema.name in (DECIMAL, _VARIABLE):
-        return types.Text() if dialect == "sqlite" else types.Numeric()  # SQLite would make a float of it
+        return _exact_type(dialect)
     return _PLAIN.get(schema.type, types.Text())
 
 
-def _type_of(value: Any) -> Kind:
+def _exact_type(dialect: str) -> Kind:
+    return types.Text() if dialect == "sqlite" else types.Numeric()  # SQLite would make a float of it
+
+
+def _type_of(value: Any, dialect: str) -> Kind:
     if isinstance(value, bool):
         return types.Boolean()
     if isinstance(value, int):
         return types.BigInteger()
     if isinstance(value, float):
         return types.Double()
+    if isinstance(value, decimal.Decimal):
+        return _exact_type(dialect)
     return types.LargeBinary() if isinstance(value, bytes) else types.Text()
 
 
@@ -103,6 +115,10 @@ def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
             isinstance(value, bool) or not isinstance(value, int)
         ):
             raise ValueError(f"{value!r:.80} is no {schema.type}")
+    if isinstance(value, decimal.Decimal):
+        return _exact(value, dialect)
+    if isinstance(value, float) and math.isnan(value) and dialect == "sqlite":
+        raise ValueError("SQLite has no NaN and would store NULL")
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(
             value, ensure_ascii=False, default=lambda one: one.hex() if isinstance(one, bytes) else str(one)
@@ -112,3 +128,11 @@ def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
 
 def _exact(value: decimal.Decimal, dialect: str) -> Any:
     return format(value, "f") if dialect == "sqlite" else value
+
+
+def unavailable(placeholder: str) -> list[Any]:
+    """What Debezium's `unavailable.value.placeholder` looks like in columns of different types."""
+    data = placeholder.encode()
+    pair = {placeholder: placeholder}
+    text = json.dumps(pair, ensure_ascii=False, separators=(",", ":"))
+    return [placeholder, data, [placeholder], [data], list(data), pair, text]

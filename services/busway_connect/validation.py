@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway_connect.connector import Config, Connector, Setting, Source
+from busway_connect.connector import Config, ConfigInvalid, Connector, Setting, Source
 from busway_connect.plugins import NoSuchPlugin, Plugins
+from busway_connect.runtime.overrides import override_problems
+from busway_connect.runtime.topics import creation_problems
+from busway_connect.transforms.chain import chain
 
 _SEE: Final = (
     "\nYou can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
@@ -18,10 +21,11 @@ _SEE: Final = (
 _COMMON: Final = "Common"
 _ERRORS: Final = "Error Handling"
 _TRANSFORMS: Final = "Transforms"
+_PREDICATES: Final = "Predicates"
 HIDDEN: Final = "[hidden]"
 """Kafka's word in the place of a password."""
 _SECRET: Final = re.compile(r"password|secret|jaas|token|user\.info", re.IGNORECASE)
-_PASSWORD_IN_URL: Final = re.compile(r"(://[^/:@]*:)[^@]*@")
+_PASSWORD_IN_URL: Final = re.compile(r"(://[^/:@]*:)[^@]*(?=@)|([?&;](?:ssl)?password=)[^&;]*", re.IGNORECASE)
 
 
 class BadConfig(ValueError):
@@ -55,6 +59,7 @@ _EVERY: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         ),
     ),
     (_TRANSFORMS, (_common("transforms", "Aliases for the transformations to be applied to records.", "", "LIST", "LOW"),)),
+    (_PREDICATES, (_common("predicates", "Aliases for the predicates used by transformations.", "", "LIST", "LOW"),)),
     (
         _ERRORS,
         (
@@ -63,6 +68,7 @@ _EVERY: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
             _common("errors.tolerance", "none: a bad record stops the task; all: it is passed over.", "none"),
             _common("errors.log.enable", "Whether records that are passed over are logged.", "false", "BOOLEAN"),
             _common("errors.deadletterqueue.topic.name", "Where records go that are passed over; empty for nowhere.", ""),
+            _common("errors.deadletterqueue.topic.replication.factor", "Of that topic where it is missing; -1 for the broker's default.", "-1", "SHORT"),
             _common("errors.deadletterqueue.context.headers.enable", "Whether they get headers that tell what happened.", "false", "BOOLEAN"),
         ),
     ),
@@ -82,8 +88,8 @@ _SINK: Final = (
         ),
     ),
 )
-_CHOICES: Final = {"errors.tolerance": ("none", "all"), "exactly.once.support": ("required", "requested")}
-_NUMBERS: Final = {"INT": 2**31, "LONG": 2**63}
+_NUMBERS: Final = {"SHORT": 2**15, "INT": 2**31, "LONG": 2**63}
+_LEAST: Final = {"tasks.max": 1, "errors.retry.timeout": -1, "errors.retry.delay.max.ms": 1}
 
 
 def known_settings(connector: type[Connector]) -> list[_Known]:
@@ -111,13 +117,17 @@ def problems(plugins: Plugins, connector: type[Connector], config: Config) -> di
         if wrong:
             found[one.setting.name] = wrong
     _check_plugins(plugins, config, found)
+    named = override_problems(config)
     if issubclass(connector, Source):
-        if config.get("exactly.once.support") == "required" and connector.position is Source.position:
+        named |= creation_problems(config)
+        if config.get("exactly.once.support", "").lower() == "required" and connector.position is Source.position:
             found["exactly.once.support"] = [
                 "The connector does not support exactly-once semantics with the provided configuration."
             ]
     else:
         _check_topics(config, found)
+    for name, text in named.items():
+        found[name] = [f"Invalid value {config[name]} for configuration {name}: {text}"]
     if not found:
         found = {name: [text] for name, text in connector.validate(config).items()}
     return found
@@ -137,14 +147,15 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
         limit = _NUMBERS[setting.type]
         if not re.fullmatch(r"[+-]?[0-9]+", text.strip()) or not -limit <= int(text) < limit:
             return [f"Invalid value {text} for configuration {name}: Not a number of type {setting.type}"]
-        if name == "tasks.max" and int(text) < 1:
-            return [f"Invalid value {text} for configuration tasks.max: Value must be at least 1"]
+        if name in _LEAST and int(text) < _LEAST[name]:
+            return [f"Invalid value {text} for configuration {name}: Value must be at least {_LEAST[name]}"]
     if setting.type == "BOOLEAN" and text.strip().lower() not in {"true", "false"}:
         return [f"Invalid value {text} for configuration {name}: Expected value to be either true or false"]
-    choices = _CHOICES.get(name)
-    if choices is not None and text not in choices:
+    if name == "errors.tolerance" and text not in {"none", "all"}:
+        return [f"Invalid value {text} for configuration {name}: String must be one of: none, all"]
+    if name == "exactly.once.support" and text.lower() not in {"requested", "required"}:
         return [
-            f"Invalid value {text} for configuration {name}: String must be one of (case insensitive): {', '.join(choices).upper()}"
+            f"Invalid value {text} for configuration {name}: String must be one of (case insensitive): REQUESTED, REQUIRED"
         ]
     return []
 
@@ -153,19 +164,18 @@ def _check_plugins(plugins: Plugins, config: Config, found: dict[str, list[str]]
     for name in ("key.converter", "value.converter"):
         if name in config:
             try:
-                plugins.converter(config[name])
+                kind = plugins.converter(config[name])
             except NoSuchPlugin as problem:
                 found[name] = [f"Invalid value {config[name]} for configuration {name}: {problem}"]
-    for alias in aliases(config):
-        kind = f"transforms.{alias}.type"
-        text = config.get(kind)
-        if not text:
-            found[kind] = [f'Missing required configuration "{kind}" which has no default value.']
-            continue
-        try:
-            plugins.transform(text)(under(config, f"transforms.{alias}."))
-        except ValueError as problem:
-            found[kind] = [f"Invalid value {text} for configuration {kind}: {problem}"]
+                continue
+            for one in kind.required:
+                full = f"{name}.{one}"
+                if not config.get(full):
+                    found[full] = [f'Missing required configuration "{full}" which has no default value.']
+    try:
+        chain(plugins, config)
+    except ConfigInvalid as problem:
+        found.update({name: [text] for name, text in problem.errors.items()})
 
 
 def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
@@ -195,16 +205,6 @@ def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
         ]
 
 
-def aliases(config: Config) -> list[str]:
-    """The names in `transforms`, in order."""
-    return [one.strip() for one in config.get("transforms", "").split(",") if one.strip()]
-
-
-def under(config: Config, prefix: str) -> dict[str, str]:
-    """The settings whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
-
-
 def check(plugins: Plugins, connector: type[Connector], config: Config) -> None:
     """Raise what is wrong.
 
@@ -221,7 +221,7 @@ def check(plugins: Plugins, connector: type[Connector], config: Config) -> None:
 
 def shown(name: str, text: str) -> str:
     """A setting's value as messages may have it: without what is nobody's business."""
-    return HIDDEN if _SECRET.search(name) else _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", text)
+    return HIDDEN if _SECRET.search(name) else _PASSWORD_IN_URL.sub(rf"\1\2{HIDDEN}", text)
 
 
 def definition(known: _Known) -> dict[str, Any]:
@@ -242,9 +242,11 @@ def definition(known: _Known) -> dict[str, Any]:
     }
 
 
-def verdict(plugins: Plugins, shown: str, connector: type[Connector], config: Config) -> dict[str, Any]:
-    """The answer of the validate call."""
-    wrong = problems(plugins, connector, config)
+def verdict(
+    plugins: Plugins, shown: str, connector: type[Connector], config: Config, resolved: Config
+) -> dict[str, Any]:
+    """The answer of the validate call: what is wrong with the resolved settings, and the values as they were given."""
+    wrong = problems(plugins, connector, resolved)
     known = known_settings(connector)
     names = {one.setting.name for one in known}
     groups: Mapping[str, None] = dict.fromkeys(one.group for one in known if one.group is not None)

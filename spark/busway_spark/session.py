@@ -66,6 +66,8 @@ def session(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.databricks.delta.snapshotPartitions": "2",  # of a table's log; Delta's 50 are for a cluster
+            # Where this process finds modules, its workers find them too: a job's own folder is installed nowhere.
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in sys.path),
         }
     if (jars or delta) and not submitted:
         defaults["spark.jars"] = ",".join(str(path) for path in jar_paths(delta=delta))

@@ -22,6 +22,7 @@ from busway_registry.store.revisions import migrate, prepare
 from busway_registry.store.tables import CONTEXT, IDS, REFERENCES, SCHEMAS, SETTINGS, VERSIONS
 
 _WRITER_LOCK: Final = 0x62757377  # any constant of ours, for pg_advisory_xact_lock
+_FORBIDDEN: Final = "42501"  # PostgreSQL's insufficient_privilege
 _one_migration = asyncio.Lock()
 
 
@@ -92,9 +93,15 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as problem:
-        why = " ".join(str(getattr(problem, "orig", None) or problem).split())
+        origin = getattr(problem, "orig", None)
+        primary = getattr(getattr(origin, "diag", None), "message_primary", None)
+        why = " ".join(str(primary or origin or problem).split())
         if isinstance(problem, OperationalError) and problem.statement is None:
             why += "; start it, or give another database, host, user or password in the URL"
+        elif getattr(origin, "sqlstate", None) == _FORBIDDEN:
+            why += (
+                "; give its user the right, for instance as the owner of the database, or name another user in the URL"
+            )
         raise StoreFailed(why) from problem
 
 

@@ -268,7 +268,7 @@ class Sender:
     def _succeed(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         self._accumulator.done(batch)
         topic, number = batch.partition
-        for position, (waiter, timestamp_ms) in enumerate(batch.waiters):
+        for position, timestamp_ms, waiter in batch.waiters:
             if not waiter.done():
                 offset = base_offset + position if base_offset >= 0 else -1
                 stamp = timestamp_ms if append_time_ms < 0 else append_time_ms
@@ -276,7 +276,7 @@ class Sender:
 
     def _fail(self, batch: Batch, problem: BuswayError) -> None:
         self._accumulator.done(batch)
-        for waiter, _ in batch.waiters:
+        for _, _, waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_exception(problem)
                 waiter.exception()  # reading it once keeps asyncio from complaining about records nobody awaits

@@ -16,6 +16,7 @@ from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers,
 from busway.app.extension import Extension
 from busway.app.handling.failures import dead_letter_topic
 from busway.consumer.snapshot import read_to_end
+from busway.errors import NotRunning
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
 from busway.types import Record, RecordMetadata, TopicPartition
@@ -163,7 +164,7 @@ class TestBus:
         """The records of a topic that the app put aside."""
         found = []
         for record in await self._read(dead_letter_topic(topic.name, self.app.group_id)):
-            headers = {name: (value or b"").decode() for name, value in record.headers}
+            headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
             kind = headers["kafka_dlt-exception-fqcn"].rpartition(".")[2]
             found.append(
                 DeadLetter(
@@ -291,7 +292,9 @@ async def running_test_bus(app: App, *, clock: ClockName = "skip") -> AsyncItera
 
     Raises:
         BadDeclaration: the broker or the registry is not installed; names the extra.
+        NotRunning: the app is running already; it goes on.
     """
+    _refuse_running(app)
     async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
         yield bus
 
@@ -318,6 +321,7 @@ async def running_cluster() -> AsyncIterator[Cluster]:
 @contextlib.asynccontextmanager
 async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
     """The app, started on that broker and registry; as `running_test_bus` in all else."""
+    _refuse_running(app)
     time = ManualTime() if clock == "manual" else SkippedTime()
     probe = Probe(time if isinstance(time, ManualTime) else None)
     bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
@@ -336,3 +340,8 @@ async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> As
             await probe.killing
         await app.stop()
         app.bootstrap_servers, app.schema_registry, app.sleep, app.extensions = before
+
+
+def _refuse_running(app: App) -> None:
+    if app.is_running:
+        raise NotRunning(f"app {app.name} is running already; end that first, or test another App")

@@ -1,50 +1,23 @@
 """An HTTP server in the event loop of the app.
 
-What lives here: the socket, start and stop. What does not: paths. Signals stay the app's business.
+What lives here: which addresses may be served, start and stop. What does not: the server itself (`busway.net.http_server`), paths.
 """
 
 import asyncio
 import contextlib
-import socket
-from collections.abc import AsyncIterator, Iterator
-from ipaddress import ip_address
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from typing import Any
 
-import uvicorn
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from busway.app.declaring.routes import BadDeclaration
-from busway.errors import BuswayError
-
-GRACE_S: Final = 5
-"""Requests under way may take so long to end when the server stops; streams end at once."""
-IDLE_S: Final = 30
-"""Connections that nobody uses are closed; clients with a pool send their next request on one."""
-MAX_PORT: Final = 65535
-_CLOSING: Final = "busway.closing"
-
-
-class CannotListen(BuswayError):
-    """The address cannot be had; the text says what to do."""
+from busway.net import http_server
+from busway.net.listening import MAX_PORT, CannotListen, bind, in_url, is_this_machine
 
 
 class BadAddress(CannotListen, BadDeclaration):
     """No machine could have it, or it may not be had without consent: trying again does not help."""
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @contextlib.asynccontextmanager
@@ -53,7 +26,7 @@ async def serving(
 ) -> AsyncIterator[str]:
     """Serve an ASGI application as long as the block runs; yields its address.
 
-    Its lifespan runs too. At the end streams of `event_stream` end at once, requests under way within `GRACE_S`.
+    Its lifespan runs too. At the end streams of `event_stream` end at once, requests under way within 5 s.
 
     Args:
         asgi: the application.
@@ -65,45 +38,16 @@ async def serving(
         BadAddress: the port is no port, or the address may be reached by others and `insecure` was not said.
         CannotListen: the address is taken or is not this machine's, or the application could not start.
     """
-    bound = _bind(host, port, insecure=insecure)
-    closing = asyncio.Event()
-
-    async def with_closing(scope: Scope, receive: Receive, send: Send) -> None:
-        await asgi({**scope, _CLOSING: closing}, receive, send)
-
-    server = _Server(
-        uvicorn.Config(
-            with_closing,
-            log_config=None,
-            access_log=False,
-            ws="none",
-            timeout_keep_alive=IDLE_S,
-            timeout_graceful_shutdown=GRACE_S,
+    if not 0 <= port <= MAX_PORT:
+        raise BadAddress(f"port {port} is not a number from 0 to {MAX_PORT}")
+    if not insecure and not is_this_machine(host):
+        raise BadAddress(
+            f"host {host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
+            "(busway run --insecure) if the network is trusted"
         )
-    )
-    running = asyncio.ensure_future(_run(server, bound))
-    ready = asyncio.ensure_future(server.ready.wait())
-    try:
-        await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
-            raise CannotListen("the HTTP server ended before it served")
-        yield f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
-    finally:
-        ready.cancel()
-        closing.set()
-        server.should_exit = True
-        await asyncio.wait([running, ready])
-        running.exception()  # what ended it was raised above, if it is not too late to matter
-        bound.close()
-
-
-async def _run(server: _Server, bound: socket.socket) -> None:
-    try:
-        await server.serve([bound])
-    except SystemExit:
-        # uvicorn's way to say it; the application's own words are in the log.
-        raise CannotListen("the web application could not start: its lifespan failed; see the log") from None
+    bound = await bind(host, port, who="the service")
+    async with http_server.serving(asgi, bound):
+        yield f"http://{in_url(host)}:{bound.getsockname()[1]}"
 
 
 def parse_address(given: str) -> tuple[str | None, int]:
@@ -120,34 +64,5 @@ def parse_address(given: str) -> tuple[str | None, int]:
 
 def closing_of(request: HTTPConnection) -> asyncio.Event:
     """Set when the server that brought this request stops; never, under another server than `serving`."""
-    found: Any = request.scope.get(_CLOSING)
+    found: Any = request.scope.get(http_server.CLOSING)
     return found if isinstance(found, asyncio.Event) else asyncio.Event()
-
-
-def _bind(host: str, port: int, *, insecure: bool) -> socket.socket:
-    if not 0 <= port <= MAX_PORT:
-        raise BadAddress(f"port {port} is not a number from 0 to {MAX_PORT}")
-    if not insecure and not _is_this_machine(host):
-        raise BadAddress(
-            f"host {host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
-            "(busway run --insecure) if the network is trusted"
-        )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because the event loop switches Nagle's algorithm off only where it sees TCP.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-    except OSError as problem:
-        bound.close()
-        raise CannotListen(
-            f"cannot serve HTTP on {host}:{port}: {problem.strerror}; stop what holds the port, or choose another"
-        ) from None
-    return bound
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -1,5 +1,29 @@
-"""CRC-32C (Castagnoli), in native code: the checksum of every record batch."""
+"""CRC-32C (Castagnoli), in native code: the checksum of every record batch.
 
-from crc32c import crc32c
+What lives here: loading it. `import crc32c` also loads its command line and asks for its own version, which takes 30 ms and 60
+modules (argparse, email, zipfile); so the extension module is loaded by itself, and the package where it is built otherwise.
+"""
+
+import importlib.machinery
+import importlib.util
+from collections.abc import Callable
+from typing import Any, Final
+
+
+def _load() -> Any:
+    package = importlib.util.find_spec("crc32c")
+    places = package.submodule_search_locations if package else None
+    found = importlib.machinery.PathFinder.find_spec("crc32c._crc32c", places)
+    if found is None or found.loader is None:
+        import crc32c
+
+        return crc32c
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+crc32c: Final[Callable[..., int]] = _load().crc32c
+"""`crc32c(data, value=0)`: the checksum of data behind bytes whose checksum is value."""
 
 __all__ = ["crc32c"]

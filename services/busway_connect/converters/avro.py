@@ -9,7 +9,7 @@ import io
 import json
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 import fastavro
@@ -43,6 +43,8 @@ class _Writing:
 class AvroConverter(Converter):
     """See the module."""
 
+    required: ClassVar[tuple[str, ...]] = ("schema.registry.url",)
+
     def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
         super().__init__(settings, is_key=is_key)
         url = settings.get("schema.registry.url", "").split(",")[0].strip()
@@ -69,7 +71,7 @@ class AvroConverter(Converter):
         out.write(_FRAME.pack(0, await self._id(f"{topic}-{'key' if self.is_key else 'value'}", writing.text)))
         try:
             fastavro.schemaless_writer(out, writing.parsed, value if writing.change is None else writing.change(value))
-        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as problem:
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as problem:
             raise ConversionFailed(
                 f"{value!r:.200} does not fit its schema: {problem or type(problem).__name__}"
             ) from None

@@ -4,7 +4,7 @@ What lives here: the interface and its errors. What does not: the formats, one m
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from busway_connect.schema import Schema
 
@@ -23,7 +23,12 @@ class Converter:
     Args:
         settings: what follows `key.converter.` or `value.converter.` in the configuration.
         is_key: whether it converts keys.
+
+    Attributes:
+        required: settings without which there is none.
     """
+
+    required: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
         self.settings = settings

@@ -23,6 +23,7 @@ from busway_connect.schema import Schema
 
 Convert = Callable[[Any], Any]
 _INTEGERS: Final = {"int8": 2**7, "int16": 2**15, "int32": 2**31, "int64": 2**63}
+_TOO_DEEP: Final = "the record or its schema is nested too deep"
 _FLOAT: Final = struct.Struct(">f")
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -40,6 +41,12 @@ class JsonConverter(Converter):
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """The JSON of a value."""
+        try:
+            return self._written(topic, schema, value)
+        except RecursionError:
+            raise ConversionFailed(_TOO_DEEP) from None
+
+    def _written(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         if schema is None:
             if value is None:
                 return None
@@ -58,8 +65,14 @@ class JsonConverter(Converter):
         if data is None:
             return None, None
         try:
+            return self._read(data)
+        except RecursionError:
+            raise ConversionFailed(_TOO_DEEP) from None
+
+    def _read(self, data: bytes) -> tuple[Schema | None, Any]:
+        try:
             found = json.loads(data, parse_float=decimal.Decimal if self._numeric else None)
-        except (ValueError, RecursionError) as problem:
+        except ValueError as problem:
             raise ConversionFailed(f"the record is not JSON: {problem}") from None
         if not self._with_schemas:
             return None, found
@@ -245,5 +258,5 @@ def _plain_out(value: Any) -> Any:
 def _encode(value: Any) -> bytes:
     try:
         return _ENCODER.encode(value)
-    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError, UnicodeEncodeError) as problem:
+    except (TypeError, ValueError, msgspec.MsgspecError, UnicodeEncodeError) as problem:
         raise ConversionFailed(f"no JSON: {problem}") from None

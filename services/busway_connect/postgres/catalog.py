@@ -13,10 +13,10 @@ import psycopg
 Connection = psycopg.Connection[tuple[Any, ...]]
 SESSION: Final = (
     "-c datestyle=ISO,MDY -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 -c bytea_output=hex"
-    " -c lc_monetary=C -c client_encoding=UTF8 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
+    " -c lc_monetary=C -c client_encoding=UTF8 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c row_security=off"
 )
 """Session settings that fix the text form of every value, for the snapshot and the stream alike; and, as in pg_dump, what a role or a
-database sets to bound ordinary statements does not cut a snapshot off."""
+database sets to bound ordinary statements does not cut a snapshot off, and rows that a policy hides are an error, not left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from busway_connect.postgres.catalog import (
 )
 from busway_connect.postgres.handover import Handover, Stopped
 from busway_connect.postgres.positions import InSnapshot, InStream, lsn_number
+from busway_connect.postgres.publication import prepare_publication
 from busway_connect.postgres.records import Layout, StaleType, context_headers, layout_table
 from busway_connect.postgres.replication import ReplicationConnection
 from busway_connect.postgres.settings import Settings
@@ -35,8 +36,8 @@ from busway_connect.postgres.stream import Stream
 log = logging.getLogger("busway.connect.postgres")
 _WAIT_S: Final = 0.1
 """The longest sleep of the thread while the log is quiet: so soon it sees a new confirmation, or that it is to end."""
-_LOOK_EVERY: Final = 256
-"""Messages after which a busy thread looks at the clock."""
+_LOOK_EVERY: Final = 251
+"""Messages after which a busy thread looks at the clock; a prime, so that it is not within each of many transactions of one length."""
 _STREAMS: Final = frozenset({"initial", "always", "no_data", "never", "when_needed"})
 _SNAPSHOTS: Final = frozenset({"initial", "always", "initial_only", "when_needed"})
 
@@ -105,7 +106,7 @@ class Reader:
         self._types.replace(read_types(catalog))
         captured = [one for one in read_table_ids(catalog) if settings.captures(one)]
         if settings.snapshot_mode in _STREAMS:
-            slots.prepare_publication(catalog, settings, captured)
+            prepare_publication(catalog, settings, captured)
         position, exported = self._begin(catalog)
         fresh = not isinstance(self._stored, InStream)
         if isinstance(position, InSnapshot):
@@ -127,16 +128,17 @@ class Reader:
         slot = slots.find_slot(catalog, settings.slot)
         if slot is not None:
             slots.check_slot(slot, settings)
+        lsn = None
         if stored is not None:
             lsn = stored.lsn if isinstance(stored, InSnapshot) else stored.commit_lsn
-            try:
-                slots.require_log(slot, lsn, settings)
-            except slots.PositionLost as problem:
-                if settings.snapshot_mode != "when_needed":
-                    raise
-                log.warning("a new snapshot is taken: %s", problem)
-                slots.drop_slot(catalog, settings.slot)
-                slot, stored = None, None
+        try:
+            slots.require_log(slot, lsn, settings)
+        except slots.PositionLost as problem:
+            if settings.snapshot_mode != "when_needed":
+                raise
+            log.warning("a new snapshot is taken: %s", problem)
+            slots.drop_slot(catalog, settings.slot)
+            slot, stored = None, None
         exported = None
         if slot is None:
             lsn, exported = self._create_slot()
@@ -224,6 +226,8 @@ class Reader:
                 continue
             self._take(stream, message[0], pgoutput.decode(message[1]))
             seen += 1
+            if seen % _LOOK_EVERY == 0:
+                self._beat(self._log, stream)
             if len(self._pending) >= settings.batch_size or (seen % _LOOK_EVERY == 0 and self._late()):
                 self._flush()
                 self._tell(self._log)
@@ -278,17 +282,22 @@ class Reader:
 
     def _idle(self, server: ReplicationConnection, stream: Stream) -> None:
         """Nothing more is there at once."""
+        self._beat(server, stream)
         self._flush()
-        interval_ms = self._settings.heartbeat_interval_ms
-        if interval_ms and stream.between_transactions and time.monotonic() - self._beat_at >= interval_ms / 1000:
-            self._beat_at = time.monotonic()
-            if server.sent_lsn > stream.commit_lsn:
-                # Between two transactions nothing that was sent is missing here.
-                self._pending.append(stream.heartbeat(server.sent_lsn, time.time_ns()))
-                self._flush()
         if server.reply_wanted or self._late() or self.confirmed_lsn > self._told:
             self._tell(server)
         select.select([server], [], [], _WAIT_S)
+
+    def _beat(self, server: ReplicationConnection, stream: Stream) -> None:
+        """A heartbeat when it is time, if more was read than the newest record's offset says."""
+        interval_ms = self._settings.heartbeat_interval_ms
+        if not interval_ms or time.monotonic() - self._beat_at < interval_ms / 1000:
+            return
+        # Between two transactions nothing that was sent is missing here.
+        read_lsn = max(server.sent_lsn, stream.commit_lsn)
+        if stream.between_transactions and read_lsn > stream.offered_lsn:
+            self._beat_at = time.monotonic()
+            self._pending.append(stream.heartbeat(read_lsn, time.time_ns()))
 
     def _tell(self, server: ReplicationConnection) -> None:
         """Tell the server how far we are, and that we live."""

@@ -48,6 +48,9 @@ _LISTS: Final = (
 )  # fmt: skip
 _OPERATIONS: Final = frozenset({"c", "u", "d", "t", "none"})
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
+_IN_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
+_SSL: Final = ("sslrootcert", "sslcert", "sslkey", "sslpassword")
+"""libpq's names behind `database.`."""
 
 
 def _setting(
@@ -63,6 +66,10 @@ SETTINGS: Final = (
     _setting("database.password", "the user's password", "", type_="PASSWORD"),
     _setting("database.dbname", "the database", required=True),
     _setting("database.sslmode", "disable, allow, prefer, require, verify-ca or verify-full", "prefer"),
+    _setting("database.sslrootcert", "file of the certificates that the server's is checked with"),
+    _setting("database.sslcert", "file of the client's certificate"),
+    _setting("database.sslkey", "file of the client's key"),
+    _setting("database.sslpassword", "password of that key", type_="PASSWORD"),
     _setting("topic.prefix", "first part of every topic's name, and the name of the offsets", required=True),
     _setting("plugin.name", "the output plugin: pgoutput", "pgoutput"),
     _setting("slot.name", "the replication slot; made at the first start", "debezium"),
@@ -118,6 +125,7 @@ class Settings:
     password: str
     database: str
     sslmode: str
+    ssl_files: Mapping[str, str]
     prefix: str
     slot: str
     drop_slot_on_stop: bool
@@ -217,6 +225,9 @@ def problems(config: Mapping[str, str]) -> dict[str, str]:
     for first in ("schema", "table", "column"):
         if config.get(f"{first}.include.list") and config.get(f"{first}.exclude.list"):
             wrong[f"{first}.exclude.list"] = f"cannot stand beside {first}.include.list; keep one of them"
+    for name in ("topic.prefix", "heartbeat.topics.prefix"):
+        if config.get(name) and not _IN_TOPIC.fullmatch(config[name]):
+            wrong[name] = f"{config[name]!r} is no beginning of a topic's name: letters, digits, dot, hyphen and _"
     if not _SLOT.fullmatch(config.get("slot.name", "debezium")):
         wrong["slot.name"] = (
             f"{config['slot.name']!r} is no name of a slot: lower-case letters, digits and _, at most 63"
@@ -268,6 +279,7 @@ def parse(config: Mapping[str, str]) -> Settings:
         password=value["database.password"],
         database=value["database.dbname"],
         sslmode=value["database.sslmode"],
+        ssl_files={name: text for name in _SSL if (text := value[f"database.{name}"])},
         prefix=value["topic.prefix"],
         slot=value["slot.name"],
         drop_slot_on_stop=flag("slot.drop.on.stop"),

@@ -1,17 +1,18 @@
-"""The server's side of a connector: its publication and its replication slot, and what the server's refusals mean.
+"""The server's side of a connector: how to connect, its replication slot, and what the server's refusals mean.
 
-What lives here: making and checking both, and the translation of the driver's errors. What does not: reading rows or the log (`reader`).
+What lives here: checking the slot, and the translation of the driver's errors. What does not: the publication (`publication`), reading
+rows or the log (`reader`).
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 import psycopg
-from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from busway_connect.connector import ConfigInvalid, Retriable
-from busway_connect.postgres.catalog import SESSION, Connection, TableId
+from busway_connect.postgres.catalog import SESSION, Connection
 from busway_connect.postgres.positions import lsn_number, lsn_text
 from busway_connect.postgres.settings import Settings
 
@@ -28,9 +29,13 @@ _REFUSED_AT_LOGIN: Final = {
     "sslmode": "database.sslmode",
 }
 _PRIVILEGE: Final = "42501"
-_WAL_LEVEL: Final = "logical decoding requires wal_level"
+_NO_REPLICATION: Final = ("must be superuser", "permission denied to start WAL sender")
+"""The texts of PostgreSQL to 15 and of those since; a login brings no code."""
+_WAL_LEVEL: Final = re.compile('logical decoding requires "?wal_level')
 _SLOTS_SPENT: Final = "all replication slots are in use"
-_SLOT_LOST: Final = "can no longer get changes from replication slot"
+_SLOT_LOST: Final = re.compile(
+    "can no longer (get changes from|access) replication slot|cannot read from logical replication slot"
+)
 
 
 class PositionLost(Exception):
@@ -56,6 +61,7 @@ def conninfo(settings: Settings) -> str:
         password=settings.password,
         dbname=settings.database,
         sslmode=settings.sslmode,
+        **settings.ssl_files,
         connect_timeout=CONNECT_TIMEOUT_S,
         keepalives_idle=30,
         keepalives_interval=10,
@@ -74,13 +80,13 @@ def translated(problem: Exception) -> Exception:
     for sign, setting in _REFUSED_AT_LOGIN.items():
         if sign in text and isinstance(problem, psycopg.OperationalError):
             return ConfigInvalid({setting: text})
-    if _WAL_LEVEL in text:
+    if _WAL_LEVEL.search(text):
         return ConfigInvalid({"plugin.name": f"{text}; set wal_level = logical and restart the server"})
     if _SLOTS_SPENT in text:
         return ConfigInvalid({"slot.name": f"{text}; raise max_replication_slots or drop a slot that nobody reads"})
-    if _SLOT_LOST in text:
+    if _SLOT_LOST.search(text):
         return PositionLost(text)
-    if problem.sqlstate == _PRIVILEGE or "must be superuser" in text:
+    if problem.sqlstate == _PRIVILEGE or any(one in text for one in _NO_REPLICATION):
         return ConfigInvalid(
             {"database.user": f"{text}; the user needs REPLICATION, SELECT and, to make a publication, ownership"}
         )
@@ -115,12 +121,19 @@ def check_slot(slot: Slot, settings: Settings) -> None:
         )
 
 
-def require_log(slot: Slot | None, lsn: int, settings: Settings) -> None:
-    """Whether the server still has all of the log from `lsn` on.
+def require_log(slot: Slot | None, lsn: int | None, settings: Settings) -> None:
+    """Whether the server still has all of the log from `lsn` on; None where nothing was read yet.
 
     Raises:
         PositionLost: the slot is gone, was invalidated, or was made or moved behind `lsn`.
     """
+    if lsn is None:
+        if slot is not None and slot.lost:
+            raise PositionLost(
+                f"the server dropped the log that the slot {settings.slot} needs (max_slot_wal_keep_size); SELECT"
+                f" pg_drop_replication_slot('{settings.slot}') and start again, or set snapshot.mode=when_needed"
+            )
+        return
     remedy = (
         "changes may be missing, so that this connector does not go on; either delete its offsets (stop it, then DELETE"
         " /connectors/NAME/offsets) and start it with a new snapshot, or set snapshot.mode=when_needed"
@@ -147,53 +160,3 @@ def drop_slot(connection: Connection, name: str) -> None:
     if row[0] is not None:
         connection.execute("SELECT pg_terminate_backend(%s, %s)", (row[0], CONNECT_TIMEOUT_S * 1000))
     connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
-
-
-def prepare_publication(connection: Connection, settings: Settings, tables: list[TableId]) -> None:
-    """Make the publication where it is missing and may be made, and see that every table is in it.
-
-    Raises:
-        ConfigInvalid: there is none, or it leaves out a captured table; says which statement adds it.
-    """
-    name = sql.Identifier(settings.publication)
-    listed = sql.SQL(", ").join(sql.Identifier(one.schema, one.name) for one in tables)
-    mode = settings.publication_mode
-    found = connection.execute(
-        "SELECT puballtables FROM pg_catalog.pg_publication WHERE pubname = %s", (settings.publication,)
-    ).fetchone()
-    if found is None and mode == "disabled":
-        raise ConfigInvalid(
-            {
-                "publication.name": f"there is no publication {settings.publication}; CREATE PUBLICATION {settings.publication}"
-                " FOR ALL TABLES, or set publication.autocreate.mode"
-            }
-        )
-    if mode == "filtered" and not (found is not None and found[0]):
-        if not tables:
-            raise ConfigInvalid({"table.include.list": "chooses no table, so that there is nothing to publish"})
-        verb = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}" if found is None else "ALTER PUBLICATION {} SET TABLE {}")
-        connection.execute(verb.format(name, listed))
-    elif found is None:
-        connection.execute(sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name))
-    _require_tables(connection, settings, tables)
-
-
-def _require_tables(connection: Connection, settings: Settings, tables: list[TableId]) -> None:
-    rows = connection.execute(
-        "SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE c.relkind = 'r' AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_tables p WHERE p.pubname = %s"
-        " AND (p.schemaname, p.tablename) = (n.nspname, c.relname) OR p.pubname = %s AND EXISTS (SELECT FROM"
-        " pg_catalog.pg_partition_ancestors(c.oid) a JOIN pg_catalog.pg_class r ON r.oid = a.relid JOIN"
-        " pg_catalog.pg_namespace m ON m.oid = r.relnamespace WHERE (m.nspname, r.relname) = (p.schemaname, p.tablename)))",
-        (settings.publication, settings.publication),
-    ).fetchall()
-    unpublished = {TableId(schema=schema, name=name) for schema, name in rows}
-    missing = [str(one) for one in tables if one in unpublished]
-    if missing:
-        names = ", ".join(missing)
-        raise ConfigInvalid(
-            {
-                "publication.name": f"{settings.publication} leaves out {names}; ALTER PUBLICATION {settings.publication} ADD"
-                f" TABLE {names}, or leave them out of table.include.list"
-            }
-        )

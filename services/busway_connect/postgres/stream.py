@@ -45,6 +45,8 @@ class Stream:
         self._generation = position.generation
         self._commit_lsn = position.commit_lsn
         self._commit_shown = None if fresh else position.commit_lsn
+        self.offered_lsn = position.commit_lsn
+        """As far as the newest offset goes that was handed over: the commits behind it were of tables that nobody captures."""
         self._begin: pgoutput.Begin | None = None
         self._skipping = False
         self._origin: pgoutput.Origin | None = None
@@ -97,6 +99,7 @@ class Stream:
         held, self._held = self._held, None
         if held is None:
             return []
+        self.offered_lsn = message.end_lsn
         whole = {**held.offset, "lsn_proc": message.end_lsn, "lsn_commit": message.end_lsn}
         return [replace(held, offset=whole)]
 
@@ -177,7 +180,7 @@ class Stream:
 
     def heartbeat(self, lsn: int, now_ns: int) -> SourceRecord:
         """A record that only brings an offset: everything before `lsn` was sent, and held nothing that is wanted."""
-        self._commit_lsn = max(self._commit_lsn, lsn)
+        self._commit_lsn = self.offered_lsn = max(self._commit_lsn, lsn)
         return SourceRecord(
             topic=f"{self._settings.heartbeat_topics_prefix}.{self._settings.prefix}",
             key={"serverName": self._settings.prefix},

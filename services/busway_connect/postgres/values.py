@@ -216,7 +216,9 @@ def _interval(text: str) -> tuple[dict[str, int], int, int, int, int]:
 
 
 def interval_us(text: str) -> int:
-    """Microseconds, with months of 30.4375 days; what is too long becomes the greatest or least number."""
+    """Microseconds, with months of 30.4375 days; what is too long becomes the greatest or least number, as does infinity (PostgreSQL 17)."""
+    if text.endswith("infinity"):
+        return INT64_MIN if text[0] == "-" else INT64_MAX
     parts, hours, minutes, seconds, micros = _interval(text)
     months = parts["year"] * 12 + parts["mon"]
     clock = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros
@@ -224,7 +226,13 @@ def interval_us(text: str) -> int:
 
 
 def interval_iso(text: str) -> str:
-    """`P1Y2M3DT4H5M6.789S`."""
+    """`P1Y2M3DT4H5M6.789S`.
+
+    Raises:
+        ValueError: it is infinite.
+    """
+    if text.endswith("infinity"):
+        raise ValueError(f"{text} is no interval in ISO form; interval.handling.mode=numeric has a number for it")
     parts, hours, minutes, seconds, micros = _interval(text)
     total = seconds * 1_000_000 + micros
     fraction = f".{abs(total) % 1_000_000:06d}".rstrip("0").rstrip(".")

@@ -60,15 +60,28 @@ def texts(found: Any, what: str) -> dict[str, str | None]:
     """Settings: text by name; numbers and booleans as their text, as Kafka Connect takes them.
 
     Raises:
-        Refused: 400 a value is an object or a list.
+        Refused: 400 a value is an object or a list, or holds half a character.
     """
     if not isinstance(found, dict):
         raise Refused(400, f"{what} is an object of names and texts")
-    made: dict[str, str | None] = {}
-    for name, value in found.items():
-        if isinstance(value, dict | list):
-            raise Refused(400, f"{what}: {name} is a text, not {json.dumps(value)[:80]}")
-        made[name] = value if value is None or isinstance(value, str) else json.dumps(value)
+    return {text(name, f"a name in {what}"): text(value, f"{what}: {name}") for name, value in found.items()}
+
+
+def text(value: Any, what: str) -> Any:
+    """A text; of a number or a boolean its text, and None as it is.
+
+    Raises:
+        Refused: 400 it is an object or a list, or holds half a character (a lone surrogate), which no topic could keep.
+    """
+    if value is None:
+        return None
+    if isinstance(value, dict | list):
+        raise Refused(400, f"{what} is a text, not {json.dumps(value)[:80]}")
+    made = value if isinstance(value, str) else json.dumps(value)
+    try:
+        made.encode()
+    except UnicodeEncodeError:
+        raise Refused(400, f"{what} holds half a character: {json.dumps(made)[:80]}") from None
     return made
 
 

@@ -4,6 +4,7 @@ What lives here: which request asks the worker for what, and the shape of each a
 use cases (`worker`). Source: `org.apache.kafka.connect.runtime.rest.resources` of Kafka 4.3.1.
 """
 
+import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
@@ -13,14 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from busway_connect.connector import ConfigInvalid
 from busway_connect.plugins import NoSuchPlugin, kind_of
-from busway_connect.rest.bodies import answer, empty, read_object, texts
+from busway_connect.rest.bodies import answer, empty, read_object, text, texts
 from busway_connect.runtime.refusals import Refused
 from busway_connect.runtime.runner import Runner
 from busway_connect.runtime.worker import Worker
 from busway_connect.validation import definition, known_settings, verdict
 
 _INITIAL: Final = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
+_TASK: Final = re.compile("[0-9]{1,9}")
 _MODIFIED: Final = "The offsets for this connector have been {} successfully"
 
 
@@ -114,23 +117,26 @@ async def create_connector(request: Request) -> Response:
         raise Refused(400, f"Unrecognized field {sorted(unknown)[0]!r}; there is name, config and initial_state")
     if body.get("config") is None:
         raise Refused(400, "There is no config; it is an object of names and texts")
-    state = body.get("initial_state") or "RUNNING"
+    state = (text(body.get("initial_state"), "initial_state") or "RUNNING").upper()
     if state not in _INITIAL:
         raise Refused(400, f"initial_state is RUNNING, PAUSED or STOPPED, not {state!r}")
-    name = str(body.get("name") or "").strip()
+    name = (text(body.get("name"), "name") or "").strip()
     return await _put(request, name, texts(body["config"], "config"), create=True, target=_INITIAL[state])
+
+
+def _same_name(name: str, given: Mapping[str, str | None]) -> None:
+    included = given.get("name")
+    if included is not None and included != name:
+        raise Refused(
+            400, f"Connector name configuration ({included}) doesn't match connector name in the URL ({name})"
+        )
 
 
 async def _put(
     request: Request, name: str, given: Mapping[str, str | None], *, create: bool, target: str = "STARTED"
 ) -> Response:
-    config = {one: text for one, text in given.items() if text is not None}
-    included = config.get("name")
-    if included is not None and included != name:
-        raise Refused(
-            400, f"Connector name configuration ({included}) doesn't match connector name in the URL ({name})"
-        )
-    config["name"] = name
+    _same_name(name, given)
+    config = {**{one: text for one, text in given.items() if text is not None}, "name": name}
     worker = _worker(request)
     new = await worker.put(name, config, create=create, target=target)
     if not new:
@@ -165,7 +171,9 @@ async def put_config(request: Request) -> Response:
 async def patch_config(request: Request) -> Response:
     """Change some settings; null removes one."""
     worker, name = _worker(request), _name(request)
-    await worker.patch(name, texts(await read_object(request), "the body"))
+    changes = texts(await read_object(request), "the body")
+    _same_name(name, changes)
+    await worker.patch(name, changes)
     return answer(_info(worker, worker.find(name)))
 
 
@@ -215,10 +223,10 @@ async def restart(request: Request) -> Response:
 
 
 def _task(request: Request) -> int:
-    text: str = request.path_params["task"]
-    if not text.isdigit():
+    number: str = request.path_params["task"]
+    if not _TASK.fullmatch(number):
         raise Refused(404, "HTTP 404 Not Found")
-    return int(text)
+    return int(number)
 
 
 async def list_tasks(request: Request) -> Response:
@@ -324,7 +332,11 @@ async def validate(request: Request) -> Response:
         raise Refused(400, f"Included connector type {included} does not match request type {plugin}")
     worker = _worker(request)
     kind = worker.class_of(config)
-    return answer(verdict(worker.plugins, config["connector.class"], kind, config))
+    try:
+        resolved = worker.providers.resolved(config)
+    except ConfigInvalid as problem:
+        raise Refused(400, str(problem)) from None
+    return answer(verdict(worker.plugins, config["connector.class"], kind, config, resolved))
 
 
 def _both(path: str, **methods: Any) -> list[Route]:

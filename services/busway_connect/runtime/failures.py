@@ -13,13 +13,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from busway import Producer
+from busway import Admin, BrokerError, MessageTooLarge, NewTopic, Producer
 from busway_connect.connector import Config, Retriable
+from busway_connect.runtime.topics import create_if_missing
 
 log = logging.getLogger("busway.connect")
 T = TypeVar("T")
 _FIRST_DELAY_S: Final = 0.3
 _PREFIX: Final = "__connect.errors."
+_TRACE: Final = f"{_PREFIX}exception.stacktrace"
+LEFT_OUT: Final = "__busway.errors.left.out"
+"""The header of a dead letter that was too large whole."""
+_KEY_BYTES_MAX: Final = 256
+_HEADER_BYTES_MAX: Final = 300
+"""Of a dead letter that was too large: what a longer key and longer texts are left out or cut at."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -55,6 +62,7 @@ class Tolerance:
         retry_delay_max_ms: `errors.retry.delay.max.ms`.
         log_failures: `errors.log.enable`.
         dead_letter_topic: `errors.deadletterqueue.topic.name`; empty for none.
+        dead_letter_replication_factor: of that topic where it is missing; -1 takes the broker's default.
         context_headers: `errors.deadletterqueue.context.headers.enable`.
     """
 
@@ -63,6 +71,7 @@ class Tolerance:
     retry_delay_max_ms: int
     log_failures: bool
     dead_letter_topic: str
+    dead_letter_replication_factor: int
     context_headers: bool
 
     @classmethod
@@ -74,6 +83,7 @@ class Tolerance:
             retry_delay_max_ms=int(config.get("errors.retry.delay.max.ms", "60000")),
             log_failures=config.get("errors.log.enable", "false").lower() == "true",
             dead_letter_topic=config.get("errors.deadletterqueue.topic.name", "").strip(),
+            dead_letter_replication_factor=int(config.get("errors.deadletterqueue.topic.replication.factor", "-1")),
             context_headers=config.get("errors.deadletterqueue.context.headers.enable", "false").lower() == "true",
         )
 
@@ -130,9 +140,44 @@ class Failures:
             log.error("connector %s passes a record over at %s: %s", self._connector, record.stage, problem)
         topic = self._tolerance.dead_letter_topic
         if topic:
-            headers = (*record.headers, *(self._context(record, problem) if self._tolerance.context_headers else ()))
-            await self._producer.send_and_wait(topic, record.value, record.key, headers=headers)
+            await self._bury(topic, record, problem)
             self.dead_lettered += 1
+
+    async def make_topic(self, admin: Admin) -> None:
+        """Make the dead-letter topic where it is missing, with one partition, as Kafka Connect does."""
+        tolerance = self._tolerance
+        if tolerance.everything and tolerance.dead_letter_topic:
+            wanted = NewTopic(
+                tolerance.dead_letter_topic,
+                partitions=1,
+                replication_factor=tolerance.dead_letter_replication_factor,
+            )
+            await create_if_missing(admin, wanted)
+
+    async def _bury(self, topic: str, record: BadRecord, problem: Exception) -> None:
+        told = self._context(record, problem)
+        headers = (*record.headers, *(told if self._tolerance.context_headers else ()))
+        try:
+            await self._producer.send_and_wait(topic, record.value, record.key, headers=headers)
+        except (MessageTooLarge, BrokerError) as refused:
+            if isinstance(refused, BrokerError) and refused.code.name != "MESSAGE_TOO_LARGE":
+                raise
+        else:
+            return
+        # It may not stop what is behind it for ever, so its place and reason have to do.
+        size = len(record.value or b"")
+        text = f"the value of {size} bytes, as the record would be larger than the topic takes"
+        log.error("connector %s: a dead letter leaves out %s %s", self._connector, text, topic)
+        short = tuple((name, value and value[:_HEADER_BYTES_MAX]) for name, value in told if name != _TRACE)
+        key = record.key if record.key is not None and len(record.key) <= _KEY_BYTES_MAX else None
+        try:
+            await self._producer.send_and_wait(topic, None, key, headers=(*short, (LEFT_OUT, text.encode())))
+        except (MessageTooLarge, BrokerError) as refused:
+            if isinstance(refused, BrokerError) and refused.code.name != "MESSAGE_TOO_LARGE":
+                raise
+            raise TaskFailed(
+                f"the dead-letter topic {topic} takes not even the reason of a refusal; raise its max.message.bytes"
+            ) from None
 
     def _context(self, record: BadRecord, problem: Exception) -> Headers:
         texts: list[tuple[str, Any]] = []
@@ -146,7 +191,7 @@ class Failures:
             ("class.name", record.by),
             ("exception.class.name", f"{kind.__module__}.{kind.__qualname__}"),
             ("exception.message", problem),
-            ("exception.stacktrace", trace_of(problem)),
+            (_TRACE.removeprefix(_PREFIX), trace_of(problem)),
         ]
         return tuple((_PREFIX + name, str(text).encode(errors="replace")) for name, text in texts)
 

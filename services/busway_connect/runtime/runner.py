@@ -27,11 +27,13 @@ from busway import (
 )
 from busway_connect.connector import Config, Connector, Retriable, Sink, Source
 from busway_connect.plugins import Plugins
+from busway_connect.providers import Providers
 from busway_connect.runtime.failures import Tolerance, trace_of
+from busway_connect.runtime.overrides import tell_unserved
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
 from busway_connect.runtime.source_task import SourceTask
-from busway_connect.validation import aliases, under
+from busway_connect.transforms.chain import chain, under
 
 log = logging.getLogger("busway.connect")
 _FIRST_DELAY_S: Final = 0.5
@@ -44,6 +46,7 @@ class Surroundings:
 
     bootstrap: str
     plugins: Plugins
+    providers: Providers
     stores: Stores
     converters: Config
     flush_interval_s: float
@@ -201,7 +204,8 @@ class Runner:
         (self._resumed.set if self.target == "STARTED" else self._resumed.clear)()
         try:
             kind = around.plugins.connector(self.config["connector.class"])
-            connector = self.connector = kind(self.name, self.config)
+            config = around.providers.resolved(self.config)
+            connector = self.connector = kind(self.name, config)
         except Exception as problem:
             self.task = None
             await self._show("FAILED", trace_of(problem))
@@ -210,7 +214,8 @@ class Runner:
             await self._show("RUNNING" if self.target == "STARTED" else "PAUSED", None)
         if not around.stores.configs.tasks(self.name):
             await around.stores.configs.put_tasks(self.name, [self.config])
-        parts = self._parts(self.config)
+        parts = self._parts(config)
+        tell_unserved(self.name, self.config)
         try:
             task = SourceTask(connector, parts) if isinstance(connector, Source) else None
             if task is None:
@@ -231,10 +236,6 @@ class Runner:
 
     def _parts(self, config: Config) -> TaskParts:
         around = self._around
-        transforms = []
-        for alias in aliases(config):
-            settings = under(config, f"transforms.{alias}.")
-            transforms.append(around.plugins.transform(settings["type"])(settings))
         return TaskParts(
             name=self.name,
             config=config,
@@ -242,7 +243,7 @@ class Runner:
             stores=around.stores,
             counts=self.counts,
             tolerance=Tolerance.of(config),
-            transforms=transforms,
+            transforms=chain(around.plugins, config, self.name),
             key_converter=self._converter(config, "key"),
             value_converter=self._converter(config, "value"),
             flush_interval_s=around.flush_interval_s,

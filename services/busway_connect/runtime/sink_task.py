@@ -15,12 +15,11 @@ from busway import Admin, Consumer, OffsetAndMetadata, Producer, Record
 from busway_connect.connector import RecordRefused, Sink, SinkRecord
 from busway_connect.converters.interface import ConversionFailed
 from busway_connect.runtime.failures import BadRecord, Failures
+from busway_connect.runtime.overrides import consumer_option
 from busway_connect.runtime.parts import TaskParts
 from busway_connect.transforms.interface import TransformFailed
 
 POLL_MS: Final = 500
-_NEW_TOPICS_MS: Final = "30000"
-"""How often topics are looked for that match `topics.regex` now, unless `consumer.override.metadata.max.age.ms` says."""
 
 
 def group_of(connector: str) -> str:
@@ -41,7 +40,7 @@ class SinkTask:
         self._parts = parts
         self._pattern = parts.config.get("topics.regex", "").strip()
         self._topics = {one.strip() for one in parts.config.get("topics", "").split(",") if one.strip()}
-        self._look_every_s = int(parts.config.get("consumer.override.metadata.max.age.ms", _NEW_TOPICS_MS)) / 1000
+        self._look_every_s = consumer_option(parts.config, "metadata.max.age.ms") / 1000
         self._looked_at = 0.0
         self._announced: set[str] = set()
 
@@ -59,7 +58,7 @@ class SinkTask:
             group_id=group_of(parts.name),
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            max_poll_records=int(parts.config.get("consumer.override.max.poll.records", "500")),
+            max_poll_records=consumer_option(parts.config, "max.poll.records"),
         )
         async with (
             Producer(parts.bootstrap, client_id=f"connector-dlq-producer-{parts.name}") as producer,
@@ -67,6 +66,7 @@ class SinkTask:
             consumer,
         ):
             failures = Failures(parts.name, parts.tolerance, producer)
+            await failures.make_topic(admin)
             parts.counts.failures = failures
             await self._sink.start()
             await self._subscribe(consumer, admin)
@@ -150,7 +150,7 @@ class SinkTask:
             )
             stage = "TRANSFORMATION"
             for transform in parts.transforms:
-                by = type(transform).__qualname__
+                by = transform.shown
                 if made is None:
                     return None
                 made = transform.apply(made)

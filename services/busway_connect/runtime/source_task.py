@@ -16,10 +16,8 @@ from typing import Any, Final
 
 from busway import (
     Admin,
-    BrokerError,
     BuswayError,
     MessageTooLarge,
-    NewTopic,
     Producer,
     Record,
     TopicPartition,
@@ -30,7 +28,9 @@ from busway_connect.converters.interface import ConversionFailed, Converter
 from busway_connect.converters.json import JsonConverter
 from busway_connect.runtime.exactly_once import HEADER, Mark, Marker, Written
 from busway_connect.runtime.failures import BadRecord, Failures
+from busway_connect.runtime.overrides import producer_options
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
+from busway_connect.runtime.topics import Creation, create_if_missing
 from busway_connect.schema import Schema
 from busway_connect.transforms.interface import TransformFailed
 
@@ -39,7 +39,6 @@ IN_FLIGHT_RECORDS: Final = 10_000
 _ENDLESS_MS: Final = 2**31 - 1
 _OVERHEAD: Final = 100
 """Bytes of a batch and a record beside key and value; headers of a source are few."""
-_CREATION: Final = "topic.creation.default."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,13 +96,15 @@ class SourceTask:
         epoch = self._stores.configs.epoch(parts.name)
         marker = Marker(parts.name, epoch, self._source.position)
         client_id = f"connector-producer-{parts.name}"
+        options = producer_options(parts.config)
         # A batch that gave up would leave a hole before those behind it, so none does: the task ends first, as in Kafka Connect.
         async with (
-            Producer(parts.bootstrap, client_id=client_id, delivery_timeout_ms=_ENDLESS_MS) as producer,
+            Producer(parts.bootstrap, client_id=client_id, delivery_timeout_ms=_ENDLESS_MS, **options) as producer,
             Admin(parts.bootstrap, client_id=f"connector-adminclient-{parts.name}") as admin,
         ):
             written = Written(parts.name, epoch, self._read_back, admin)
             failures = Failures(parts.name, parts.tolerance, producer)
+            await failures.make_topic(admin)
             parts.counts.failures = failures
             parts.counts.written = written
             sender = _Sender(parts, producer, admin, written, failures)
@@ -195,6 +196,7 @@ class _Sender:
         self._written = written
         self._failures = failures
         self._readable = JsonConverter({}, is_key=False)
+        self._creation = Creation(parts.config)
         self._limits: dict[str, int] = {}
 
     async def send(self, record: SourceRecord, marked: tuple[Mark, bytes] | None) -> "asyncio.Future[Any] | None":
@@ -231,7 +233,7 @@ class _Sender:
             try:
                 changed = transform.apply(record)
             except TransformFailed as problem:
-                await self._refuse(record, "TRANSFORMATION", type(transform).__qualname__, problem)
+                await self._refuse(record, "TRANSFORMATION", transform.shown, problem)
                 return None
             if changed is None:
                 return None
@@ -263,23 +265,9 @@ class _Sender:
             return repr(value).encode(errors="replace")
 
     async def _new_topic(self, topic: str, *, look: bool) -> None:
-        creation = {
-            name.removeprefix(_CREATION): text
-            for name, text in self._parts.config.items()
-            if name.startswith(_CREATION)
-        }
-        if creation:
-            wanted = NewTopic(
-                topic,
-                partitions=int(creation.pop("partitions", "-1")),
-                replication_factor=int(creation.pop("replication.factor", "-1")),
-                configs=creation,
-            )
-            try:
-                await self._admin.create_topics([wanted])
-            except BrokerError as problem:
-                if problem.code.name != "TOPIC_ALREADY_EXISTS":
-                    raise
+        wanted = self._creation.topic(topic)
+        if wanted is not None:
+            await create_if_missing(self._admin, wanted)
         await self._producer.partitions_for(topic)  # asks for it, which makes it where the brokers allow that
         await self._parts.stores.statuses.add_topic(self._parts.name, topic, time.time_ns() // 1_000_000)
         if look:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway import Admin, BrokerError, NewTopic, Producer, read_to_end
+from busway import Admin, NewTopic, Producer, read_to_end
 from busway_connect.connector import Offset
+from busway_connect.runtime.topics import create_if_missing
 
 STATES: Final = ("STARTED", "PAUSED", "STOPPED")
 
@@ -75,26 +76,23 @@ async def ensure_compacted(admin: Admin, topic: str, partitions: int, replicatio
     Raises:
         StorageUnfit: it is not compacted, so that what is in it would be deleted in time; or it has several partitions and may not.
     """
-    try:
-        wanted = NewTopic(
-            topic, partitions=partitions, replication_factor=replication_factor, configs={"cleanup.policy": "compact"}
-        )
-        await admin.create_topics([wanted])
-    except BrokerError as problem:
-        if problem.code.name != "TOPIC_ALREADY_EXISTS":
-            raise
-        found = (await admin.describe_topics([topic]))[topic]
-        if single and len(found.partitions) != 1:
-            raise StorageUnfit(
-                f"the topic {topic} (config.storage.topic) has {len(found.partitions)} partitions and needs exactly one, "
-                "as its records have one order; name another topic"
-            ) from None
-        policy = (await admin.describe_configs(topic))["cleanup.policy"].value
-        if policy != "compact":
-            raise StorageUnfit(
-                f"the topic {topic} has cleanup.policy={policy}, so that what the worker keeps there would be deleted; run "
-                f"busway topics alter {topic} --config cleanup.policy=compact, or name another topic"
-            ) from None
+    wanted = NewTopic(
+        topic, partitions=partitions, replication_factor=replication_factor, configs={"cleanup.policy": "compact"}
+    )
+    if await create_if_missing(admin, wanted):
+        return
+    found = (await admin.describe_topics([topic]))[topic]
+    if single and len(found.partitions) != 1:
+        raise StorageUnfit(
+            f"the topic {topic} (config.storage.topic) has {len(found.partitions)} partitions and needs exactly one, "
+            "as its records have one order; name another topic"
+        ) from None
+    policy = (await admin.describe_configs(topic))["cleanup.policy"].value
+    if policy != "compact":
+        raise StorageUnfit(
+            f"the topic {topic} has cleanup.policy={policy}, so that what the worker keeps there would be deleted; run "
+            f"busway topics alter {topic} --config cleanup.policy=compact, or name another topic"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,4 +242,5 @@ def _status_key(name: str, task: int | None) -> bytes:
 
 
 def _is_topic_of(key: str, end: str) -> bool:
-    return key.startswith("status-topic-") and key.endswith(end)
+    # A topic's name holds no colon: the first one is where the connector's name begins.
+    return key.startswith("status-topic-") and key[key.find(":") :] == end

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import WorkerConfig
-from busway_connect.connector import Config, Connector, Offset
+from busway_connect.connector import Config, ConfigInvalid, Connector, Offset
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
+from busway_connect.providers import Providers
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
 from busway_connect.runtime.runner import Runner, Surroundings
@@ -47,6 +48,7 @@ class Worker(RebalanceListener):
         self.config = config
         self.worker_id = worker_id
         self.plugins = Plugins(config.plugin_modules)
+        self.providers = Providers(config.providers)
         self.cluster_id = ""
         self.active = asyncio.Event()
         """Set while it is this worker's turn and all that is stored is read."""
@@ -190,6 +192,7 @@ class Worker(RebalanceListener):
             Surroundings(
                 bootstrap=self.config.bootstrap_servers,
                 plugins=self.plugins,
+                providers=self.providers,
                 stores=self._need(),
                 converters=self.config.converters,
                 flush_interval_s=self.config.offset_flush_interval_ms / 1000,
@@ -237,24 +240,31 @@ class Worker(RebalanceListener):
         Raises:
             Refused: 400 the settings cannot be; 409 it is there and `create` says it may not.
         """
-        stores = self._need()
-        self.class_of(config)
-        try:
-            check(self.plugins, self.class_of(config), config)
-        except BadConfig as problem:
-            raise Refused(400, str(problem)) from None
+        self._need()
+        self._check(config)
         async with self._one_at_a_time:
             runner = self.runners.get(name)
             if runner is not None and create:
                 raise Refused(409, f"Connector {name} already exists")
-            if runner is None and target != "STARTED":
-                await stores.configs.put_target_state(name, target)
-            await stores.configs.put_config(name, config)
-            if runner is None:
-                self._begin(name, config, target)
-            else:
-                runner.reconfigure(config)
+            await self._change(name, config, target)
         return runner is None
+
+    def _check(self, config: Mapping[str, str]) -> None:
+        try:
+            check(self.plugins, self.class_of(config), self.providers.resolved(config))
+        except (BadConfig, ConfigInvalid) as problem:
+            raise Refused(400, str(problem)) from None
+
+    async def _change(self, name: str, config: Mapping[str, str], target: str = "STARTED") -> None:
+        """Keep settings that were checked, and run by them."""
+        stores, runner = self._need(), self.runners.get(name)
+        if runner is None and target != "STARTED":
+            await stores.configs.put_target_state(name, target)
+        await stores.configs.put_config(name, config)
+        if runner is None:
+            self._begin(name, config, target)
+        else:
+            runner.reconfigure(config)
 
     def class_of(self, config: Mapping[str, str]) -> type[Connector]:
         """The class that a config names.
@@ -273,8 +283,11 @@ class Worker(RebalanceListener):
 
     async def patch(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Change some settings; None removes one (KIP-477)."""
-        config = {**self.find(name).config, **changes}
-        await self.put(name, {one: text for one, text in config.items() if text is not None}, create=False)
+        async with self._one_at_a_time:
+            merged = {**self.find(name).config, **changes}
+            config = {one: text for one, text in merged.items() if text is not None}
+            self._check(config)
+            await self._change(name, config)
 
     async def retarget(self, name: str, target: str) -> None:
         """STARTED, PAUSED or STOPPED from now on, also after a restart of the worker."""

@@ -124,9 +124,12 @@ class InsertField(_OnStruct):
     A `!` behind a name makes the member required, `?` optional, which is the default. Partition and offset are known in sinks only.
     """
 
-    settings: ClassVar[tuple[Setting, ...]] = tuple(
-        Setting(name=f"{one}.field", doc=f"Field name for the {one}")
-        for one in ("topic", "partition", "offset", "timestamp", "static")
+    settings: ClassVar[tuple[Setting, ...]] = (
+        *(
+            Setting(name=f"{one}.field", doc=f"Field name for the {one}")
+            for one in ("topic", "partition", "offset", "timestamp", "static")
+        ),
+        Setting(name="static.value", doc="Of the static field"),
     )
 
     def __init__(self, settings: Mapping[str, str]) -> None:

@@ -30,6 +30,11 @@ class Transform:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.config = settings
 
+    @property
+    def shown(self) -> str:
+        """Its name in the headers of dead letters."""
+        return type(self).__qualname__
+
     def apply(self, record: R) -> R | None:
         """The record as it goes on; None takes it out.
 

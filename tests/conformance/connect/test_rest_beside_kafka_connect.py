@@ -7,8 +7,7 @@ named here:
   known class: 400 here, as the client is at fault; 500 there.
 * `task.class` is among a task's settings there; here there is no such class.
 * `FileStreamSource` takes standard input without a `file` there; here `file` is required, as a worker has no standard input of use.
-* Predicates, `topic.creation.groups`, `offsets.storage.topic` and `/admin/loggers` are not served; the lists of plugins and settings
-  have the same shape and other members.
+* `offsets.storage.topic` and `/admin/loggers` are not served; the lists of plugins and settings have the same shape and other members.
 """
 
 import itertools

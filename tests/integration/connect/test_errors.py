@@ -189,6 +189,81 @@ async def _lines(bootstrap: str, count: int) -> bool:
     return len(await records_of(bootstrap, "lines")) >= count
 
 
+async def test_a_dead_letter_that_is_too_large_goes_without_its_value(rest: Rest, bus: str) -> None:
+    """With its headers a record may be larger than the topic takes: its place stands in the headers, and nothing stops behind it."""
+    async with Admin(bus) as admin:
+        limits = {"max.message.bytes": "3000"}
+        await admin.create_topics(
+            [NewTopic("in"), NewTopic("dead", configs=limits), NewTopic("tiny", configs={"max.message.bytes": "1000"})]
+        )
+    await send(bus, "in", b"{bad" + b"x" * 2900, b'{"n":1}')
+    settings = {"errors_tolerance": "all", "errors_deadletterqueue_context_headers_enable": "true", **PLAIN}
+    for name, topic in (("huge", "dead"), ("tiny", "tiny")):
+        await rest.create(
+            name, connector_class="CollectingSink", topics="in", errors_deadletterqueue_topic_name=topic, **settings
+        )
+        await until(lambda name=name: _collected(name, {"n": 1}))
+        (dead,) = await records_of(bus, topic)
+        headers = dict(dead.headers)
+        assert (dead.value, headers["__connect.errors.offset"]) == (None, b"0")
+        assert (
+            headers["__busway.errors.left.out"]
+            == b"the value of 2904 bytes, as the record would be larger than the topic takes"
+        )
+
+
+async def test_the_dead_letter_topic_is_made(rest: Rest, bus: str) -> None:
+    """Before the first bad record, also where the brokers make none by themselves: one partition, as Kafka Connect makes it."""
+    await send(bus, "in", b"{}")
+    await rest.create(
+        "making",
+        connector_class="CollectingSink",
+        topics="in",
+        errors_tolerance="all",
+        errors_deadletterqueue_topic_name="dead",
+        errors_deadletterqueue_topic_replication_factor="1",
+        **PLAIN,
+    )
+    await rest.wait_for("making", "RUNNING")
+    async with Admin(bus) as admin:
+        assert len((await admin.describe_topics(["dead"]))["dead"].partitions) == 1
+
+
+async def test_a_row_larger_than_a_producers_usual_limit_goes_with_an_override(
+    rest: Rest, bus: str, tmp_path: Path
+) -> None:
+    """`producer.override.max.request.size`, as in Kafka Connect."""
+    async with Admin(bus) as admin:
+        await admin.create_topics([NewTopic("lines", partitions=1, configs={"max.message.bytes": "3000000"})])
+    source = tmp_path / "in.txt"
+    source.write_text("x" * 2_000_000 + "\n")
+    settings = {
+        "connector_class": "FileStreamSource",
+        "file": str(source),
+        "topic": "lines",
+        "value_converter": "StringConverter",
+    }
+    await rest.create("large", **settings)
+    await rest.wait_for("large", "FAILED")
+    assert (await rest.call("PATCH", "/connectors/large/config", {"producer.override.max.request.size": "4000000"}))[
+        0
+    ] == 200
+    await until(lambda: _lines(bus, 1))
+
+
+async def test_overrides_that_cannot_be_are_named(rest: Rest) -> None:
+    """Before anything is made of them."""
+    for name, value in [
+        ("producer.override.max.request.size", "many"),
+        ("producer.override.compression.type", "rar"),
+        ("consumer.override.max.poll.records", "0"),
+    ]:
+        config = {"connector.class": "CollectingSink", "topics": "in", name: value}
+        status, found = await rest.call("PUT", "/connectors/x/config", config)
+        assert status == 400
+        assert f"Invalid value {value} for configuration {name}" in found["message"]
+
+
 @pytest.mark.slow
 async def test_a_registry_that_is_away_is_no_fault_of_a_record(rest: Rest, bus: str, tmp_path: Path) -> None:
     """Under `errors.tolerance=all`, a source with a new schema and a sink with an unknown id wait: nothing is passed over or put aside."""

@@ -12,7 +12,7 @@ from tests.support.connect_worker import Rest, records_of, until
 from tests.support.postgres import Postgres
 
 from busway import Producer
-from busway_connect.connector import SinkRecord
+from busway_connect.connector import ConfigInvalid, RecordRefused, Retriable, SinkRecord
 from busway_connect.decimals import DECIMAL, decimal_to_bytes
 from busway_connect.schema import Field, Schema
 from busway_connect.sql_sink import JdbcSink
@@ -73,6 +73,86 @@ async def test_values_arrive_in_columns_of_their_types(postgres: Postgres) -> No
     assert rows(
         postgres, "SELECT price, at::text, zoned AT TIME ZONE 'UTC' = '2024-01-02 03:04:05.678901', raw FROM typed"
     ) == [(decimal.Decimal("-99999999999999.1234"), "2023-11-14 22:13:20.123456", True, b"\x00\xff")]
+
+
+def value_record(value: Any, offset: int = 0) -> SinkRecord:
+    """A record without schemas."""
+    return SinkRecord(
+        topic="t", partition=0, offset=offset, timestamp_ms=0, key=None, key_schema=None, value=value, value_schema=None
+    )
+
+
+async def started(postgres: Postgres, table: str, **more: str) -> JdbcSink:
+    """A sink that upserts into a table by `id`; `more` with `_` for `.`."""
+    config = {
+        "connection.url": postgres.url,
+        "insert.mode": "upsert",
+        "primary.key.mode": "record_value",
+        "primary.key.fields": "id",
+        "schema.evolution": "basic",
+        "collection.name.format": table,
+        **{name.replace("_", "."): text for name, text in more.items()},
+    }
+    assert JdbcSink.validate(config) == {}
+    sink = JdbcSink("sink", config)
+    await sink.start()
+    return sink
+
+
+async def test_any_name_of_a_field_is_a_column(postgres: Postgres) -> None:
+    """What PostgreSQL's driver and SQLAlchemy read meaning into, in a table that is made and in columns that come later."""
+    sink = await started(postgres, "odd")
+    value = {"id": 1, "select": 1, "50% off": 2}
+    more = {"a:b": 3, "100%": 4, "%(id)s": 5, "Aä": 6, "(x)": 7}
+    await sink.write([value_record(value)])
+    await sink.write([value_record({**value, **more})])
+    await sink.stop()
+    with psycopg.connect(postgres.dsn) as connection:
+        cursor = connection.execute("SELECT * FROM odd")
+        assert [one.name for one in cursor.description or ()] == [*value, *more]
+        assert cursor.fetchall() == [(1, 1, 2, 3, 4, 5, 6, 7)]
+
+
+async def test_what_an_update_left_as_it_was_stays_in_a_column_that_may_not_be_null(postgres: Postgres) -> None:
+    """The placeholder for a TOASTed value changes nothing; where the row is not there, the record is refused with the reason."""
+    rows(postgres, "CREATE TABLE toast (id int PRIMARY KEY, body text NOT NULL, n int)")
+    sink = await started(postgres, "toast")
+    mark = "__debezium_unavailable_value"
+    await sink.write([value_record({"id": 1, "body": "long", "n": 1}), value_record({"id": 1, "body": mark, "n": 2})])
+    assert rows(postgres, "SELECT * FROM toast") == [(1, "long", 2)]
+    with pytest.raises(RecordRefused, match="not-null"):
+        await sink.write([value_record({"id": 2, "body": mark, "n": 2})])
+    await sink.stop()
+
+
+async def test_what_is_no_records_fault_makes_no_dead_letter(postgres: Postgres) -> None:
+    """A server that only reads, as a standby after a failover, passes; a right that is missing ends the task."""
+    rows(
+        postgres,
+        "CREATE TABLE guarded (id bigint PRIMARY KEY); CREATE ROLE reader LOGIN; GRANT SELECT ON guarded TO reader",
+    )
+    reading = f"{postgres.url}{'&' if '?' in postgres.url else '?'}options=-c%20default_transaction_read_only%3Don"
+    sink = await started(postgres, "guarded", connection_url=reading)
+    with pytest.raises(Retriable, match="read-only"):
+        await sink.write([value_record({"id": 1})])
+    await sink.stop()
+    sink = await started(postgres, "guarded", connection_url=f"postgresql://reader@127.0.0.1:{postgres.port}/postgres")
+    with pytest.raises(ConfigInvalid, match="permission denied for table guarded"):
+        await sink.write([value_record({"id": 1})])
+    await sink.stop()
+
+
+@pytest.mark.parametrize("bad", ["\ud800", "a\0b", 2**70, {"a": "\ud800"}])
+async def test_a_value_that_the_driver_cannot_take_is_a_bad_record(postgres: Postgres, bad: Any) -> None:
+    """Half a character, NUL, a number beyond the column: told as this record's fault, and those before are written."""
+    rows(postgres, "DROP TABLE IF EXISTS picky; CREATE TABLE picky (id int PRIMARY KEY, t text, n bigint)")
+    sink = await started(postgres, "picky")
+    column = "n" if isinstance(bad, int) else "t"
+    with pytest.raises(RecordRefused) as refused:
+        await sink.write([value_record({"id": 1}), value_record({"id": 2, column: bad})])
+    assert refused.value.index == 1
+    assert rows(postgres, "SELECT id FROM picky") == [(1,)]
+    await sink.stop()
 
 
 async def test_a_server_that_is_killed_in_between_ends_exact(postgres: Postgres, rest: Rest, bus: str) -> None:

@@ -9,9 +9,10 @@ from sqlalchemy import create_engine, text
 from tests.support.connect_worker import Rest, records_of, until, worker_config
 
 from busway import Admin, App, NewTopic, Producer
+from busway.net.listening import CannotListen
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.runtime.storage import StorageUnfit
-from busway_connect.server import CannotListen, ConnectServer
+from busway_connect.server import ConnectServer
 
 FILE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
@@ -225,3 +226,30 @@ async def test_what_is_said_of_settings_holds_no_password(rest: Rest) -> None:
     status, found = await rest.call("PUT", "/connector-plugins/JdbcSink/config/validate", config)
     assert status == 200
     assert "s3cret" not in json.dumps(found)
+
+
+async def test_a_password_from_a_file_is_nowhere_else(bus: str, tmp_path: Path) -> None:
+    """The task has its value; requests, answers and the topics have the reference."""
+    (tmp_path / "secrets").write_text("how.far=5\n")
+    providers = {
+        "config.providers": "file",
+        "config.providers.file.class": "FileConfigProvider",
+        "config.providers.file.param.allowed.paths": str(tmp_path),
+    }
+    config = worker_config(bus, plugin_modules=("tests.support.connectors",), providers=providers)
+    reference = f"${{file:{tmp_path / 'secrets'}:how.far}}"
+    async with ConnectServer(config) as server:
+        rest = Rest(server.url)
+        await rest.create("x", connector_class="CountingSource", topics="numbers", count=reference)
+        await until(lambda: _produced(bus, 7))
+        assert (await rest.call("GET", "/connectors/x/config"))[1]["count"] == reference
+        assert (await rest.call("GET", "/connectors/x/tasks"))[1][0]["config"]["count"] == reference
+        status, found = await rest.call("PATCH", "/connectors/x/config", {"count": reference.replace("far", "near")})
+        assert (status, "count: the file" in found["message"]) == (400, True)
+        await rest.http.aclose()
+    stored = b"".join(record.value or b"" for record in await records_of(bus, "connect-configs"))
+    assert reference.encode() in stored
+
+
+async def _produced(bootstrap: str, count: int) -> bool:
+    return len(await records_of(bootstrap, "numbers")) == count

@@ -223,3 +223,28 @@ async def test_snapshot_modes(
         again = await run.read_count(len(then))
         assert [(one.key["id"], one.value["op"]) for one in again] == then
         assert not changes(list(await run.source.read()))
+
+
+@pytest.mark.parametrize("pace", ["one by one", "at once"])
+async def test_tables_that_nobody_captures_do_not_hold_the_log(database: Postgres, pace: str) -> None:
+    """The publication of all tables brings their changes too: however busy they are, heartbeats say how far all was read."""
+    _table(database)
+    execute(database, "CREATE TABLE other (id int)")
+    config = settings(database, table_include_list="public.t", heartbeat_interval_ms="1", max_batch_size="10")
+    async with RunningSource(config) as run:
+        await run.read_count(1)
+        begun = lsn_number(str(_one(database, "SELECT pg_current_wal_insert_lsn()::text")))
+        found = 0
+        with psycopg.connect(database.dsn, autocommit=True) as connection:
+            if pace == "at once":
+                connection.execute(
+                    "DO 'BEGIN FOR i IN 1..3000 LOOP INSERT INTO other VALUES (i); COMMIT; END LOOP; END'"
+                )
+            for number in range(10):
+                if found > begun:
+                    break
+                if pace == "one by one":
+                    connection.execute(f"INSERT INTO other VALUES ({number})")
+                beats = await run.source.read()
+                found = max([found, *(int(one.offset["lsn_commit"]) for one in beats)])
+        assert found > begun

@@ -81,6 +81,30 @@ async def test_what_is_wrong_is_said(postgres: Postgres) -> None:
         assert "\n" not in said
 
 
+@pytest.mark.slow
+@pytest.mark.postgres
+async def test_a_right_that_is_missing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """To make the tables, or to write into them: in the server's words without the statement, with the remedy."""
+    with Postgres() as server:
+        with psycopg.connect(server.dsn, autocommit=True) as admin:
+            admin.execute("CREATE ROLE reader LOGIN")
+        reader = server.dsn.replace("postgres@", "reader@")
+        assert (await refusal(reader)).partition(": ")[2] == (
+            "permission denied for schema public; give its user the right, for instance as the owner of the database, or name"
+            " another user in the URL"
+        )
+        async with RegistryServer(RegistryConfig(port=0, database=server.dsn)):
+            pass
+        with psycopg.connect(server.dsn, autocommit=True) as admin:
+            admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        async with RegistryServer(RegistryConfig(port=0, database=reader)) as registry:
+            client = Client(registry.url)
+            async with client.http:
+                assert (await client.get("/subjects")).body == []
+                assert (await client.register("s", '"string"')).code == 50001
+        assert any("permission denied for table ids; give its user the right" in one for one in caplog.messages)
+
+
 def test_a_url_that_cannot_be_read() -> None:
     """Said so, without repeating it."""
     with pytest.raises(OSError, match="is not a URL such as postgresql://") as refused:

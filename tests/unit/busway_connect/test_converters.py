@@ -1,6 +1,7 @@
 """Converters without a registry: schemas ↔ Avro as Confluent maps them, values through fastavro, text, bytes, JSON."""
 
 import asyncio
+import contextlib
 import decimal
 from typing import Any
 
@@ -227,3 +228,20 @@ def test_decimals_keep_every_digit(text: str) -> None:
     assert str(decimal_from_bytes(data, 2)) == text
     with pytest.raises(ValueError, match="more than 1 digits"):
         decimal_to_bytes(decimal.Decimal("0.25"), 1)
+
+
+@pytest.mark.parametrize("depth", [300, 900, 100_000])
+def test_a_schema_or_value_that_is_nested_too_deep_is_a_bad_record(depth: int) -> None:
+    """Python's own limit is no defect of the worker: the record is refused, and the next one read."""
+    converter = JsonConverter({}, is_key=False)
+    schema = b'{"type":"array","items":' * depth + b'{"type":"int32"}' + b"}" * depth
+    deep = b'{"schema":' + schema + b',"payload":' + b"[" * depth + b"1" + b"]" * depth + b"}"
+    with contextlib.suppress(ConversionFailed):
+        asyncio.run(converter.to_connect("t", deep))
+    good = b'{"schema":{"type":"int32","optional":false},"payload":7}'
+    assert asyncio.run(converter.to_connect("t", good))[1] == 7
+    value: Any = 1
+    for _ in range(min(depth, 5_000)):
+        value = [value]
+    with contextlib.suppress(ConversionFailed):
+        asyncio.run(JsonConverter({"schemas.enable": "false"}, is_key=False).from_connect("t", None, value))

@@ -246,6 +246,7 @@ def test_settings_that_cannot_be_are_named() -> None:
         ({"insert.mode": "upsert"}, "primary.key.mode"),
         ({"delete.enabled": "true", "primary.key.mode": "kafka"}, "delete.enabled"),
         ({"batch.size": "none"}, "batch.size"),
+        ({"primary.key.mode": "kafka", "primary.key.fields": "a,b"}, "primary.key.fields"),
         ({"connection.url": "mysql://x/y"}, "connection.url"),
         ({"connection.url": "nothing"}, "connection.url"),
     ]
@@ -258,3 +259,68 @@ def test_settings_that_cannot_be_are_named() -> None:
         "auto.create": "true",
     }
     assert JdbcSink.validate(confluent) == {}
+
+
+async def test_any_name_of_a_field_is_a_column(make: Make, url: str) -> None:
+    """Reserved words, blanks and what SQL or a driver reads meaning into; also in columns that come later."""
+    names = ["select", "a b", "50% off", "a:b", "(x)", 'q"q', "%(id)s", "ünï", "b_id"]
+    sink = await make(**UPSERT)
+    await sink.write([record({"id": 1, names[0]: 0})])
+    value = {"id": 1, **{name: number for number, name in enumerate(names)}}
+    await sink.write([record(value), record({**value, "id": 2})])
+    assert rows(url) == [value, {**value, "id": 2}]
+
+
+async def test_update_finds_its_row_whatever_its_columns_are_called(make: Make, url: str) -> None:
+    """A column `b_id` beside the key `id`: the row of that id changes, no other."""
+    run_sql(url, "CREATE TABLE shop_orders (id INTEGER PRIMARY KEY, b_id INTEGER)")
+    run_sql(url, "INSERT INTO shop_orders VALUES (1, 0), (2, 0)")
+    sink = await make(insert_mode="update", primary_key_mode="record_value", primary_key_fields="id")
+    await sink.write([record({"id": 1, "b_id": 2})])
+    assert rows(url) == [{"id": 1, "b_id": 2}, {"id": 2, "b_id": 0}]
+    run_sql(url, "ALTER TABLE shop_orders ADD COLUMN p1 INTEGER")
+    await sink.stop()
+    sink = await make(insert_mode="update", primary_key_mode="record_value", primary_key_fields="id")
+    await sink.write([record({"id": 1, "b_id": 3})])
+    assert rows(url) == [{"id": 1, "b_id": 3, "p1": None}, {"id": 2, "b_id": 0, "p1": None}]
+
+
+@pytest.mark.parametrize("bad", [2**70, "\ud800", float("nan"), {"deep": "\ud800"}])
+async def test_a_value_that_the_driver_cannot_take_is_a_bad_record(make: Make, url: str, bad: Any) -> None:
+    """Too long a number, half a character, no number where SQLite would store nothing: told as the record's fault."""
+    sink = await make(**UPSERT)
+    with pytest.raises(RecordRefused) as refused:
+        await sink.write([record({"id": 1, "x": "1"}), record({"id": 2, "x": bad})])
+    assert refused.value.index == 1
+    assert [one["id"] for one in rows(url)] == [1]
+
+
+async def test_a_time_beyond_the_day_is_refused_instead_of_bent(make: Make, url: str) -> None:
+    """PostgreSQL's 24:00 has no place in the column, and midnight is not what was meant."""
+    sink = await make(**UPSERT)
+    schema = typed(id=("int32", None, ()), at=("int64", "io.debezium.time.MicroTime", ()))
+    with pytest.raises(RecordRefused, match="86400000000"):
+        await sink.write(
+            [record({"id": 1, "at": 86_399_999_999}, schema), record({"id": 2, "at": 86_400_000_000}, schema)]
+        )
+    assert [one["id"] for one in rows(url)] == [1]
+
+
+async def test_what_an_update_left_as_it_was_stays(make: Make, url: str) -> None:
+    """Debezium's placeholder for a TOASTed value that the log does not hold never overwrites the value that is there."""
+    fields = {"id": Schema(type="int32"), "body": Schema(type="string", optional=True), "raw": Schema(type="bytes"),
+              "tags": Schema(type="array", value_schema=Schema(type="string")), "total": Schema(type="int32")}  # fmt: skip
+    schema = Schema(type="struct", fields=tuple(Field(name=name, schema=one) for name, one in fields.items()))
+    sink = await make(**UPSERT)
+    mark = "__debezium_unavailable_value"
+    first = {"id": 1, "body": "long", "raw": b"\x01", "tags": ["a"], "total": 5}
+    await sink.write(
+        [
+            record(first, schema),
+            record({**first, "body": mark, "raw": mark.encode(), "tags": [mark], "total": 6}, schema),
+        ]
+    )
+    assert rows(url) == [{**first, "tags": '["a"]', "total": 6}]
+    kept = await make(**UPSERT, unavailable_value_placeholder="other")
+    await kept.write([record({**first, "body": mark}, schema)])
+    assert rows(url)[0]["body"] == mark

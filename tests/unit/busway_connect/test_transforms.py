@@ -1,13 +1,17 @@
 """The transforms, on values with and without schemas."""
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from busway_connect.connector import SinkRecord
+from busway_connect.connector import ConfigInvalid, SinkRecord
+from busway_connect.plugins import Plugins
 from busway_connect.schema import Field, Schema
+from busway_connect.transforms.chain import chain
 from busway_connect.transforms.fields import InsertField, InsertKeyField, RegexRouter, ReplaceField
-from busway_connect.transforms.interface import TransformFailed
+from busway_connect.transforms.interface import Transform, TransformFailed
 from busway_connect.transforms.unwrap import ExtractNewRecordState
 
 ROW = Schema(type="struct", name="t.Value", optional=True, fields=(Field(name="id", schema=Schema(type="int32")),))
@@ -151,3 +155,82 @@ def test_a_record_that_is_no_struct_is_told() -> None:
     """With what it is."""
     with pytest.raises(TransformFailed, match="not on str"):
         ReplaceField({"exclude": "a"}).apply(record("text"))
+
+
+PREDICATES = {
+    "predicates": "gone, routed, changes",
+    "predicates.gone.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+    "predicates.routed.type": "HasHeaderKey",
+    "predicates.routed.name": "route",
+    "predicates.changes.type": "TopicNameMatches",
+    "predicates.changes.pattern": r"shop\..*",
+}
+
+
+def through(transforms: Sequence[Transform], one: SinkRecord) -> SinkRecord | None:
+    """What a chain makes of a record."""
+    made: SinkRecord | None = one
+    for transform in transforms:
+        made = None if made is None else transform.apply(made)
+    return made
+
+
+def test_a_transform_is_for_the_records_that_its_predicate_takes() -> None:
+    """KIP-585: tombstones filtered, what has a header routed, and with `negate` the others changed."""
+    transforms = chain(
+        Plugins(),
+        {
+            **PREDICATES,
+            "transforms": "drop,route,note",
+            "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+            "transforms.drop.predicate": "gone",
+            "transforms.route.type": "RegexRouter",
+            "transforms.route.regex": ".*",
+            "transforms.route.replacement": "elsewhere",
+            "transforms.route.predicate": "routed",
+            "transforms.note.type": "InsertField$Value",
+            "transforms.note.static.field": "note",
+            "transforms.note.static.value": "other",
+            "transforms.note.predicate": "changes",
+            "transforms.note.negate": "true",
+        },
+    )
+    assert through(transforms, record(None)) is None
+    plain = record({"id": 1})
+    assert through(transforms, plain) == plain
+    routed = through(transforms, dataclasses.replace(plain, headers=(("route", b"x"),)))
+    assert routed is not None
+    assert (routed.topic, routed.value) == ("elsewhere", {"id": 1, "note": "other"})
+    assert transforms[2].shown == "InsertField"
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"transforms.drop.predicate": "unknown"}, "transforms.drop.predicate"),
+        ({"transforms.drop.negate": "true"}, "transforms.drop.negate"),
+        ({"transforms.drop.predicate": "gone", "transforms.drop.negate": "maybe"}, "transforms.drop.negate"),
+        ({"predicates.gone.type": "No.Such"}, "predicates.gone.type"),
+        ({"predicates.gone.type": ""}, "predicates.gone.type"),
+        ({"predicates.changes.pattern": "("}, "predicates.changes.type"),
+        ({"predicates.routed.name": ""}, "predicates.routed.type"),
+        ({"transforms.drop.type": ""}, "transforms.drop.type"),
+    ],
+)
+def test_predicates_that_cannot_be_are_named(settings: dict[str, str], named: str) -> None:
+    """By the setting that is at fault."""
+    config = {**PREDICATES, "transforms": "drop", "transforms.drop.type": "Filter", **settings}
+    with pytest.raises(ConfigInvalid) as refused:
+        chain(Plugins(), config)
+    assert list(refused.value.errors) == [named]
+
+
+def test_a_setting_that_a_transform_does_not_know_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Such as one of an older Debezium, whose absence would change what becomes of deletes."""
+    config = {
+        "transforms": "unwrap",
+        "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
+        "transforms.unwrap.delete.handling.mode": "rewrite",
+    }
+    chain(Plugins(), config, "bank")
+    assert "bank: the setting transforms.unwrap.delete.handling.mode means nothing here" in caplog.text

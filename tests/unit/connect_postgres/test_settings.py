@@ -1,11 +1,14 @@
 """The connector's settings: what is refused, and which tables they choose."""
 
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from busway_connect.connector import ConfigInvalid
 from busway_connect.postgres import PostgresConnector
 from busway_connect.postgres.catalog import TableId
 from busway_connect.postgres.settings import SETTINGS, parse, problems, unknown_settings
+from busway_connect.postgres.slots import PositionLost, conninfo, translated
 
 GOOD = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
 
@@ -38,6 +41,8 @@ def test_the_least_config_has_debeziums_defaults() -> None:
         ("skipped.operations", "c,x"),
         ("message.key.columns", "public.t"),
         ("publication.autocreate.mode", "no_tables"),
+        ("topic.prefix", "bank/one"),
+        ("heartbeat.topics.prefix", "a b"),
     ],
 )
 def test_a_wrong_value_is_named(name: str, value: str) -> None:
@@ -46,6 +51,48 @@ def test_a_wrong_value_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigInvalid) as refused:
         parse({**GOOD, name: value})
     assert set(refused.value.errors) == {name}
+
+
+def test_files_of_tls_reach_the_driver() -> None:
+    """By libpq's names; a password may hold anything."""
+    more = {"database.sslmode": "verify-full", "database.sslrootcert": "/ca.pem", "database.password": "a' b\\c%"}
+    found = conninfo_to_dict(conninfo(parse({**GOOD, **more})))
+    assert (found["sslmode"], found["sslrootcert"], found["password"]) == ("verify-full", "/ca.pem", "a' b\\c%")
+    assert "sslkey" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("FATAL:  must be superuser or replication role to start walsender", "database.user"),
+        (
+            "FATAL:  permission denied to start WAL sender\nDETAIL:  Only roles with the REPLICATION attribute …",
+            "database.user",
+        ),
+        ("ERROR:  logical decoding requires wal_level >= logical", "plugin.name"),
+        ('ERROR:  logical decoding requires "wal_level" >= "logical"', "plugin.name"),
+        ("ERROR:  all replication slots are in use", "slot.name"),
+        ('FATAL:  password authentication failed for user "u"', "database.password"),
+    ],
+)
+def test_what_the_server_refuses_names_the_setting(text: str, setting: str) -> None:
+    """In the words of PostgreSQL 15 and of those since."""
+    problem = translated(psycopg.OperationalError(text))
+    assert isinstance(problem, ConfigInvalid)
+    assert list(problem.errors) == [setting]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'cannot read from logical replication slot "debezium"',
+        'can no longer get changes from replication slot "debezium"',
+        'can no longer access replication slot "debezium"',
+    ],
+)
+def test_a_lost_slot_is_known_by_its_text(text: str) -> None:
+    """PostgreSQL's words differ by release."""
+    assert isinstance(translated(psycopg.OperationalError(text)), PositionLost)
 
 
 def test_include_and_exclude_do_not_stand_together() -> None:

@@ -28,6 +28,8 @@ from busway_connect.postgres.values import NotANumber
         (values.zoned_timestamp_of(0), "2020-01-02 03:04:05+00", "2020-01-02T03:04:05Z"),
         (values.zoned_timestamp_of(3), "0001-01-02 03:04:05.1+00 BC", "0000-01-02T03:04:05.100Z"),
         (values.interval_us, "-1 mons -00:00:00.000001", -2_629_800_000_001),
+        (values.interval_us, "infinity", 2**63 - 1),
+        (values.interval_us, "-infinity", -(2**63)),
         (values.interval_iso, "1 year -2 mons +3 days -04:05:06.7", "P1Y-2M3DT-4H-5M-6.7S"),
         (values.variable_scale_decimal, "1200.00", {"scale": 0, "value": b"\x04\xb0"}),
         (values.variable_scale_decimal, "-0.010", {"scale": 2, "value": b"\xff"}),

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from busway.app.declaring.depends import Current
+from busway.app.declaring.depends import Current, current
 from busway.app.declaring.routes import ConsumerRecord, Headers
 from busway.app.extension import Handling, Outcome
 from busway.app.handling.ack import CompletedOffsets
@@ -43,6 +43,10 @@ class HandlerTimedOut(BuswayError):
 
 class Cancelled(Exception):
     """What a handler waited for was cancelled by somebody else than the app."""
+
+
+class Exited(Exception):
+    """A handler raised what is no `Exception`, such as SystemExit: one record must not end the process, or stop its partition."""
 
 
 class Item:
@@ -220,12 +224,16 @@ class Attempts:
                 raise
             sent.clear()
             raise Cancelled("the handler waited for a task that was cancelled") from cancelled
-        except BaseException:
+        except (Exception, KeyboardInterrupt, GeneratorExit):
             sent.clear()
             raise
+        except BaseException as problem:
+            sent.clear()
+            raise Exited(f"the handler raised {problem!r}, which is no Exception") from problem
 
     async def _call_until(self, given: Any, timeout_s: float) -> None:
-        deadline = asyncio.timeout(timeout_s)
+        mark = current.get()
+        mark.deadline = deadline = asyncio.timeout(timeout_s)
         try:
             async with deadline:
                 await self._call(given)
@@ -233,6 +241,8 @@ class Attempts:
             if not deadline.expired():
                 raise
             raise HandlerTimedOut(f"the handler took longer than {timeout_s:g} s") from problem
+        finally:
+            mark.deadline = None
 
     # Failing
 

@@ -72,7 +72,7 @@ class Assigned:
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
         """Records arrived, in their order."""
-        lanes, pending = self.lanes, len(self.lanes)
+        items, pending = [], len(self.lanes)
         for record in records:
             if not self.done.follows(record.offset):
                 log.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
@@ -82,9 +82,9 @@ class Assigned:
             if record.headers and _is_for_others(record, group):
                 self.done.finish(record.offset)
                 continue
-            item = Item(self.done, record, pending, self)
-            for lane in lanes:
-                lane.add(item)
+            items.append(Item(self.done, record, pending, self))
+        for lane in self.lanes:
+            lane.add(items)
 
     @property
     def committable(self) -> OffsetAndMetadata | None:
@@ -202,16 +202,17 @@ class Worker(RebalanceListener):
         """Whether it is this task that calls the handlers of a partition."""
         return any(lane.is_handling(task) for assigned in self._assigned.values() for lane in assigned.lanes)
 
-    def _finished(self, item: Item) -> None:
-        """A handler is done with a record."""
-        item.pending -= 1
-        if item.pending:
-            return
-        item.done.finish(item.record.offset)
-        if not item.buried:
-            self._counts.handled += 1
+    def _finished(self, items: Sequence[Item]) -> None:
+        """A handler is done with records of a partition."""
+        for item in items:
+            item.pending -= 1
+            if item.pending:
+                continue
+            item.done.finish(item.record.offset)
+            if not item.buried:
+                self._counts.handled += 1
         self.progress.set()
-        home: Assigned = item.home
+        home: Assigned = items[0].home
         if home.paused and not home.closing and home.has_room:
             home.paused = False
             if home.partition in self.consumer.assignment():

@@ -1,0 +1,166 @@
+"""An ASGI application in the event loop of whoever serves it: the one place that runs uvicorn.
+
+What lives here: when it serves, and how it stops. What does not: the socket (`listening`), paths, signals. It loads uvicorn and
+nothing of an application: the registry, a Connect worker and a service's HTTP side (`busway.web`) bring each their own.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+
+from busway.net.listening import CannotListen
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger("busway.http")
+
+GRACE_S: Final = 5.0
+"""Requests under way may take so long to end when the server stops; streams end at once."""
+IDLE_S: Final = 30
+"""Connections that nobody uses are closed; as Confluent's servers do, since clients with a pool send their next request on one."""
+CLOSING: Final = "busway.closing"
+"""In each request's scope: an `asyncio.Event`, set when the server stops, for answers that would never end."""
+_DATE_S: Final = 1.0
+_CANCEL_S: Final = 1.0
+"""A request that was broken off may take so long to clean up; one that is busy in a thread ends when the thread does."""
+_ARRIVAL_TURNS: Final = 8
+"""Turns of the event loop from a connection in the listening socket to its request's task, with some to spare."""
+
+
+@contextlib.asynccontextmanager
+async def serving(asgi: "ASGIApp", bound: socket.socket, *, grace_s: float = GRACE_S) -> AsyncIterator[None]:
+    """Serve an ASGI application on a listening socket as long as the block runs; its lifespan runs too.
+
+    At the end requests that have come are answered; then connections end and the socket is closed.
+
+    Args:
+        asgi: the application.
+        bound: from `listening.bind`; it is this server's from now on.
+        grace_s: what takes longer to answer at the end is broken off.
+
+    Raises:
+        CannotListen: the application could not start.
+    """
+    server = _Server(asgi, grace_s)
+    running = asyncio.ensure_future(server.run_on(bound))
+    ready = asyncio.ensure_future(server.ready.wait())
+    try:
+        await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+            raise CannotListen("the HTTP server ended before it served")
+        yield
+    finally:
+        ready.cancel()
+        server.stop()
+        try:
+            await asyncio.wait([running, ready])
+            running.exception()  # what ended it was raised above, if it is not too late to matter
+        finally:
+            bound.close()
+
+
+class _Connections(set[Any]):
+    """uvicorn's connections; tells when the last one has gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone = asyncio.Event()
+
+    def discard(self, connection: Any) -> None:
+        super().discard(connection)
+        if not self:
+            self.gone.set()
+
+    async def wait_gone(self) -> None:
+        while self:
+            self.gone.clear()
+            await self.gone.wait()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers, told by events where it looks ten times a second."""
+
+    def __init__(self, asgi: "ASGIApp", grace_s: float) -> None:
+        self._grace_s = grace_s
+        self.ready = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._connections = _Connections()
+        self._broken_off = False
+
+        async def with_closing(scope: "Scope", receive: "Receive", send: "Send") -> None:
+            try:
+                await asgi({**scope, CLOSING: self._closing}, receive, send)
+            except asyncio.CancelledError:
+                if not self._broken_off:
+                    raise
+
+        super().__init__(
+            uvicorn.Config(with_closing, log_config=None, access_log=False, ws="none", timeout_keep_alive=IDLE_S)
+        )
+        self.server_state.connections = self._connections
+
+    async def run_on(self, bound: socket.socket) -> None:
+        """Until `stop`."""
+        try:
+            await self.serve([bound])
+        except SystemExit:
+            # uvicorn's way to say it; the application's own words are in the log.
+            raise CannotListen("the web application could not start: its lifespan failed; see the log") from None
+
+    def stop(self) -> None:
+        """Ends `run_on` soon."""
+        self.should_exit = True
+        self._closing.set()
+
+    # What uvicorn calls
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # sets the Date header
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), _DATE_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn sleeps here, so that what clients have sent is read before idle connections are closed. Turns suffice.
+        for _ in range(_ARRIVAL_TURNS):
+            await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
+        for connection in tuple(self._connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(self._grace_s):
+                await self._connections.wait_gone()
+                await self._requests_end()
+        except TimeoutError:
+            await self._break_off()
+        await self.lifespan.shutdown()
+
+    async def _requests_end(self) -> None:
+        while self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks)
+
+    async def _break_off(self) -> None:
+        self._broken_off = True
+        tasks = tuple(self.server_state.tasks)
+        log.warning("%d requests took longer than %g s to end and are broken off", len(tasks), self._grace_s)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CANCEL_S)
+        for connection in tuple(self._connections):
+            connection.transport.abort()

@@ -1,0 +1,76 @@
+"""An address to listen on.
+
+What lives here: the socket, and why it cannot be had, in words. What does not: what is spoken on it (`http_server`).
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from ipaddress import ip_address
+from typing import Final
+
+from busway.errors import BuswayError
+
+MAX_PORT: Final = 65535
+_REMEDIES: Final = {
+    errno.EADDRINUSE: "stop what holds the port, or choose another",
+    errno.EADDRNOTAVAIL: "no interface of this machine has that address; 127.0.0.1 serves this machine alone",
+    errno.EACCES: "this user may not have that port; choose one above 1023",
+}
+
+
+class CannotListen(BuswayError):
+    """The address cannot be had; the text says why and what to do."""
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether only this machine can reach a server on that host."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def in_url(host: str) -> str:
+    """The host as it stands before `:PORT`."""
+    return f"[{host}]" if ":" in host else host
+
+
+async def bind(host: str, port: int, *, who: str) -> socket.socket:
+    """A socket that listens; connections wait in it until somebody accepts them.
+
+    Args:
+        host: an address of this machine or a name of one; an IPv4 address of the name goes before an IPv6 one.
+        port: 0 takes a free one.
+        who: begins the sentence of the error.
+
+    Raises:
+        CannotListen: the port is taken or not for this user, or the host is not this machine's or does not resolve.
+    """
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+        )
+    except (OSError, ValueError) as problem:
+        text = problem.strerror if isinstance(problem, OSError) else str(problem)
+        raise CannotListen(
+            f"{who} cannot listen on {in_url(host)}:{port}: the host does not resolve ({text}); give an address of this "
+            "machine, such as 127.0.0.1"
+        ) from None
+    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    # The protocol is named because the event loop switches Nagle's algorithm off only where it sees TCP.
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen()
+    except OSError as problem:
+        bound.close()
+        raise CannotListen(f"{who} cannot listen on {in_url(host)}:{port}: {_why(problem)}") from None
+    return bound
+
+
+def _why(problem: OSError) -> str:
+    number = problem.errno or 0
+    return f"{os.strerror(number)}; {_REMEDIES.get(number, 'choose another address')}"

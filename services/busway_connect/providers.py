@@ -1,0 +1,160 @@
+"""Kafka's config providers (KIP-297): `${PROVIDER:KEY}` and `${PROVIDER:PATH:KEY}` in a connector's settings stand for what a file or the
+environment of the worker holds, so that no password is in a request, a topic or an answer.
+
+What lives here: the worker's `config.providers.*`, and putting values in the place of references. What does not: which settings are shown
+or kept; those hold the references. Whoever reaches the REST API could have anything read that a provider reads, so each is bounded by the
+worker's own settings, and there is none without them: `allowed.paths` for files, `allowlist.pattern` for the environment.
+"""
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from busway_connect.config import BadSetting
+from busway_connect.connector import Config, ConfigInvalid
+
+PREFIX: Final = "config.providers"
+_REFERENCE: Final = re.compile(r"\$\{([^}:]+):(?:([^}]*):)?([^}:]*)\}")
+_FILE_BYTES_MAX: Final = 64 * 1024
+
+
+class _Unresolved(ValueError):
+    """There is no such value, or it may not be read."""
+
+
+class _Provider(ABC):
+    """One place where values are.
+
+    Args:
+        parameters: what follows `config.providers.NAME.param.`.
+
+    Raises:
+        ValueError: one is missing or cannot be; the text begins with its name.
+    """
+
+    def __init__(self, parameters: Mapping[str, str]) -> None:
+        self._parameters = parameters
+
+    @abstractmethod
+    def value(self, path: str, key: str) -> str:
+        """The value; raises `_Unresolved`."""
+
+
+class _Environment(_Provider):
+    """`${env:NAME}`: variables of the worker's environment that match `allowlist.pattern`."""
+
+    def __init__(self, parameters: Mapping[str, str]) -> None:
+        super().__init__(parameters)
+        pattern = parameters.get("allowlist.pattern")
+        if not pattern:
+            raise ValueError(
+                "allowlist.pattern is missing; a regular expression of the variables that connectors may use"
+            )
+        try:
+            self._allowed = re.compile(pattern)
+        except re.error as problem:
+            raise ValueError(f"allowlist.pattern: {problem}") from None
+
+    def value(self, path: str, key: str) -> str:
+        if path:
+            raise _Unresolved("the environment has no paths")
+        if not self._allowed.fullmatch(key) or key not in os.environ:
+            raise _Unresolved(f"the environment has no {key} that allowlist.pattern allows")
+        return os.environ[key]
+
+
+class _Files(_Provider):
+    """`${file:/path:key}`: a line `key=value` of a properties file within `allowed.paths`."""
+
+    def __init__(self, parameters: Mapping[str, str]) -> None:
+        super().__init__(parameters)
+        self._allowed = [
+            Path(one.strip()).resolve() for one in parameters.get("allowed.paths", "").split(",") if one.strip()
+        ]
+        if not self._allowed:
+            raise ValueError("allowed.paths is missing; the folders, with commas, whose files connectors may use")
+
+    def value(self, path: str, key: str) -> str:
+        for line in self._text(Path(path)).splitlines():
+            name, equals, value = line.partition("=")
+            if equals and name.strip() == key and not line.lstrip().startswith(("#", "!")):
+                return value.strip()
+        raise _Unresolved(f"the file {path} has no line {key}=…")
+
+    def _text(self, path: Path) -> str:
+        where = path.resolve()
+        if not any(where.is_relative_to(one) for one in self._allowed):
+            raise _Unresolved(f"{path} is not within allowed.paths")
+        try:
+            with where.open("rb") as file:
+                return file.read(_FILE_BYTES_MAX).decode()
+        except (OSError, ValueError) as problem:
+            raise _Unresolved(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
+
+
+class _Directory(_Files):
+    """`${directory:/path:file}`: the whole text of a file, as secrets are mounted into containers, without a line's end behind it."""
+
+    def value(self, path: str, key: str) -> str:
+        return self._text(Path(path) / key).rstrip("\r\n")
+
+
+_CLASSES: Final[Mapping[str, type[_Provider]]] = {
+    "org.apache.kafka.common.config.provider.EnvVarConfigProvider": _Environment,
+    "org.apache.kafka.common.config.provider.FileConfigProvider": _Files,
+    "org.apache.kafka.common.config.provider.DirectoryConfigProvider": _Directory,
+}
+
+
+class Providers:
+    """The providers of a worker.
+
+    Args:
+        properties: the worker's settings that begin with `config.providers`.
+
+    Raises:
+        BadSetting: one names no class, or lacks what bounds it.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._providers: dict[str, _Provider] = {}
+        for name in (one.strip() for one in properties.get(PREFIX, "").split(",")):
+            if not name:
+                continue
+            class_name = properties.get(f"{PREFIX}.{name}.class", "")
+            kind = next(
+                (one for known, one in _CLASSES.items() if class_name in {known, known.rpartition(".")[2]}), None
+            )
+            if kind is None:
+                raise BadSetting(f"{PREFIX}.{name}.class is one of {', '.join(_CLASSES)}, not {class_name!r}")
+            prefix = f"{PREFIX}.{name}.param."
+            try:
+                self._providers[name] = kind(
+                    {one.removeprefix(prefix): text for one, text in properties.items() if one.startswith(prefix)}
+                )
+            except ValueError as problem:
+                raise BadSetting(f"{prefix}{problem}") from None
+
+    def resolved(self, config: Config) -> dict[str, str]:
+        """The settings with values for references; what names no provider stays as it is, `${topic}` for instance.
+
+        Raises:
+            ConfigInvalid: names each setting whose reference has no value.
+        """
+        wrong: dict[str, str] = {}
+        found = {}
+        for name, text in config.items():
+            try:
+                found[name] = _REFERENCE.sub(self._value, text) if self._providers else text
+            except _Unresolved as problem:
+                wrong[name] = str(problem)
+        if wrong:
+            raise ConfigInvalid(wrong)
+        return found
+
+    def _value(self, reference: re.Match[str]) -> str:
+        provider = self._providers.get(reference[1])
+        return reference[0] if provider is None else provider.value(reference[2] or "", reference[3])

@@ -1,0 +1,102 @@
+"""Kafka Connect's predicates (KIP-585): which records a transform is for; and `Filter`, which drops those that it is for.
+
+What lives here: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`, `Filter`, and a transform under a predicate. What does not: which
+classes and settings are meant (`chain`).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+from busway_connect.connector import Setting, SinkRecord, SourceRecord
+from busway_connect.transforms.interface import R, Transform
+
+
+class Predicate:
+    """Says of a record yes or no.
+
+    Args:
+        settings: what follows `predicates.NAME.` in the configuration.
+
+    Raises:
+        ValueError: a setting is missing or cannot be; the text begins with its name.
+    """
+
+    settings: ClassVar[tuple[Setting, ...]] = ()
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.config = settings
+
+    def test(self, record: SourceRecord | SinkRecord) -> bool:
+        """Whether it is so."""
+        raise NotImplementedError
+
+
+class TopicNameMatches(Predicate):
+    """The whole name of its topic matches `pattern`."""
+
+    settings: ClassVar[tuple[Setting, ...]] = (Setting(name="pattern", doc="Of the whole topic name", required=True),)
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        if not settings.get("pattern"):
+            raise ValueError("pattern is missing")
+        try:
+            self._pattern = re.compile(settings["pattern"])
+        except re.error as problem:
+            raise ValueError(f"pattern: {problem}") from None
+
+    def test(self, record: SourceRecord | SinkRecord) -> bool:
+        """Whether it does."""
+        return self._pattern.fullmatch(record.topic) is not None
+
+
+class HasHeaderKey(Predicate):
+    """It has a header called `name`."""
+
+    settings: ClassVar[tuple[Setting, ...]] = (Setting(name="name", doc="Of the header", required=True),)
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        if not settings.get("name"):
+            raise ValueError("name is missing")
+        self._name = settings["name"]
+
+    def test(self, record: SourceRecord | SinkRecord) -> bool:
+        """Whether it does."""
+        return any(name == self._name for name, _ in record.headers)
+
+
+class RecordIsTombstone(Predicate):
+    """It has no value."""
+
+    def test(self, record: SourceRecord | SinkRecord) -> bool:
+        """Whether it is one."""
+        return record.value is None
+
+
+class Filter(Transform):
+    """Drops every record; under a predicate those that it is for."""
+
+    def apply(self, record: R) -> R | None:
+        """Nothing."""
+        return None
+
+
+class Under(Transform):
+    """A transform for the records that a predicate takes, or with `negate` for the others; those that are left are as they were."""
+
+    def __init__(self, transform: Transform, predicate: Predicate, *, negate: bool) -> None:
+        super().__init__(transform.config)
+        self._transform = transform
+        self._predicate = predicate
+        self._negate = negate
+
+    @property
+    def shown(self) -> str:
+        """The transform's own."""
+        return self._transform.shown
+
+    def apply(self, record: R) -> R | None:
+        """The record, changed or not."""
+        return record if self._predicate.test(record) == self._negate else self._transform.apply(record)

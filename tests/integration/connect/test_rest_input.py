@@ -1,0 +1,122 @@
+"""What a careless or hostile client sends to the REST API: an answer that names the fault, and nothing half done."""
+
+import asyncio
+import json
+from typing import Any
+from urllib.parse import quote
+
+from tests.support.connect_worker import Rest
+
+GOOD = {"connector.class": "CountingSource", "count": "0", "topics": "numbers"}
+
+
+BAD: list[Any] = [
+    {"name": {"a": 1}, "config": GOOD},
+    {"name": ["a"], "config": GOOD},
+    {"name": "a\ud800", "config": GOOD},
+    {"name": "x", "config": {**GOOD, "note": "\ud800"}},
+    {"name": "x", "config": {**GOOD, "\ud800": "note"}},
+    {"name": "x", "config": GOOD, "initial_state": ["RUNNING"]},
+    {"name": "x", "config": GOOD, "initial_state": {"a": 1}},
+    {"name": "", "config": GOOD},
+    {"config": GOOD},
+]
+NAMES = ["with blank", "with/slash", "50%", "%2F", "ünï", "a:connector-b", "a?b#c", "..", "-"]
+
+
+async def test_what_can_be_no_connector_is_the_clients_fault(rest: Rest) -> None:
+    """400 with a reason, and no connector."""
+    for body in BAD:
+        answer = await rest.http.post(
+            "/connectors", content=json.dumps(body), headers={"Content-Type": "application/json"}
+        )
+        assert (answer.status_code, answer.json()["error_code"]) == (400, 400), body
+    assert (await rest.call("GET", "/connectors"))[1] == []
+
+
+async def test_any_other_name_works(rest: Rest) -> None:
+    """Encoded as one part of the path, from its making to its end."""
+    for name in NAMES:
+        part = quote(name, safe="").replace(".", "%2E")
+        path = f"/connectors/{part}"
+        assert (await rest.call("POST", "/connectors", {"name": name, "config": GOOD}))[0] == 201
+        await rest.wait_for(part, "RUNNING")
+        assert (await rest.call("GET", f"{path}/config"))[1]["name"] == name
+        assert (await rest.call("PUT", f"{path}/config", {**GOOD, "count": "1"}))[0] == 200
+        assert (await rest.call("GET", f"{path}/tasks/{'9' * 5000}/status"))[0] == 404
+        assert (await rest.call("DELETE", path))[0] == 204
+        assert (await rest.call("GET", path))[0] == 404
+
+
+async def test_the_state_to_begin_with_goes_by_any_case(rest: Rest) -> None:
+    """As in Kafka Connect."""
+    body = {"name": "x", "config": GOOD, "initial_state": "stopped"}
+    assert (await rest.call("POST", "/connectors", body))[0] == 201
+    await rest.wait_for("x", None)
+
+
+async def test_changes_at_the_same_time_are_all_there(rest: Rest) -> None:
+    """Twenty PATCHes at once of a setting each: every one that was answered holds."""
+    await rest.create("x", **{name.replace(".", "_"): text for name, text in GOOD.items()})
+    answers = await asyncio.gather(
+        *(rest.call("PATCH", "/connectors/x/config", {f"note.{number}": str(number)}) for number in range(20))
+    )
+    assert [status for status, _ in answers] == [200] * 20
+    _, config = await rest.call("GET", "/connectors/x/config")
+    assert {f"note.{number}" for number in range(20)} <= config.keys()
+
+
+async def test_a_change_of_settings_cannot_rename(rest: Rest) -> None:
+    """The name in the settings is the one in the path, by PATCH as by PUT."""
+    await rest.create("x", **{name.replace(".", "_"): text for name, text in GOOD.items()})
+    for method in ("PUT", "PATCH"):
+        status, found = await rest.call(method, "/connectors/x/config", {**GOOD, "name": "y"})
+        assert status == 400
+        assert "Connector name configuration (y) doesn't match connector name in the URL (x)" in found["message"]
+    assert (await rest.call("GET", "/connectors/x/config"))[1]["name"] == "x"
+
+
+async def test_topics_of_a_connector_are_not_anothers_of_a_like_name(rest: Rest) -> None:
+    """`b` and `a:connector-b` are two."""
+    settings = {name.replace(".", "_"): text for name, text in {**GOOD, "count": "3"}.items()}
+    await rest.create("a:connector-b", **settings)
+    await rest.create("b", **{**settings, "topics": "others"})
+    for name, topic in (("a:connector-b", "numbers"), ("b", "others")):
+        async with asyncio.timeout(20):
+            while (found := (await rest.call("GET", f"/connectors/{name}/topics"))[1]) != {name: {"topics": [topic]}}:
+                assert found[name]["topics"] in ([], [topic])
+                await asyncio.sleep(0.02)
+
+
+async def test_each_wrong_setting_is_named(rest: Rest) -> None:
+    """In Kafka Connect's words where it has some."""
+    cases = {
+        (
+            "errors.tolerance",
+            "ALL",
+        ): "Invalid value ALL for configuration errors.tolerance: String must be one of: none, all",
+        ("exactly.once.support", "never"): "String must be one of (case insensitive): REQUESTED, REQUIRED",
+        ("errors.retry.delay.max.ms", "0"): "errors.retry.delay.max.ms: Value must be at least 1",
+        ("errors.retry.timeout", "-2"): "errors.retry.timeout: Value must be at least -1",
+    }
+    for (name, value), says in cases.items():
+        status, found = await rest.call("PUT", "/connectors/x/config", {**GOOD, name: value})
+        assert status == 400
+        assert says in found["message"]
+    avro = {"connector.class": "CollectingSink", "topics": "in", "value.converter": "AvroConverter"}
+    status, found = await rest.call("PUT", "/connectors/y/config", avro)
+    assert status == 400
+    assert 'Missing required configuration "value.converter.schema.registry.url"' in found["message"]
+    settings = {**GOOD, "exactly.once.support": "REQUIRED"}
+    assert (await rest.call("PUT", "/connectors/x/config", settings))[0] == 201
+
+
+async def test_a_password_in_the_query_of_an_address_is_hidden(rest: Rest) -> None:
+    """In refusals and in the validate call."""
+    config = {"connector.class": "JdbcSink", "connection.url": "jdbc:postgresql://h/d?user=u&password=hunter2&ssl=true"}
+    path = "/connector-plugins/JdbcSink/config/validate"
+    _, verdict = await rest.call("PUT", path, config)
+    assert "hunter2" not in str(verdict)
+    assert "ssl=true" in str(verdict)
+    _, refusal = await rest.call("POST", "/connectors", {"name": "x", "config": {**config, "connector.class": ""}})
+    assert "hunter2" not in str(refusal)

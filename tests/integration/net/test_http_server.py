@@ -1,0 +1,168 @@
+"""The HTTP server of registry, Connect and services: addresses that cannot be had, and stopping under requests, on real sockets."""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from busway.net.http_server import serving
+from busway.net.listening import CannotListen, bind
+from busway.web import application
+from busway.web import serving as serving_web
+from busway_connect.config import WorkerConfig
+from busway_connect.server import ConnectServer
+from busway_registry.config import RegistryConfig
+from busway_registry.server import RegistryServer
+
+Server = Callable[[str, int], AbstractAsyncContextManager[object]]
+SECONDS = 5.0
+REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+SERVERS: dict[str, Server] = {
+    "the registry": lambda host, port: RegistryServer(
+        RegistryConfig(database="memory:", host=host, port=port, insecure=True)
+    ),
+    "the worker": lambda host, port: ConnectServer(WorkerConfig(host=host, port=port, insecure=True)),
+    "the service": lambda host, port: serving_web(application([]), host=host, port=port, insecure=True),
+}
+
+
+async def refusal(who: str, host: str, port: int) -> str:
+    """Why that server does not start."""
+    with pytest.raises(CannotListen) as refused:
+        async with SERVERS[who](host, port):
+            pass
+    assert refused.value.__cause__ is None
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("who", SERVERS)
+async def test_addresses_that_cannot_be_had(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence with the remedy: a taken port, a host that is nobody's name or another machine's, a port that needs root."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert await refusal(who, "127.0.0.1", port) == (
+            f"{who} cannot listen on 127.0.0.1:{port}: Address already in use; stop what holds the port, or choose another"
+        )
+    for host in ("nobody.invalid", "a" * 64, "nul\0"):
+        text = await refusal(who, host, 0)
+        assert text.startswith(f"{who} cannot listen on {host}:0: the host does not resolve (")
+        assert text.endswith("); give an address of this machine, such as 127.0.0.1")
+    assert await refusal(who, "192.0.2.1", 0) == (  # RFC 5737: an address for documentation
+        f"{who} cannot listen on 192.0.2.1:0: Cannot assign requested address; no interface of this machine has that address; "
+        "127.0.0.1 serves this machine alone"
+    )
+
+    def refuse(bound: socket.socket, address: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)  # the tests may run as root, who may have any port
+    assert await refusal(who, "127.0.0.1", 80) == (
+        f"{who} cannot listen on 127.0.0.1:80: Permission denied; this user may not have that port; choose one above 1023"
+    )
+
+
+class Site:
+    """An application that answers when it is told to, in two pieces."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.go = asyncio.Event()
+        self.broken_off = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            raise NotImplementedError
+        self.asked.set()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await send({"type": "http.response.body", "body": b"do", "more_body": True})
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.broken_off = True
+            raise
+        await send({"type": "http.response.body", "body": b"ne"})
+
+
+@pytest.fixture
+def site() -> Site:
+    """A fresh one."""
+    return Site()
+
+
+@asynccontextmanager
+async def connected(bound: socket.socket) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A client's connection."""
+    reader, writer = await asyncio.open_connection(*bound.getsockname())
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def test_a_request_under_way_is_answered_when_the_server_stops(site: Site) -> None:
+    """Its answer is whole and its connection ends, the idle ones at once; nobody new is let in."""
+    bound = await bind("127.0.0.1", 0, who="the site")
+    address = bound.getsockname()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(serving(site, bound))
+        async with connected(bound) as (idle, _), connected(bound) as (reader, writer):
+            writer.write(REQUEST)
+            await site.asked.wait()
+            stopping = asyncio.ensure_future(stack.pop_all().aclose())
+            assert await idle.read() == b""
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection(*address)
+            assert not stopping.done()
+            site.go.set()
+            assert (await reader.read()).endswith(b"\r\n\r\ndone")
+            await stopping
+
+
+async def test_a_request_that_came_just_before_the_stop_is_answered(site: Site) -> None:
+    """It waits in the kernel when the server is told to stop: on a new connection, or on one that was used before."""
+    site.go.set()
+    for used in (False, True):
+        bound = await bind("127.0.0.1", 0, who="the site")
+        async with AsyncExitStack() as clients, AsyncExitStack() as server:
+            await server.enter_async_context(serving(site, bound))
+            if used:
+                reader, writer = await clients.enter_async_context(connected(bound))
+                writer.write(REQUEST)
+                assert (await reader.readuntil(b"done")).endswith(b"\r\n\r\ndone")
+            with socket.create_connection(bound.getsockname(), timeout=SECONDS) as new:
+                # No turn of the loop from here to the stop.
+                if used:
+                    writer.write(REQUEST)
+                else:
+                    new.sendall(REQUEST)
+                await server.aclose()
+                answer = await reader.read() if used else new.recv(10_000)
+                assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+async def test_a_request_that_does_not_end_is_broken_off(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """After the grace the client sees its connection end, and the handler is cancelled; the log says it without a traceback."""
+    bound = await bind("127.0.0.1", 0, who="the site")
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(serving(site, bound, grace_s=0.01))
+        async with connected(bound) as (reader, writer):
+            writer.write(REQUEST)
+            await site.asked.wait()
+            await stack.pop_all().aclose()
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await reader.readuntil(b"done")
+    assert site.broken_off
+    assert "1 requests took longer than 0.01 s to end and are broken off" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+async def test_an_address_by_name_or_of_ipv6() -> None:
+    """Both can be had, and the URL has brackets where it needs them."""
+    for host, shown in (("localhost", "localhost"), ("::1", "[::1]")):
+        async with serving_web(application([]), host=host) as url:
+            assert url.rpartition(":")[0] == f"http://{shown}"
