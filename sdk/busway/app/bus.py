@@ -27,7 +27,7 @@ from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
 from busway.producer.producer import Producer
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
 from busway.types import RecordMetadata, TopicPartition
 

@@ -19,7 +19,7 @@ from busway.app.handling.calls import Handler, unacknowledged
 from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
 from busway.app.hooks import Hooks
 from busway.errors import BuswayError
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.serde.plain import SchemaMissing
 from busway.types import Record, TopicPartition
 

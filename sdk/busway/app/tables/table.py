@@ -32,7 +32,7 @@ from busway.app.extension import Call, Extension
 from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows, names
 from busway.app.topics import create_missing, partition_counts
 from busway.errors import BuswayError, NotRunning
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
