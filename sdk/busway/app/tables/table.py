@@ -42,7 +42,7 @@ from busway.app.tables.turns import WHOLE, Turns
 from busway.app.topics import create_missing, partition_counts
 from busway.errors import BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
 from busway.producer.producer import KeyValueHeaders
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
