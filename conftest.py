@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from tools.jars import need
 
-ROOT = Path(__file__).parent
-SPARK = ROOT / "tests" / "spark"
-CASES = ROOT / "examples" / "case_studies"
+SPARK = Path(__file__).parent / "tests" / "spark"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -29,9 +27,6 @@ def spark() -> Iterator[Any]:
     # For all JVMs of a run: each lives for seconds, so quick compilation beats good code. Collectors are each program's own choice.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     quiet = {"spark.sql.shuffle.partitions": "1", "spark.log.level": "FATAL"}
-    with pytest.MonkeyPatch.context() as environment:
-        # Python workers are processes of the JVM, which keeps what is set when it starts; pytest's own path ends with this process.
-        environment.setenv("PYTHONPATH", str(CASES), prepend=os.pathsep)
-        running = session("tests", delta=True, settings=quiet)
+    running = session("tests", delta=True, settings=quiet)
     yield running
     running.stop()

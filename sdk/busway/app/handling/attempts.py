@@ -20,7 +20,7 @@ from busway.app.handling.failures import dead_letter_headers, dead_letter_topic,
 from busway.app.hooks import Hooks
 from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.serde.plain import SchemaMissing
 from busway.types import Record, TopicPartition
 
