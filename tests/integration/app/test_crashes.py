@@ -191,14 +191,12 @@ async def test_a_test_moves_the_clock() -> None:
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
     attempts: list[float] = []
 
+    @app.subscribe(sales, retry=Retry(attempts=4, backoff=Exponential(initial=10, factor=2, max=100, jitter=0)))
+    async def fail(sale: Sale) -> None:
+        attempts.append(bus._clock.now_s)
+        raise ConnectionError("away")
+
     async with app.test(clock="manual") as bus:
-
-        @app.subscribe(sales, retry=Retry(attempts=4, backoff=Exponential(initial=10, factor=2, max=100, jitter=0)))
-        async def fail(sale: Sale) -> None:
-            attempts.append(bus._clock.now_s)
-            raise ConnectionError("away")
-
-        await bus.restart()
         await bus.send(sales, Sale("a", 1))
         async with asyncio.timeout(10):
             while not bus.waited_s:

@@ -165,7 +165,7 @@ FAILURES: list[tuple[list[str], str]] = [
     (["schema", "get", "nope"], "'nope' not found"),
     (["schema", "get", "nope", "-v", "x"], "'x' is not a valid version"),
     (["schema", "list", "-r", "http://me:secret@127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
-    (["schema", "list", "-r", "nonsense"], "nonsense does not answer"),
+    (["schema", "list", "-r", "nonsense"], "'nonsense' is no address of a schema registry"),
     (["schema", "level", "nope", "--set", "SOME"], "Invalid compatibility level"),
     (["run", "nope:app"], "there is no module nope"),
     (["run", "json:dumps"], "json has no App called dumps; it has none"),
