@@ -74,7 +74,7 @@ class PostgresConnector(Source):
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_settle, ready, problem)
 
-        self._handover = Handover(settings.queue_size)
+        self._handover = Handover(settings.queue_size, settings.queue_bytes)
         self._reader = Reader(
             settings,
             stored,
