@@ -4,7 +4,8 @@ What lives here: the data, one process for each sample, and the table. What does
 holds framed Avro of several writers' versions in 4 partitions, and goes to Spark's `noop` sink. Every sample is a process of its own with
 a JVM of its own, which reads the topic several times: the first is cold, the others warm. The variants take turns. The raw source
 decodes every record with the first version's schema, which fits the beginning of all of them: it is what the typed reader is measured
-against, not a way to read such a topic.
+against, not a way to read such a topic. Each version has a field more and the typed reader reads all as the newest, so it makes more columns
+than that; a second raw variant makes as many.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +27,23 @@ import fastavro
 
 from benchmarks.machine import describe
 from benchmarks.subjects import Durability, busway
+from benchmarks.trees import cpu_seconds_of_tree
 from busway import Admin, NewTopic, Producer, RegistryClient
 
 TOPIC = "rides"
 PARTITIONS = 4
 WARM_RUNS = 3
 RAW = "raw kafka source, one from_avro"
+SAME_COLUMNS = "the same, read as the newest version"
 VARIANTS = {
     RAW: ("kafka", "raw"),
+    SAME_COLUMNS: ("kafka", "raw_newest"),
     "read_topic, kafka source": ("kafka", "jvm"),
     "read_topic, busway source": ("busway", "jvm"),
     "read_topic, busway source, decoded in Python": ("busway", "python"),
     "kafka source, nothing decoded": ("kafka", "none"),
     "busway source, nothing decoded": ("busway", "none"),
 }
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def version(number: int) -> str:
@@ -76,7 +80,7 @@ async def fill(bootstrap_servers: str, registry_url: str, records: int, versions
             await producer.send(TOPIC, out.getvalue(), b"%d" % (number % 5000), partition=number % PARTITIONS)
 
 
-def sample(variant: str, bootstrap_servers: str, registry_url: str, runs: int) -> list[dict[str, float]]:
+def sample(variant: str, bootstrap_servers: str, registry_url: str, versions: int, runs: int) -> list[dict[str, float]]:
     """Read the topic some times in this process; seconds, CPU seconds of this process and its children, and seconds of planning."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
     from pyspark.sql.avro.functions import from_avro
@@ -91,43 +95,24 @@ def sample(variant: str, bootstrap_servers: str, registry_url: str, runs: int) -
     servers = {"bootstrap_servers": bootstrap_servers, "schema_registry": registry_url}
     figures = []
     for _ in range(runs):
-        begun, cpu = time.perf_counter(), _cpu_s()
-        if decoder in {"raw", "none"}:
+        begun, cpu = time.perf_counter(), cpu_seconds_of_tree(os.getpid())
+        if decoder in {"raw", "raw_newest", "none"}:
             options = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": TOPIC, "includeHeaders": "true"}
             options |= {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
             frame = spark.read.format(source).options(**options).load()
-            if decoder == "raw":
+            if decoder != "none":
+                reader = {"avroSchema": version(versions)} if decoder == "raw_newest" else {}
                 body = F.substring("value", 6, 2**31 - 1)
-                frame = frame.withColumn("event", from_avro(body, version(1), {"mode": "PERMISSIVE"}))
+                frame = frame.withColumn("event", from_avro(body, version(1), {"mode": "PERMISSIVE", **reader}))
         else:
             frame = read_topic(spark, TOPIC, source=source, decoder=decoder, **servers)
         frame._jdf.queryExecution().executedPlan()
         planned = time.perf_counter() - begun
         frame.write.format("noop").mode("overwrite").save()
         took = time.perf_counter() - begun
-        figures.append({"seconds": took, "cpu": _cpu_s() - cpu, "planned": planned})
+        figures.append({"seconds": took, "cpu": cpu_seconds_of_tree(os.getpid()) - cpu, "planned": planned})
     spark.stop()
     return figures
-
-
-def _cpu_s() -> float:
-    """Of this process and all below it, those that have ended included."""
-    parents: dict[int, list[int]] = {}
-    used: dict[int, int] = {}
-    for place in Path("/proc").iterdir():
-        if place.name.isdigit():
-            try:
-                fields = (place / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has ended since
-            parents.setdefault(int(fields[1]), []).append(int(place.name))
-            used[int(place.name)] = sum(map(int, fields[11:15]))
-    waiting, total = [os.getpid()], 0
-    while waiting:
-        pid = waiting.pop()
-        total += used.get(pid, 0)
-        waiting += parents.get(pid, [])
-    return total / _TICKS
 
 
 def measure(records: int, versions: int, rounds: int, variants: list[str]) -> dict[str, list[list[dict[str, float]]]]:
@@ -143,7 +128,7 @@ def measure(records: int, versions: int, rounds: int, variants: list[str]) -> di
             for _ in range(rounds):
                 for variant in variants:
                     command = [sys.executable, "-m", "benchmarks.spark", "--sample", variant]
-                    command += ["--servers", bootstrap_servers, "--registry", registry.url]
+                    command += ["--servers", bootstrap_servers, "--registry", registry.url, "--ids", str(versions)]
                     child = await asyncio.create_subprocess_exec(
                         *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
                     )
@@ -191,20 +176,40 @@ def main() -> int:
     parser.add_argument("--sample", choices=VARIANTS, help=argparse.SUPPRESS)
     parser.add_argument("--servers", help=argparse.SUPPRESS)
     parser.add_argument("--registry", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--latency", action="store_true", help="measure a job's latency instead, see benchmarks.case_studies.realtime"
+    )
     given = parser.parse_args()
+    if given.latency:
+        return latency(given.rounds, given.json)
     if given.sample:
-        print(json.dumps(sample(given.sample, given.servers, given.registry, WARM_RUNS + 1)))
+        print(json.dumps(sample(given.sample, given.servers, given.registry, given.ids[0], WARM_RUNS + 1)))
         return 0
     gathered: dict[int, Any] = {}
     for ids in given.ids:
-        variants = list(VARIANTS) if ids == given.ids[0] else list(VARIANTS)[:3]
+        variants = list(VARIANTS) if ids == given.ids[0] else list(VARIANTS)[:4]
         gathered[ids] = measure(given.records, ids, given.rounds, variants)
         print(report(gathered[ids], given.records, ids), flush=True)
+    keep(gathered, given.json or Path(tempfile.gettempdir()) / "busway-spark-benchmark.json")
+    return 0
+
+
+def latency(rounds: int, where: Path | None) -> int:
+    """Real-Time Mode beside micro-batches."""
+    from benchmarks.case_studies import realtime
+
+    samples = realtime.measure(rounds)
+    print(realtime.report(samples))
+    gathered = {mode: [asdict(one) for one in taken] for mode, taken in samples.items()}
+    keep(gathered, where or Path(tempfile.gettempdir()) / "busway-spark-latency.json")
+    return 0
+
+
+def keep(gathered: Any, where: Path) -> None:
+    """Tell the machine, and where all samples are."""
     print("\n".join(f"{name}: {value}" for name, value in describe().items()))
-    where = given.json or Path(tempfile.gettempdir()) / "busway-spark-benchmark.json"
     where.write_text(json.dumps(gathered))
     print(f"all samples: {where}")
-    return 0
 
 
 if __name__ == "__main__":

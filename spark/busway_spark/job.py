@@ -14,7 +14,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 try:
@@ -29,11 +28,17 @@ from busway_spark.errors import explain
 from busway_spark.lag import LagListener
 from busway_spark.schemas import schemas_of
 from busway_spark.session import session
-from busway_spark.store import EVERY_5_S, FORMATS, Format, to_store
+from busway_spark.store import EVERY_5_S, FORMATS, Format, realtime, to_store
 from busway_spark.supervise import run_stream
 from busway_spark.topics import read_topic, stream_topic
 
+REALTIME: Final = "realtime"
+MICRO_BATCH: Final = "micro-batch"
 _LOG_LEVELS: Final = ("debug", "info", "warn", "error", "fatal")
+
+
+class TooFewSlots(BuswayError):
+    """Real-Time Mode holds a task slot for each partition; the text tells how many there are."""
 
 
 class Job:
@@ -48,9 +53,18 @@ class Job:
         self.spark = spark
         self.given = given
         self.format: Format = given.format
-        self.out = Path(given.out)
-        self.checkpoints = Path(given.checkpoint) if given.checkpoint else self.out / "_checkpoints"
+        # Text and no Path, which makes one slash of the two in a URL.
+        self._out = given.out.rstrip("/")
+        self._checkpoints = (given.checkpoint or f"{self._out}/_checkpoints").rstrip("/")
         self._missing: frozenset[int] = frozenset()
+
+    def place(self, name: str) -> str:
+        """Folder or URL of a table of the store: `OUT/<name>`."""
+        return f"{self._out}/{name}"
+
+    def checkpoint(self, name: str) -> str:
+        """Folder or URL where a query keeps its position."""
+        return f"{self._checkpoints}/{name}"
 
     @property
     def trigger(self) -> dict[str, Any]:
@@ -67,9 +81,37 @@ class Job:
 
     def store(self, frame: DataFrame, name: str, **options: Any) -> StreamingQuery | None:
         """`to_store` into `OUT/<name>`, with a checkpoint of that name beside it."""
-        checkpoint = str(self.checkpoints / name)
+        checkpoint = self.checkpoint(name)
         given = {"format": self.format, "checkpoint": checkpoint, "trigger": self.trigger, "name": name} | options
-        return to_store(frame, str(self.out / name), **given)
+        return to_store(frame, self.place(name), **given)
+
+    def publish(self, rows: DataFrame, topic: str, name: str, *, reads: Sequence[str]) -> StreamingQuery:
+        """A stream with the columns `key` and `value` into a topic, at least once, each record as soon as it can be; see `add_mode`.
+
+        Args:
+            rows: without state, from Spark's Kafka source.
+            topic: must be there.
+            name: of the query and its checkpoint.
+            reads: the topics that `rows` comes from.
+
+        Raises:
+            TooFewSlots: Real-Time Mode needs more tasks at a time than a local master has.
+        """
+        writer = rows.writeStream.format("kafka").queryName(name).option("topic", topic)
+        writer = writer.option("kafka.bootstrap.servers", self.given.bootstrap_servers)
+        writer = writer.option("checkpointLocation", self.checkpoint(name))
+        if self.given.until_end:
+            return writer.trigger(availableNow=True).start()
+        if self.given.mode == MICRO_BATCH:
+            return writer.trigger(processingTime="0 seconds").start()
+        partitions = asyncio.run(_partitions(self.given.bootstrap_servers, reads))
+        context = self.spark.sparkContext
+        if context.master.startswith("local") and partitions > context.defaultParallelism:
+            raise TooFewSlots(
+                f"Real-Time Mode holds a task slot for each of the {partitions} partitions of {', '.join(reads)}, but "
+                f"{context.master} has {context.defaultParallelism}: give --master 'local[{partitions}]', or --mode {MICRO_BATCH}"
+            )
+        return realtime(writer).start()
 
     def run(
         self, start: Callable[[], Iterable[StreamingQuery | None]], *, topics: Sequence[str]
@@ -104,13 +146,23 @@ def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
     registry = environ("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081")
     parser.add_argument("-r", "--registry", default=registry, help="address of the schema registry")
     parser.add_argument("--master", help="Spark master URL; local[2], or what spark-submit says")
-    parser.add_argument("--out", default="store", help="folder of the analytics store")
+    parser.add_argument("--out", default="store", help="folder or URL of the analytics store")
     parser.add_argument("--format", default=FORMATS[0], choices=FORMATS, help="of the store's tables")
     parser.add_argument("--checkpoint", help="folder of the checkpoints; OUT/_checkpoints")
     parser.add_argument("--until-end", action="store_true", help="stop at what is the end of the topics now")
     parser.add_argument("--log-level", default="fatal", choices=_LOG_LEVELS, help="of Spark, which logs Java stacks")
     parser.add_argument("--metrics-port", type=int, help="serve the lag for Prometheus there")
     return parser
+
+
+def add_mode(parser: argparse.ArgumentParser) -> None:
+    """`--mode`, for jobs without state that `Job.publish`: they can run in Spark's Real-Time Mode."""
+    parser.add_argument(
+        "--mode",
+        default=REALTIME,
+        choices=(REALTIME, MICRO_BATCH),
+        help="each record by itself, or batches one upon the other, as always with --until-end; realtime",
+    )
 
 
 def run_job(
@@ -162,6 +214,11 @@ def run_job(
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+async def _partitions(bootstrap_servers: str, topics: Sequence[str]) -> int:
+    async with Admin(bootstrap_servers) as admin:
+        return sum(len(one.partitions) for one in (await admin.describe_topics(topics)).values())
 
 
 async def _check_topics(bootstrap_servers: str, topics: Sequence[str]) -> None:

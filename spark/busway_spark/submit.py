@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,7 +63,7 @@ def submit_command(module: str, master: str, arguments: Sequence[str], folder: P
     zip_packages(archive, packages)
     main = folder / "busway_job.py"
     main.write_text(f"import sys\nfrom {module} import main\nsys.exit(main(sys.argv[1:]))\n")
-    delta = "delta" in arguments
+    delta = "delta" in arguments or "--format=delta" in arguments
     return [
         spark_submit(),
         "--master",
@@ -71,9 +72,16 @@ def submit_command(module: str, master: str, arguments: Sequence[str], folder: P
         ",".join(str(path) for path in jar_paths(delta=delta)),
         "--py-files",
         str(archive),
+        *_driver(),
         str(main),
         *arguments,
     ]
+
+
+def _driver() -> list[str]:
+    """The driver runs this very interpreter unless the environment names one: which `python3` the PATH has says nothing."""
+    named = os.environ.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
+    return [] if named else ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
 
 
 def spark_submit() -> str:

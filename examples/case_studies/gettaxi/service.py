@@ -3,8 +3,8 @@
 What lives here: topics, tables, the two handlers. What does not: decisions (`city`, `matching`, `fares`, `surge`), the page (`http`).
 
 Everything of a city has the city as its key, so it is in the partition of one number, which one instance has at a time. Its two
-handlers take turns (`OneAtATime`): what one has decided is on its way to the topic before the other decides anything. So rows are in the
-topic in the order of the decisions, and whatever a crash leaves of them is a beginning of that order.
+handlers are for whole partitions, so the tables let them take turns: what one has decided is on its way to the topic before the other
+decides anything. So rows are in the topic in the order of the decisions, and whatever a crash leaves of them is a beginning of that order.
 
 A ride is one row: its driver, its meter, its price and the last position in it. "Busy" is not stored anywhere, it is what the rows say. So
 one write decides, and a crash finds it made or not made; what comes again is at or below the offset in the row, and changes nothing.
@@ -16,7 +16,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from busway import App, Batch, ConsumerRecord, Extension, Retry, Table, TopicPartition
 from busway.web import Feed, Web
@@ -24,10 +24,6 @@ from gettaxi import geo, http, matching
 from gettaxi.city import City, drive
 from gettaxi.events import Ask, Command, Position, Ride, Surge
 from gettaxi.surge import PLAIN_PERCENT
-
-if TYPE_CHECKING:
-    from busway.app.declaring.routes import Route
-    from busway.app.extension import Call
 
 PARTITIONS: Final = 6
 CHANGES_MOST: Final = 1_000_000
@@ -45,30 +41,6 @@ app = App(
     consumer={"group_instance_id": os.environ.get("GETTAXI_INSTANCE")},
 )
 
-
-class OneAtATime(Extension):
-    """One handler of a partition at a time, from its first decision until its rows are handed over to be sent. It is extended before the
-    tables, so that it is around their writing, too."""
-
-    def __init__(self) -> None:
-        self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-
-    async def stopped(self, app: App) -> None:
-        """The next event loop needs locks of its own."""
-        self._locks.clear()
-
-    def around(self, route: "Route", call: "Call") -> "Call":
-        """Wait for the other handler of that partition."""
-
-        async def in_turn(given: Any) -> Any:
-            record = given[0] if isinstance(given, list) else given
-            async with self._locks[record.partition]:
-                return await call(given)
-
-        return in_turn
-
-
-app.extend(OneAtATime())
 positions = app.topic("gettaxi.positions", key=str, value=Position, partitions=PARTITIONS)
 commands = app.topic("gettaxi.commands", key=str, value=Command, partitions=PARTITIONS)
 # Rows go with the partition of their city, whatever their own key is.

@@ -4,11 +4,12 @@ are every position exactly once.
 What lives here: starting, sending, counting. What does not: the service (`service`), the trucks (`generate`). Where Spark is not installed the
 speed layer is shown alone.
 
-With `--ci` it ends by itself. The service is killed half way, without warning, and started again.
+With `--ci` it ends by itself. Meanwhile the service, the registry and the bus are killed in turn, without warning, and started again.
 """
 
 import argparse
 import asyncio
+import itertools
 import signal
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 import httpx2
 from kit.command import run_demo
+from kit.faults import KillsInTurn
 from kit.load import send_all
 from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
 from kit.spark import missing
@@ -44,13 +46,10 @@ SPARK_S: Final = 240.0
 class Sent:
     """What was sent, and what must come of it."""
 
-    half: int
     by_truck: dict[str, list[Position]] = field(default_factory=dict)
     trucks: dict[str, Truck] = field(default_factory=dict)
     alerts: int = 0
     count: int = 0
-    half_way: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when `half` positions are acknowledged."""
 
     def note(self, position: Position) -> None:
         """A position was acknowledged."""
@@ -60,8 +59,6 @@ class Sent:
         self.alerts += alert is not None
         self.by_truck.setdefault(position.truck_id, []).append(position)
         self.count += 1
-        if self.count >= self.half:
-            self.half_way.set()
 
 
 @dataclass(slots=True)
@@ -73,15 +70,15 @@ class Demo:
     client: httpx2.AsyncClient
     ci: bool
 
-    async def send(self, sent: Sent, turns: range) -> None:
-        """Positions of all trucks in these turns."""
-        every = (one for number, one in enumerate(drive(TRUCKS, turns.stop)) if number // TRUCKS >= turns.start)
+    async def send(self, sent: Sent, turns: range, kills: KillsInTurn) -> None:
+        """Positions of all trucks in these turns, while parts are killed."""
+        every = itertools.islice(drive(TRUCKS, turns.stop), turns.start * TRUCKS, None)
         app = self.app()
         topic = app.topic(TOPIC, key=str, value=Position, partitions=PARTITIONS)
-        async with app:
+        async with app, kills:
             await send_all(
                 every,
-                lambda one: topic.send_soon(one, key=one.truck_id),
+                kills.during(lambda one: topic.send_soon(one, key=one.truck_id), len(turns) * TRUCKS),
                 sent.note,
                 per_s=None if self.ci else LIVE_PER_S,
             )
@@ -171,7 +168,7 @@ async def run(*, ci: bool, spark: bool) -> int:
             service = await parts.start_app(
                 "service",
                 "ingestion.service:app",
-                BUSWAY_HTTP_PORT=str(free_port(PORT)),
+                BUSWAY_HTTP_PORT=str(free_port(0 if ci else PORT)),
                 INGESTION_INSTANCE="one",
                 INGESTION_STORE=str(Path(folder) / "store"),
             )
@@ -196,27 +193,15 @@ async def run(*, ci: bool, spark: bool) -> int:
 
 
 async def _story(demo: Demo, left_out: str | None, console: Console) -> Summary:
-    """A third, which Spark stores; a third, after which the service is killed; the last two thirds are in the stream alone."""
-    third = POSITIONS // 3
-    sent = Sent(half=2 * third * TRUCKS)
-    await demo.send(sent, range(third))
+    """A third, which Spark stores; then two thirds, which are in the stream alone, and meanwhile each part is killed."""
+    third, sent = POSITIONS // 3, Sent()
+    await demo.send(sent, range(third), KillsInTurn([]))
     await demo.settled(sent)
     if left_out is None:
         console.print("store     Spark writes what there is")
         await demo.offload()
-    sending = asyncio.ensure_future(demo.send(sent, range(third, POSITIONS)))
-    try:
-        half_way = asyncio.ensure_future(sent.half_way.wait())
-        await asyncio.wait([half_way, sending], return_when=asyncio.FIRST_COMPLETED)
-        half_way.cancel()
-        if demo.ci:
-            await demo.service.kill()
-            await demo.service.start_again()
-            await demo.service.line()
-        await sending
-    finally:
-        sending.cancel()
-        await asyncio.wait([sending])
+    kills = KillsInTurn([demo.service, demo.parts.registry, demo.parts.bus] if demo.ci else [])
+    await demo.send(sent, range(third, POSITIONS), kills)
     await demo.settled(sent)
     summary = Summary()
     summary.figure("positions sent", sent.count, must_be=TRUCKS * POSITIONS)
@@ -226,8 +211,7 @@ async def _story(demo: Demo, left_out: str | None, console: Console) -> Summary:
     alerts = [record.value.alert_id for record in await demo.alerts() if record.value is not None]
     summary.figure("low-fuel alerts", len(alerts), must_be=sent.alerts)
     summary.figure("alerts told twice", len(alerts) - len(set(alerts)), must_be=0)
-    if demo.parts.kills:
-        summary.figure("service", "killed half way without warning, and started again")
+    kills.tell(summary)
     if left_out:
         summary.figure("left out", f"the analytics store: {left_out}")
     return summary

@@ -1,6 +1,6 @@
 """The parts of a demo as processes: the bus, the registry, services, whatever else prints a line when it is ready.
 
-What lives here: starting, killing, starting again, ending. What does not: what they do. Each part writes its errors to a log in the
+What lives here: starting, killing, starting again, ending. What does not: what they do, when they are killed (`faults`). Each part writes its errors to a log in the
 demo's folder and has the first line of its output read, which tells its address.
 """
 
@@ -40,6 +40,7 @@ class Part:
         log: what it writes to standard error.
         process: the running one.
         kills: how often it was killed.
+        restarting: it was killed to be started again, and has not said yet that it is ready.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Part:
     log: Path
     process: asyncio.subprocess.Process
     kills: int = 0
+    restarting: bool = False
 
     async def line(self) -> str:
         """Its next line of output.
@@ -70,12 +72,12 @@ class Part:
         return self.log.read_text(errors="replace")[-_TAIL:]
 
     def check(self) -> None:
-        """Whether it still runs.
+        """Whether it still runs, or is about to again.
 
         Raises:
             DemoFailed: it ended by itself.
         """
-        if self.process.returncode is not None:
+        if self.process.returncode is not None and not self.restarting:
             raise DemoFailed(f"{self.name} ended with {self.process.returncode}:\n{self.tail()}")
 
     async def start_again(self) -> None:
@@ -88,6 +90,20 @@ class Part:
             os.killpg(self.process.pid, signal.SIGKILL)  # a session of its own: see `_start`
         self.kills += 1
         await self.process.wait()
+
+    async def kill_and_restart(self) -> None:
+        """A crash, and the next process at the same address on the same data; returns when that says it is ready.
+
+        Raises:
+            DemoFailed: it does not start again.
+        """
+        self.restarting = True
+        try:
+            await self.kill()
+            await self.start_again()
+            await self.line()
+        finally:
+            self.restarting = False
 
     async def end(self, number: signal.Signals = signal.SIGINT) -> None:
         """Send a signal and wait for the end."""
@@ -107,7 +123,14 @@ class Parts:
     Args:
         folder: for logs and data.
         environment: of every part, beside this process's own.
+
+    Attributes:
+        bus, registry: there once `start_bus` has returned.
+        bootstrap_servers, schema_registry: their addresses.
     """
+
+    bus: Part
+    registry: Part
 
     def __init__(self, folder: Path, environment: dict[str, str] | None = None) -> None:
         self.folder = folder
@@ -122,11 +145,6 @@ class Parts:
         for part in reversed(self.parts):
             await part.end()
 
-    @property
-    def kills(self) -> int:
-        """How often parts were killed."""
-        return sum(part.kills for part in self.parts)
-
     async def start(self, name: str, *command: str, **environment: str) -> Part:
         """Start a part; what it writes to standard error goes to a log of its own."""
         log = self.folder / f"{name}.log"
@@ -135,19 +153,26 @@ class Parts:
         self.parts.append(part)
         return part
 
-    async def start_bus(self) -> Part:
-        """A bus and a registry on free ports, on data in the folder; parts that are started later find them in their environment.
+    async def start_bus(self) -> None:
+        """A broker and a registry, each a process of its own with its port and its data in the folder, so that each can be killed alone;
+        parts that are started later find them in their environment.
 
         Raises:
-            DemoFailed: it did not start.
+            DemoFailed: one did not start.
         """
-        data = str(self.folder / "data")
-        bus = await self.start("bus", *BUSWAY, "up", "--data", data, "--port", "0", "--registry-port", "0", "--json")
-        found = json.loads(await bus.line())
-        self.bootstrap_servers, self.schema_registry = found["bootstrap_servers"], found["schema_registry"]
+        settings = (
+            f"listeners=PLAINTEXT://127.0.0.1:{free_port()}", f"log.dirs={self.folder / 'bus'}", "group.initial.rebalance.delay.ms=0"
+        )  # fmt: skip
+        options = [option for setting in settings for option in ("--override", setting)]
+        self.bus = await self.start("bus", *BUSWAY, "broker", *options, "--json")
+        database = f"sqlite+aiosqlite:///{self.folder / 'registry.db'}"
+        self.registry = await self.start(
+            "registry", *BUSWAY, "registry", "--database", database, "--port", str(free_port()), "--json"
+        )
+        self.bootstrap_servers = json.loads(await self.bus.line())["bootstrap_servers"]
+        self.schema_registry = json.loads(await self.registry.line())["schema_registry"]
         self.environment["BUSWAY_BOOTSTRAP_SERVERS"] = self.bootstrap_servers
         self.environment["BUSWAY_SCHEMA_REGISTRY"] = self.schema_registry
-        return bus
 
     async def start_app(self, name: str, app: str, *options: str, **environment: str) -> Part:
         """`busway run APP`; `app` is `module:name`, seen from the folder of the case studies."""

@@ -28,6 +28,8 @@ class Postgres:
         port: of the loopback address; the same after a restart.
     """
 
+    name = "postgres"
+
     def __init__(self, part: Part, port: int, ready: tuple[str, ...]) -> None:
         self.part = part
         self.port = port

@@ -4,8 +4,8 @@ that changes while you look.
 What lives here: starting, replaying, showing, counting. What does not: the service (`service`), the events (`ratings`), the Spark jobs
 (`analytics`), which run where Spark is installed and are left out, with the reason, where it is not.
 
-With `--ci` it ends by itself. It then kills the service half way, without warning, and starts it again; the summary shows that
-nothing was lost and nothing was counted twice.
+With `--ci` it ends by itself. Meanwhile it kills the service, the registry and the bus in turn, without warning, and starts them again;
+the summary shows that nothing was lost and nothing was counted twice.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import httpx2
 from kit.command import run_demo
+from kit.faults import KillsInTurn
 from kit.load import send_all
 from kit.parts import DemoFailed, Part, Parts, free_port, on_signals
 from kit.spark import missing
@@ -77,6 +78,7 @@ class Demo:
     analytics: Analytics | None
     left_out: str | None
     """Why there is no Spark."""
+    kills: KillsInTurn
 
     @classmethod
     async def start(cls, parts: Parts, *, ci: bool, spark: bool) -> "Demo":
@@ -84,10 +86,14 @@ class Demo:
         left_out = await asyncio.to_thread(missing) if spark else "--without-spark"
         await parts.start_bus()
         service = await parts.start_app(
-            "service", "movieflix.service:app", BUSWAY_HTTP_PORT=str(free_port(PORT)), MOVIEFLIX_INSTANCE="one"
+            "service",
+            "movieflix.service:app",
+            BUSWAY_HTTP_PORT=str(free_port(0 if ci else PORT)),
+            MOVIEFLIX_INSTANCE="one",
         )
         url = (await service.line()).removeprefix("movieflix ")
-        return cls(parts, service, url, ci, None if left_out else Analytics(parts), left_out)
+        kills = KillsInTurn([service, parts.registry, parts.bus] if ci else [])
+        return cls(parts, service, url, ci, None if left_out else Analytics(parts), left_out, kills)
 
     async def replay(self, replay: "Replay") -> None:
         """Send all events, at a pace an eye can follow unless in CI."""
@@ -97,19 +103,13 @@ class Demo:
             schema_registry=self.parts.schema_registry,
         )
         watched = app.topic("movieflix.watched", key=int, value=Watched, partitions=PARTITIONS)
-        async with app:
+        async with app, self.kills:
             await send_all(
                 ratings.viewings(ratings.read(ratings.source())),
-                lambda event: watched.send_soon(event, key=event.user_id),
+                self.kills.during(lambda event: watched.send_soon(event, key=event.user_id), replay.total),
                 replay.note,
                 per_s=None if self.ci else LIVE_EVENTS_PER_S,
             )
-
-    async def kill_and_restart(self) -> None:
-        """The service ends without warning; its next process serves on the same port."""
-        await self.service.kill()
-        await self.service.start_again()
-        await self.service.line()
 
 
 async def run(*, ci: bool, spark: bool) -> int:
@@ -154,11 +154,10 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
                 if producing.done():
                     producing.result()
                     deadline = deadline or time.monotonic() + SETTLE_S
-                if demo.analytics is not None and replay.produced and not training:
+                # In CI once nothing is killed any more: a job that is started needs a registry.
+                if demo.analytics is not None and (producing.done() if demo.ci else replay.produced) and not training:
                     await demo.analytics.start_training()
                     training = True
-                if demo.ci and not demo.parts.kills and replay.produced * 2 >= replay.total:
-                    await demo.kill_and_restart()
                 with contextlib.suppress(httpx2.HTTPError):
                     found = (await client.get(f"{demo.url}/profiles")).json()
                 if live is not None:
@@ -241,8 +240,7 @@ def _summary(demo: Demo, replay: Replay, found: list[dict[str, Any]]) -> Summary
     summary.figure("doubled", doubled, must_be=0)
     summary.figure("viewers", len(served))
     summary.figure("profiles that are wrong", wrong, must_be=0)
-    if demo.parts.kills:
-        summary.figure("service", "killed half way without warning, and started again")
+    demo.kills.tell(summary)
     return summary
 
 

@@ -84,3 +84,10 @@ async def expected(dsn: str) -> Expected:
             alerts=frozenset(row[0] for row in await rows(_ALERTS)),
             notices=dict(await rows("SELECT alert_id, count(*) FROM notices GROUP BY alert_id")),
         )
+
+
+async def booked(dsn: str, account_id: str) -> frozenset[int]:
+    """The ids of an account's transactions."""
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        found = await connection.execute("SELECT id FROM transactions WHERE account_id = %s", (account_id,))
+        return frozenset(row[0] for row in await found.fetchall())

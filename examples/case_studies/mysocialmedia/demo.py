@@ -2,8 +2,8 @@
 
 What lives here: starting, sending, showing, counting. What does not: the service (`service`), the activities (`generate`).
 
-With `--ci` it ends by itself. It then kills the service in the middle of the burst, without warning, and starts it again; the summary
-compares the totals of every post, over HTTP and in the topic where they are kept, with sets of users counted by hand. With `--spark` the
+With `--ci` it ends by itself. In the burst it kills the service, the registry and the bus in turn, without warning, and starts them again;
+the summary compares the totals of every post, over HTTP and in the topic where they are kept, with sets of users counted by hand. With `--spark` the
 job `totals` counts everything again, too.
 """
 
@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import httpx2
 from kit.command import run_demo
+from kit.faults import KillsInTurn
 from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
 from kit.summary import Summary
 from rich.console import Console, Group
@@ -50,6 +51,7 @@ class Demo:
     service: Part
     url: str
     ci: bool
+    kills: KillsInTurn
     tally: generate.Tally = field(default_factory=generate.Tally)
 
     @classmethod
@@ -59,11 +61,12 @@ class Demo:
         service = await parts.start_app(
             "service",
             "mysocialmedia.service:app",
-            BUSWAY_HTTP_PORT=str(free_port(PORT)),
+            BUSWAY_HTTP_PORT=str(free_port(0 if ci else PORT)),
             MYSOCIALMEDIA_INSTANCE="one",
             MYSOCIALMEDIA_HALF_LIFE_S=str(HALF_LIFE_S),
         )
-        return cls(parts, service, (await service.line()).removeprefix("mysocialmedia "), ci)
+        url = (await service.line()).removeprefix("mysocialmedia ")
+        return cls(parts, service, url, ci, KillsInTurn([service, parts.registry, parts.bus] if ci else []))
 
     def sender(self) -> App:
         """An app that sends activities."""
@@ -71,14 +74,8 @@ class Demo:
 
     async def send(self) -> None:
         """The whole day."""
-        async with self.sender() as app:
-            await generate.run(CI_DAY if self.ci else LIVE_DAY, app, self.tally.note)
-
-    async def kill_and_restart(self) -> None:
-        """The service ends without warning; its next process serves on the same port."""
-        await self.service.kill()
-        await self.service.start_again()
-        await self.service.line()
+        async with self.sender() as app, self.kills:
+            await generate.run(CI_DAY if self.ci else LIVE_DAY, app, self.tally.note, around=self.kills.during)
 
 
 async def run(*, ci: bool, spark: bool) -> int:
@@ -105,8 +102,6 @@ async def _prove(demo: Demo, client: httpx2.AsyncClient, console: Console, begun
     sent_s = time.monotonic()
     try:
         while not sending.done():
-            if not demo.parts.kills and demo.tally.activities * 2 >= CI_DAY.events:
-                await demo.kill_and_restart()
             demo.service.check()
             await asyncio.wait([sending], timeout=_POLL_S)
         sending.result()
@@ -187,8 +182,7 @@ def _summary(demo: Demo, served: dict[str, tuple[int, int] | None], kept: dict[s
     summary.figure("deleted", sum(one is None for one in served.values()), must_be=len(demo.tally.deleted))
     wrong = sum(stored.get(post_id) != right for post_id, right in expected.items()) + len(stored.keys() - expected)
     summary.figure("posts whose kept totals are wrong", wrong, must_be=0)
-    if demo.parts.kills:
-        summary.figure("service", "killed in the middle without warning, and started again")
+    demo.kills.tell(summary)
     summary.figure("sent and counted in", f"{settled_s:.1f} s")
     return summary
 

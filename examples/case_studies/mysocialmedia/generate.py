@@ -16,7 +16,7 @@ import itertools
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from kit.load import send_all
 from busway import App, BuswayError
 from mysocialmedia.events import Activity, Kind
 
+Send = Callable[[Activity], Awaitable["asyncio.Future[Any]"]]
 ZIPF: Final = 1.1
 _KINDS: Final = {
     Kind.LIKED: 72, Kind.UNLIKED: 8, Kind.COMMENTED: 15, Kind.COMMENT_DELETED: 4, Kind.POSTED: 1
@@ -170,7 +171,12 @@ def now() -> dt.datetime:
 
 
 async def run(
-    day: Day, app: App, acknowledged: Callable[[Activity], object], *, clock: Callable[[], dt.datetime] = now
+    day: Day,
+    app: App,
+    acknowledged: Callable[[Activity], object],
+    *,
+    clock: Callable[[], dt.datetime] = now,
+    around: Callable[[Send, int], Send] = lambda send, total: send,
 ) -> int:
     """Send a day's activities, each when it is due, or late when the bus says so: no more than a bound wait for it.
 
@@ -179,6 +185,7 @@ async def run(
         app: made by `sender`, running.
         acknowledged: told of each activity that is safe, in the order of each post.
         clock: when each happens, as its device says.
+        around: makes of what sends one of so many activities what sends it and does more, such as `kit.faults.KillsInTurn.during`.
 
     Raises:
         BuswayError: an activity was not acknowledged.
@@ -192,7 +199,7 @@ async def run(
             await asyncio.sleep(early_s)
         return await topic.send_soon(activity, key=activity.post_id)
 
-    return await send_all(day.activities(clock), send, acknowledged, in_flight=_IN_FLIGHT)
+    return await send_all(day.activities(clock), around(send, day.events), acknowledged, in_flight=_IN_FLIGHT)
 
 
 async def _main(day: Day, bootstrap_servers: str, schema_registry: str) -> None:

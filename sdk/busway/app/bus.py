@@ -8,13 +8,15 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from busway.admin.admin import NewTopic
 from busway.app.declaring.declarations import Declarations
+from busway.app.declaring.lifespan import Lifespan, entered
+from busway.app.declaring.options import check_options
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.handling.calls import Handler, prepare, unacknowledged
 from busway.app.handling.lane import Sleep
@@ -25,26 +27,20 @@ from busway.app.topics import create_missing
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
-from busway.errors import NotRunning
-from busway.producer.producer import Producer
+from busway.errors import BuswayError, NotRunning
+from busway.producer.producer import KeyValueHeaders, Producer
 from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
 from busway.types import RecordMetadata, TopicPartition
 
+if TYPE_CHECKING:
+    from busway.testing.bus import TestBus
+    from busway.testing.clock import ClockName
+
 log = logging.getLogger("busway.app")
 
-_OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 K = TypeVar("K")
 V = TypeVar("V")
-Lifespan = Callable[["App"], AbstractAsyncContextManager[Any] | AsyncGenerator[Any, None]]
-
-
-def entered(lifespan: Lifespan, app: "App") -> AbstractAsyncContextManager[Any]:
-    """A lifespan as something to enter."""
-    found = lifespan(app)
-    if isinstance(found, AbstractAsyncContextManager):
-        return found
-    return asynccontextmanager(lambda: found)()
 
 
 class App(Declarations):
@@ -93,11 +89,8 @@ class App(Declarations):
         self._drain_timeout_s = drain_timeout_s
         self.producer_options = producer or {}
         self.consumer_options = consumer or {}
-        if own := _OWN & self.consumer_options.keys():
-            raise BadDeclaration(
-                f"app {name}: consumer={{{', '.join(sorted(own))}: …}} is not for the consumer: commits are the app's own "
-                "work, and group_id and auto_offset_reset are arguments of App"
-            )
+        check_options(name, self.producer_options, self.consumer_options)
+        self._made: set[str] = set()
         self._producer: Producer | None = None
         self._serdes: Serdes | None = None
         self._stack: AsyncExitStack | None = None
@@ -141,6 +134,7 @@ class App(Declarations):
 
     async def _start(self) -> None:
         async with AsyncExitStack() as stack:
+            self._made.clear()
             await self._create_topics()
             self._producer = Producer(
                 self.bootstrap_servers, client_id=self.name, **{"linger_ms": 0, **self.producer_options}
@@ -286,20 +280,24 @@ class App(Declarations):
 
     @contextlib.asynccontextmanager
     async def test(
-        self, *, overrides: Mapping[Callable[..., Any], Any] | None = None, **options: Any
-    ) -> AsyncIterator[Any]:
+        self, *, overrides: Mapping[Callable[..., Any], Any] | None = None, clock: "ClockName" = "skip"
+    ) -> AsyncIterator["TestBus"]:
         """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`.
 
         Args:
             overrides: what stands in for dependencies meanwhile, beside `App.overrides`.
-            options: of `busway.testing.bus.running_test_bus`.
+            clock: "skip": waits between attempts take no time; "manual": they end when `TestBus.advance` says so.
+
+        Raises:
+            NotRunning: the app is running already; it goes on.
+            BadDeclaration: the broker or the registry is not installed; names the extra.
         """
         from busway.testing.bus import running_test_bus
 
         before = self.overrides
         self.overrides = {**before, **(overrides or {})}
         try:
-            async with running_test_bus(self, **options) as bus:
+            async with running_test_bus(self, clock=clock) as bus:
                 yield bus
         finally:
             self.overrides = before
@@ -387,7 +385,7 @@ class App(Declarations):
     ) -> "asyncio.Future[RecordMetadata]":
         serdes, producer = self.serdes, self.producer
         if topic.app is not self or not serdes.knows(topic):
-            raise BadDeclaration(f"topic {topic.name} was not declared with app {self.name} before it started")
+            raise self._undeclared(topic)
         return await producer.send(
             topic.name,
             serdes.encode(topic, "value", value),
@@ -397,8 +395,25 @@ class App(Declarations):
             timestamp_ms=timestamp_ms if timestamp_ms is not None else int(time.time() * 1000),
         )
 
+    async def send_encoded(
+        self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
+    ) -> "list[asyncio.Future[RecordMetadata]]":
+        """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
+        futures = await self.producer.send_many(topic.name, records, partition=partition, linger=linger)
+        if (sent := unacknowledged.get()) is not None:
+            sent.extend(futures)
+        return futures
+
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
-        return await (await self.producer.send(topic, value, key, headers=headers))
+        """To a dead-letter topic, which is made here: brokers need not make topics by themselves."""
+        try:
+            if topic not in self._made:
+                await create_missing(self, [NewTopic(topic, -1)])
+                self._made.add(topic)
+            return await (await self.producer.send(topic, value, key, headers=headers))
+        except BuswayError:
+            self._made.discard(topic)
+            raise
 
     # Reading
 
@@ -410,8 +425,11 @@ class App(Declarations):
         Raises:
             Undecodable: a record is not what the topic holds; names partition and offset.
             NotRunning: the app is not running.
+            BadDeclaration: the app had no such topic when it started.
         """
         serdes = self.serdes
+        if not serdes.knows(topic):
+            raise self._undeclared(topic)
         async for record in read_to_end(self.bootstrap_servers, topic.name, partitions, client_id=self.name):
             try:
                 yield await serdes.decode(record)
@@ -419,6 +437,9 @@ class App(Declarations):
                 raise Undecodable(f"{topic.name}-{record.partition} offset {record.offset}: {problem}") from None
 
     # Parts
+
+    def _undeclared(self, topic: Topic[Any, Any]) -> BadDeclaration:
+        return BadDeclaration(f"topic {topic.name} was not declared with app {self.name} before it started")
 
     async def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
         for function in self._on_assigned:

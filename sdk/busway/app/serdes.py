@@ -4,19 +4,28 @@ What lives here: one serde for each part of each topic, and what a record looks 
 (`busway.serde`), sending (`bus`).
 """
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
+from busway.errors import BuswayError
 from busway.serde.errors import Undecodable
 from busway.serde.naming import Part, SubjectNaming
 from busway.serde.plain import Integer, Json, Raw, SchemaMissing, Serde, Text
+from busway.serde.records import CannotInfer
 from busway.types import Record
 
 if TYPE_CHECKING:
     from busway.serde.registry import RegistryClient
 
+log = logging.getLogger("busway.app")
+
 PARTS: tuple[Part, Part] = ("key", "value")
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 10.0
+"""Waits before a registry that is away is asked again; they double from the first to the longest, and there is no last one."""
 
 
 class Serdes:
@@ -52,7 +61,10 @@ class Serdes:
         """
         for topic in topics:
             for part in PARTS:
-                serde = self._make(topic, part)
+                try:
+                    serde = self._make(topic, part)
+                except CannotInfer as problem:
+                    raise CannotInfer(f"the {part} of topic {topic.name}: {problem}") from None
                 if not topic.read_only:
                     await serde.prepare(topic.name)
                 self._serdes[topic.name, part] = serde
@@ -90,24 +102,35 @@ class Serdes:
             Unencodable: the value is of another type.
             BadDeclaration: the topic is read_only.
         """
+        self._check_writable(topic)
+        return None if value is None else self._serdes[topic.name, part].encode(value)
+
+    def _check_writable(self, topic: Topic[Any, Any]) -> None:
         if topic.read_only:
             raise BadDeclaration(
                 f"topic {topic.name} is read_only in app {self._app}: its schemas are somebody else's; declare it without to send to it"
             )
-        return None if value is None else self._serdes[topic.name, part].encode(value)
+
+    def encoder(self, topic: Topic[Any, Any], part: Part) -> Callable[[Any], bytes]:
+        """What `encode` does for values that are not None, for who has many of them.
+
+        Raises:
+            BadDeclaration: the topic is read_only.
+        """
+        self._check_writable(topic)
+        return self._serdes[topic.name, part].encode
 
     async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """The record as a handler sees it, with a schema that has to be fetched first.
+        """The record as a handler sees it, with a schema that has to be fetched first; waits while the registry cannot be asked.
 
         Raises:
             Undecodable: its bytes are something else.
-            BuswayError: the registry cannot be asked right now.
         """
         while True:
             try:
                 return self.read(record)
             except SchemaMissing as missing:
-                await missing.load()
+                await load_patiently(missing, record)
 
     def read(self, record: Record) -> ConsumerRecord[Any, Any]:
         """The record as a handler sees it.
@@ -116,24 +139,28 @@ class Serdes:
             Undecodable: its bytes are something else.
             SchemaMissing: the registry must be asked first.
         """
-        return ConsumerRecord(
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            timestamp_ms=record.timestamp_ms,
-            key=None if record.key is None else self._part(record.topic, "key", record.key),
-            value=None if record.value is None else self._part(record.topic, "value", record.value),
-            headers=record.headers,
-        )
-
-    def _part(self, topic: str, part: Part, data: bytes) -> Any:
+        topic, partition, offset, timestamp_ms, _, key, value, headers, _ = record
+        part: Part = "key"
         try:
-            return self._serdes[topic, part].decode(data)
+            if key is not None:
+                key = self._serdes[topic, part].decode(key)
+            part = "value"
+            if value is not None:
+                value = self._serdes[topic, part].decode(value)
         except SchemaMissing as missing:
             load = missing.load
             raise SchemaMissing(lambda: self._load(topic, part, load)) from None
         except Exception as problem:  # noqa: BLE001 - a class's own code runs too; its record is for the dead letters
             raise self._not_held(topic, part, problem) from None
+        return ConsumerRecord(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            key=key,
+            value=value,
+            headers=headers,
+        )
 
     @staticmethod
     def _not_held(topic: str, part: Part, problem: Exception) -> Undecodable:
@@ -145,6 +172,27 @@ class Serdes:
             await load()
         except Undecodable as problem:
             raise self._not_held(topic, part, problem) from None
+
+
+async def load_patiently(
+    missing: SchemaMissing, record: Record, rest: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Fetch the schema of a record. That the registry is away is no fault of the record: it is asked again until it answers.
+
+    Args:
+        rest: waits so many seconds.
+
+    Raises:
+        Undecodable: it answers that there is no such schema.
+    """
+    wait_s = _FIRST_WAIT_S
+    while True:
+        try:
+            return await missing.load()
+        except BuswayError as problem:
+            log.warning("%s-%d waits at offset %d: %s", *record[:3], problem)
+        await rest(wait_s)
+        wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
 
 def _key_format(kind: Any) -> str:

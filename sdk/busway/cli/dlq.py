@@ -4,7 +4,10 @@ What lives here: options and printing. What does not: finding and replaying (`bu
 """
 
 import datetime as dt
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import typer
@@ -32,13 +35,47 @@ app = typer.Typer(
 )
 _SHOWN: Final = 20
 Topic = Annotated[str, typer.Argument(help="The dead-letter topic, such as orders.billing.dlt.")]
-Partition = Annotated[int | None, typer.Option("--partition", help="Of the dead-letter topic.")]
-Offset = Annotated[int | None, typer.Option("--offset", help="That one alone; needs --partition.")]
-Key = Annotated[str | None, typer.Option("--key", "-k", help="Records of this key.")]
-Error = Annotated[str | None, typer.Option("--error", "-e", help="A part of the exception's class or message.")]
-Limit = Annotated[
-    int | None, typer.Option("--limit", "-n", help="At most so many, the oldest of each partition first.")
-]
+
+
+def _selection(
+    partition: Annotated[int | None, typer.Option(help="Of the dead-letter topic.")] = None,
+    offset: Annotated[int | None, typer.Option(help="That one alone; needs --partition.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Records of this key.")] = None,
+    error: Annotated[
+        str | None, typer.Option("--error", "-e", help="A part of the exception's class or message.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", help="At most so many, the oldest of each partition first.")
+    ] = None,
+) -> DeadLetterSelection:
+    if offset is not None and partition is None:
+        raise CommandFailed(f"--offset {offset}: offsets are of a partition; give --partition too")
+    if limit is not None and limit < 1:
+        raise CommandFailed(f"--limit {limit}: give 1 or more")
+    raw = os.fsencode(key) if key is not None else None
+    return DeadLetterSelection(partition=partition, offset=offset, key=raw, error=error, limit=limit)
+
+
+def _selecting(limit: int | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a command: behind its topic it has the options of `_selection`, and gets what they select as `selection`.
+
+    Args:
+        limit: unless the command line says another.
+    """
+    options = {one.name: one for one in inspect.signature(_selection).parameters.values()}
+    options["limit"] = options["limit"].replace(default=limit)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def selected(**given: Any) -> None:
+            command(selection=_selection(**{name: given.pop(name) for name in options}), **given)
+
+        topic, _, *others = inspect.signature(command).parameters.values()
+        shown = inspect.Signature([topic, *options.values(), *others])
+        selected.__signature__ = shown  # type: ignore[attr-defined] # what typer reads
+        return selected
+
+    return decorate
 
 
 @app.command("list")
@@ -72,13 +109,10 @@ def list_dead_letters(
 
 
 @app.command("show")
+@_selecting(limit=_SHOWN)
 def show_dead_letters(
     topic: Topic,
-    partition: Partition = None,
-    offset: Offset = None,
-    key: Key = None,
-    error: Error = None,
-    limit: Limit = _SHOWN,
+    selection: DeadLetterSelection,
     stack: Annotated[bool, typer.Option("--stack", help="The stack trace too.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Those too that were replayed or discarded.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
@@ -86,7 +120,6 @@ def show_dead_letters(
     as_json: AsJson = False,
 ) -> None:
     """Show open dead letters with their reasons; keys and values decoded where the registry knows them."""
-    selection = _selection(partition, offset, key, error, limit)
 
     async def work() -> list[dict[str, Any]]:
         async with RegistryClient(registry_url) as registry, DeadLetters(bootstrap) as letters:
@@ -110,23 +143,19 @@ def show_dead_letters(
 
 
 @app.command("replay")
+@_selecting()
 def replay(
     topic: Topic,
-    partition: Partition = None,
-    offset: Offset = None,
-    key: Key = None,
-    error: Error = None,
-    limit: Limit = None,
+    selection: DeadLetterSelection,
     rate: Annotated[float | None, typer.Option("--rate", help="At most so many each second.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which they are.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Write open dead letters back to their topic, for the handlers of the group that failed; other groups skip them.
+    """Write open dead letters back to their topic, for the handler that failed; other handlers and other groups skip them.
 
     At least once: if this is interrupted, the records since the last mark (at most 500) are sent again the next time.
     """
-    selection = _selection(partition, offset, key, error, limit)
 
     async def work() -> Any:
         async with DeadLetters(bootstrap) as letters:
@@ -149,19 +178,15 @@ def replay(
 
 
 @app.command("discard")
+@_selecting()
 def discard(
     topic: Topic,
-    partition: Partition = None,
-    offset: Offset = None,
-    key: Key = None,
-    error: Error = None,
-    limit: Limit = None,
+    selection: DeadLetterSelection,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Mark open dead letters as done without replaying them; they stay in the topic as long as it keeps them."""
-    selection = _selection(partition, offset, key, error, limit)
     if not yes:
         which = "all open dead letters" if selection == DeadLetterSelection() else "the selected dead letters"
         typer.confirm(f"Discard {which} of {topic}?", abort=True)
@@ -172,17 +197,6 @@ def discard(
 
     count = len(run(work()))
     show({"topic": topic, "discarded": count}, f"discarded {count} of {topic}", as_json=as_json)
-
-
-def _selection(
-    partition: int | None, offset: int | None, key: str | None, error: str | None, limit: int | None
-) -> DeadLetterSelection:
-    if offset is not None and partition is None:
-        raise CommandFailed(f"--offset {offset}: offsets are of a partition; give --partition too")
-    if limit is not None and limit < 1:
-        raise CommandFailed(f"--limit {limit}: give 1 or more")
-    raw = os.fsencode(key) if key is not None else None
-    return DeadLetterSelection(partition=partition, offset=offset, key=raw, error=error, limit=limit)
 
 
 def _row(letter: DeadLetter) -> dict[str, Any]:

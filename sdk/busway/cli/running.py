@@ -10,17 +10,23 @@ import importlib
 import logging
 import os
 import sys
+import sysconfig
 import traceback
+from pathlib import Path
 from typing import Final
 
 import typer
 
+import busway
 from busway.app.bus import App
 from busway.app.extension import Extension
 from busway.cli.output import CommandFailed
 from busway.cli.processes import end_with_parent
 from busway.errors import BuswayError
 
+_INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+_PYTHON: Final = sysconfig.get_path("stdlib")
+_BUSWAY: Final = str(Path(busway.__file__).parent)
 _COLLECT_AFTER: Final = 50_000
 """Objects that are made before the garbage collector looks for cycles."""
 
@@ -58,9 +64,17 @@ def _where(problem: Exception) -> str:
     """An exception in one line, with the line of the user's code that raised it."""
     if isinstance(problem, SyntaxError):
         return f"{problem.filename}:{problem.lineno}: {type(problem).__name__}: {problem.msg}"
-    frames = traceback.extract_tb(problem.__traceback__)
+    theirs = [one for one in traceback.extract_tb(problem.__traceback__) if _is_theirs(one.filename)]
+    where = f"{theirs[-1].filename}:{theirs[-1].lineno}: " if theirs else ""
     text = str(problem).splitlines()[0] if str(problem) else ""
-    return f"{frames[-1].filename}:{frames[-1].lineno}: {type(problem).__name__}: {text}"
+    return f"{where}{type(problem).__name__}: {text}"
+
+
+def _is_theirs(file: str) -> bool:
+    """Whether it is neither Python's nor ours; a service may be installed beside us."""
+    if not Path(file).is_absolute() or file.startswith(_BUSWAY):  # what is compiled names no place on this machine
+        return False
+    return file.startswith(_INSTALLED) or not file.startswith(_PYTHON)
 
 
 def serve_http(app: App, address: str, *, insecure: bool) -> None:

@@ -218,7 +218,13 @@ class ClusterClient:
             missing = [name for name in wanted if name not in self.metadata.topics]
             if problem is None and missing:
                 code = self.metadata.problems.get(missing[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                problem = BrokerError(code, f"topic {missing[0]}")
+                nobody = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                text = (
+                    "does not exist, and the brokers create none when it is asked for; create it first"
+                    if nobody
+                    else None
+                )
+                problem = BrokerError(code, f"topic {missing[0]}", text)
             if problem is None:
                 return
             permanent = isinstance(problem, BrokerError) and not problem.retriable

@@ -6,11 +6,11 @@ that a retry can never overtake what follows it.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from busway_protocol.records.builder import BatchBuilder, Headers
+from busway_protocol.records.builder import BatchBuilder
 
 RECORD_OVERHEAD = 24
 """Bytes that a record may need beside key, value and headers; an upper estimate."""
@@ -19,14 +19,38 @@ SEQUENCES = 2**31
 Partition = tuple[str, int]
 
 
+class Waiter(NamedTuple):
+    """The future of who waits for the record at a position, or for it and others behind it that were handed over together."""
+
+    position: int
+    timestamp_ms: int
+    future: Any
+
+
+@dataclass(slots=True, eq=False)
+class Together:
+    """Records of one partition that are handed over together.
+
+    Attributes:
+        make_future: makes one for each batch that they get into.
+        futures: those that were made.
+        batch: the one that the last of them got into.
+    """
+
+    make_future: Callable[[], Any]
+    futures: list[Any] = field(default_factory=list)
+    batch: "Batch | None" = None
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records for one partition; `waiters` are the futures of their senders, by position."""
+    """Records for one partition, and who waits for them, by position."""
 
     partition: Partition
     builder: BatchBuilder
     created: float
-    waiters: list[Any] = field(default_factory=list)
+    due: float
+    waiters: list[Waiter] = field(default_factory=list)
     encoded: bytes | None = None
     sequence: int = -1
     sent: bool = False
@@ -66,11 +90,15 @@ class Accumulator:
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers,
+        headers: bytes,
         size: int,
         waiter: Any,
     ) -> bool:
-        """Add a record; answers whether a batch became full, so that the sender should look."""
+        """Add a record, its headers encoded; answers whether a batch was opened or became full, so that the sender should look.
+
+        Args:
+            waiter: the future of who waits for it, or `Together` with others.
+        """
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = _Queue()
@@ -78,15 +106,22 @@ class Accumulator:
         batch = batches[-1] if batches else None
         opened = False
         if batch is None or batch.encoded is not None or batch.builder.size_bytes + size > self._batch_size:
-            batch = Batch(partition, BatchBuilder(self._compression), now)
+            batch = Batch(partition, BatchBuilder(self._compression), now, now + self._linger_s)
             opened = True
-        batch.builder.append(timestamp_ms, key, value, headers)
+        builder = batch.builder
+        builder.append_encoded(timestamp_ms, key, value, headers)
         if opened:
             batches.append(batch)  # only now: a record that cannot be encoded leaves no empty batch behind
-        batch.waiters.append(waiter)
+        if type(waiter) is not Together:
+            batch.waiters.append(Waiter(builder.count - 1, timestamp_ms, waiter))
+        elif waiter.batch is not batch:
+            future = waiter.make_future()
+            waiter.batch = batch
+            waiter.futures.append(future)
+            batch.waiters.append(Waiter(builder.count - 1, timestamp_ms, future))
         batch.size += size
         self.buffered += size
-        return opened or batch.builder.size_bytes >= self._batch_size
+        return opened or builder.size_bytes >= self._batch_size
 
     def ready(self, now: float) -> tuple[list[Partition], float | None]:
         """Partitions whose first batch is to be sent now, and the moment when the next one will be."""
@@ -99,7 +134,7 @@ class Accumulator:
             full = len(queue.batches) > 1 or first.builder.size_bytes >= self._batch_size
             due = queue.retry_at
             if not (full or self.flushing or first.encoded is not None):
-                due = max(due, first.created + self._linger_s)
+                due = max(due, first.due)
             if due <= now:
                 found.append(partition)
             elif soonest is None or due < soonest:

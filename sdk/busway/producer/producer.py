@@ -6,20 +6,23 @@ What lives here: `Producer`: partition, size and buffer checks, then the accumul
 import asyncio
 import random
 import time
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import MessageTooLarge, NotRunning
 from busway.options import ProducerOptions
-from busway.producer.accumulator import RECORD_OVERHEAD, Accumulator
+from busway.producer.accumulator import RECORD_OVERHEAD, Accumulator, Together
 from busway.producer.sender import Sender
 from busway.types import RecordMetadata
 from busway_protocol.partitioning import partition_for_key
-from busway_protocol.records.builder import Headers
+from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
 
 _BYTES: Final = bytes | bytearray | memoryview | None
 _TIMESTAMP_LIMIT: Final = 2**63
+KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+"""A record for `Producer.send_many`."""
 
 
 class Producer:
@@ -120,40 +123,104 @@ class Producer:
             BrokerError: the topic cannot be had.
             NotRunning: the producer was not started.
         """
+        self._check_running()
+        size = self._size(topic, value, key, headers)
+        if topic not in self._cluster.metadata.topics:
+            await self._ensure(topic)
+        accumulator = self._accumulator
+        while accumulator.buffered + size > self.options.buffer_memory and accumulator.buffered:
+            await self._space(topic)
+        timestamp_ms = _moment(timestamp_ms)
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[RecordMetadata] = loop.create_future()
+        number = self._choose(topic, key, size) if partition is None else self._given(topic, partition)
+        if accumulator.append(
+            (topic, number), loop.time(), timestamp_ms, key, value, encode_headers(headers), size, waiter
+        ):
+            self._sender.wake()
+        return waiter
+
+    async def send_many(
+        self,
+        topic: str,
+        records: Iterable[KeyValueHeaders],
+        *,
+        partition: int,
+        timestamp_ms: int | None = None,
+        linger: bool = True,
+    ) -> "list[asyncio.Future[RecordMetadata]]":
+        """Hand many records of one partition over, in their order, for a fraction of the time that `send` takes for each.
+
+        Waits as `send` does. A record is taken from `records` when there is room, and is handed over before anything else can run.
+
+        Args:
+            records: key, value and headers of each; the same tuple of headers as before is not encoded again.
+            linger: whether a batch that is not full waits for more, as in `send`.
+
+        Returns:
+            A future for each batch that they are in, done when that is acknowledged, with where the first of them in it was put.
+
+        Raises:
+            As `send`, and what `records` raises; those before are handed over.
+        """
+        self._check_running()
+        if topic not in self._cluster.metadata.topics:
+            await self._ensure(topic)
+        loop, accumulator = asyncio.get_running_loop(), self._accumulator
+        timestamp_ms = _moment(timestamp_ms)
+        where = topic, self._given(topic, partition)
+        together = Together(loop.create_future)
+        latest: Headers = ()
+        encoded = NO_HEADERS
+        source = iter(records)
+        while True:
+            while accumulator.buffered >= self.options.buffer_memory:
+                await self._space(topic)
+            if (found := next(source, None)) is None:
+                break
+            key, value, headers = found
+            size = self._size(topic, value, key, headers)
+            if headers is not latest:
+                latest, encoded = headers, encode_headers(headers)
+            if accumulator.append(where, loop.time(), timestamp_ms, key, value, encoded, size, together):
+                self._sender.wake()
+        if not linger and together.batch is not None:
+            together.batch.due = together.batch.created
+            self._sender.wake()
+        return together.futures
+
+    def _check_running(self) -> None:
         if self._task is None or self._task.done():
             raise NotRunning("the producer is not running; use `async with Producer(...)` or await start()")
+
+    def _size(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> int:
+        """About how many bytes a record takes, once it is sure that it is one."""
         if not (isinstance(value, _BYTES) and isinstance(key, _BYTES)):
             raise TypeError(
                 f"key and value of a record are bytes or None, not {type(key).__name__} and {type(value).__name__}"
             )
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
-        for name, content in headers:
-            if not (isinstance(name, str) and isinstance(content, _BYTES)):
-                raise TypeError(f"a header is a str and bytes or None, not {name!r:.40} and {content!r:.40}")
-            size += len(name) + (len(content) if content else 0) + 8
+        try:
+            for name, content in headers:
+                if not (isinstance(name, str) and isinstance(content, _BYTES)):
+                    raise TypeError(f"a header is a str and bytes or None, not {name!r:.40} and {content!r:.40}")
+                size += len(name) + (len(content) if content else 0) + 8
+        except ValueError:
+            raise TypeError(f"headers are pairs, such as [('name', b'value')], not {headers!r:.80}") from None
         if size > self.options.max_request_size:
             raise MessageTooLarge(
                 f"a record of {size} bytes for {topic} is larger than max_request_size={self.options.max_request_size}"
             )
-        if topic not in self._cluster.metadata.topics:
-            await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
-        accumulator = self._accumulator
-        while accumulator.buffered + size > self.options.buffer_memory and accumulator.buffered:
-            self._sender.wake()
-            await self._sender.space()
-            await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
-        loop = asyncio.get_running_loop()
-        if timestamp_ms is None:
-            timestamp_ms = time.time_ns() // 1_000_000
-        elif not 0 <= timestamp_ms < _TIMESTAMP_LIMIT:
-            raise ValueError(f"timestamp_ms: {timestamp_ms} is no moment in milliseconds since 1970")
-        waiter: asyncio.Future[RecordMetadata] = loop.create_future()
-        number = self._choose(topic, key, size) if partition is None else self._given(topic, partition)
-        if accumulator.append(
-            (topic, number), loop.time(), timestamp_ms, key, value, headers, size, (waiter, timestamp_ms)
-        ):
-            self._sender.wake()
-        return waiter
+        return size
+
+    async def _ensure(self, topic: str) -> None:
+        await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
+
+    async def _space(self, topic: str) -> None:
+        """Wait until a batch is done, and look whether the topic is still there."""
+        self._sender.wake()
+        await self._sender.space()
+        await self._ensure(topic)
 
     async def send_and_wait(
         self,
@@ -176,7 +243,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Return when everything handed over so far is acknowledged or has failed."""
-        waiters = [waiter for batch in self._accumulator.all_batches() for waiter, _ in batch.waiters]
+        waiters = [waiter.future for batch in self._accumulator.all_batches() for waiter in batch.waiters]
         if not waiters:
             return
         self._accumulator.flushing += 1
@@ -215,3 +282,12 @@ class Producer:
         if not 0 <= number < count:
             raise ValueError(f"partition {number} of {topic} does not exist, it has 0 to {count - 1}")
         return number
+
+
+def _moment(timestamp_ms: int | None) -> int:
+    """The given moment, or now."""
+    if timestamp_ms is None:
+        return time.time_ns() // 1_000_000
+    if not 0 <= timestamp_ms < _TIMESTAMP_LIMIT:
+        raise ValueError(f"timestamp_ms: {timestamp_ms} is no moment in milliseconds since 1970")
+    return timestamp_ms

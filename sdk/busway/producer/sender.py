@@ -242,6 +242,8 @@ class Sender:
             self._stale |= code in _STALE_LEADER
             self._accumulator.retry(batch, now + _RETRY_S)
         else:
+            # The broker never saw its sequence numbers, so those that follow are ahead of what it waits for.
+            self._lost_track |= self._options.enable_idempotence
             self._fail(batch, BrokerError(code, _name(batch), partition.error_message))
 
     async def _regain(self) -> None:
@@ -268,7 +270,7 @@ class Sender:
     def _succeed(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         self._accumulator.done(batch)
         topic, number = batch.partition
-        for position, (waiter, timestamp_ms) in enumerate(batch.waiters):
+        for position, timestamp_ms, waiter in batch.waiters:
             if not waiter.done():
                 offset = base_offset + position if base_offset >= 0 else -1
                 stamp = timestamp_ms if append_time_ms < 0 else append_time_ms
@@ -276,7 +278,7 @@ class Sender:
 
     def _fail(self, batch: Batch, problem: BuswayError) -> None:
         self._accumulator.done(batch)
-        for waiter, _ in batch.waiters:
+        for _, _, waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_exception(problem)
                 waiter.exception()  # reading it once keeps asyncio from complaining about records nobody awaits

@@ -27,6 +27,8 @@ USE_DEFAULT: Final = object()
 """What a reader's schema puts where a writer had no such field."""
 _INT32: Final = range(-(2**31), 2**31)
 _FLOAT32_MAX: Final = 3.4028235677973366e38
+_AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, str, bytes})
+"""What fastavro reads as it is; a union of nothing else needs no converting."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Names = Mapping[type, str]
 
@@ -201,7 +203,7 @@ class _Inward:
             part = self.convert(arguments[1])
             return None if part is None else lambda value: {name: part(one) for name, one in value.items()}
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
-            return kind
+            return _member_of(kind)
         if is_record(kind):
             if kind not in self._made:
                 self._made[kind] = _later(self._made, kind)
@@ -228,6 +230,8 @@ class _Inward:
         return convert if self._own else complete
 
     def _union(self, union: tuple[Any, ...]) -> Convert | None:
+        if all(isinstance(one, type) and one in _AS_THEY_ARE for one in union):
+            return None
         named: dict[str, Convert | None] = {}
         records: dict[type, Convert] = {}
         by_type: dict[type, Convert | None] = {}
@@ -267,6 +271,17 @@ def _maker(kind: Any) -> Convert:
     if not (absent := droppable(kind)):
         return dict
     return lambda found: {name: value for name, value in found.items() if value is not None or name not in absent}
+
+
+def _member_of(kind: Any) -> Convert:
+    """The member with a value; what a class makes of other values is left to it."""
+    members_by_value = kind._value2member_map_
+
+    def member(value: Any) -> Any:
+        found = members_by_value.get(value)
+        return kind(value) if found is None else found
+
+    return member
 
 
 def _enum_of(value: str, enums: list[Any], *, plain: bool) -> Any:

@@ -208,7 +208,7 @@ class _Inference:
         if is_record(kind):
             return self._record(kind, at, space)
         raise CannotInfer(
-            f"{at}: {_shown(kind)} has no Avro schema; use a dataclass, list[T], dict[str, T], an Enum, or Annotated[…, AvroType(…)]"
+            f"{at}: {_shown(kind)} has no Avro schema; use a dataclass, list[T], dict[str, T], an Enum, or Annotated[…, AvroType(…)]; or format='json'"
         )
 
     @staticmethod

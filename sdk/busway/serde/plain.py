@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from busway.serde.errors import Undecodable, Unencodable
-from busway.serde.records import is_model, is_typed_dict
+from busway.serde.records import CannotInfer, is_model, is_typed_dict
 
 
 class SchemaMissing(Exception):
@@ -107,9 +107,14 @@ class Json:
     def __init__(self, kind: Any) -> None:
         self._kind = kind
         plain = typing.get_origin(kind) or kind
-        self._accepts: Any = {float: (int, float)}.get(plain, dict if is_typed_dict(plain) else plain)
+        self._accepts: Any = {Any: object, float: (int, float)}.get(plain, dict if is_typed_dict(plain) else plain)
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_dump).encode
-        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind, dec_hook=_validate).decode
+        try:
+            self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind, dec_hook=_validate).decode
+        except (TypeError, NameError, RuntimeError) as problem:
+            raise CannotInfer(
+                f"{kind!r:.80} cannot be read from JSON: {problem}; use Avro, or pydantic models"
+            ) from None
         if is_model(kind):
             self._encode = lambda value: value.model_dump_json(by_alias=True).encode()
             self._decode = kind.model_validate_json

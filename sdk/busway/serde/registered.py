@@ -48,6 +48,8 @@ class RegisteredAvro:
         self._register = register
         self._prefix: bytes | None = None
         self._unknown: dict[int, float] = {}
+        self._known: dict[bytes, int] = {}
+        """Ids whose schemas are here, by the frame that tells them."""
 
     async def prepare(self, topic: str) -> None:
         """Register the schema for a topic.
@@ -87,13 +89,20 @@ class RegisteredAvro:
             SchemaMissing: its schema is not here yet; to load it raises Undecodable for an id that the registry does not know, and
                 BuswayError when the registry cannot be asked right now.
         """
+        schema_id = self._known.get(data[:FRAME_BYTES])
+        if schema_id is None:
+            schema_id = self._id_of(data)
+        return self._codec.decode(data, schema_id, FRAME_BYTES)
+
+    def _id_of(self, data: bytes) -> int:
         try:
             schema_id = unframe(data)
         except NotFramed as problem:
             raise Undecodable(str(problem)) from None
         if not self._codec.knows(schema_id):
             raise SchemaMissing(lambda: self._load(schema_id))
-        return self._codec.decode(data, schema_id, FRAME_BYTES)
+        self._known[data[:FRAME_BYTES]] = schema_id
+        return schema_id
 
     async def _load(self, schema_id: int) -> None:
         self._codec.add_writer(schema_id, await self._text(schema_id))

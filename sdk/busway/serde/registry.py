@@ -58,9 +58,13 @@ class RegistryClient:
     """
 
     def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise RegistryUnreachable(
+                f"{url.rpartition('@')[2]!r} is no address of a schema registry; give http://HOST:PORT"
+            )
         self._address = url.rstrip("/")
         scheme, _, rest = self._address.rpartition("://")
-        self.url = f"{scheme}://{rest.rpartition('@')[2]}" if scheme else rest.rpartition("@")[2]
+        self.url = f"{scheme}://{rest.rpartition('@')[2]}"
         """Without the password that it may hold; this is what errors show."""
         self._timeout_s = timeout_s
         self._http: httpx2.AsyncClient | None = None

@@ -10,11 +10,12 @@ What lives here: the public names. What does not: anything that `import busway` 
     app.extend(Web(application([Route("/rides/{ride_id}", ride)]), port=8000))
 """
 
+from busway.app.feed import Feed
 from busway.app.monitoring.health import Health, Readiness
 from busway.app.monitoring.metrics import Metrics
 from busway.net.listening import CannotListen
 from busway.web.bodies import MAX_BODY_BYTES, Refused, application, json_response, read_json, refusal
-from busway.web.events import Feed, event_stream
+from busway.web.events import event_stream
 from busway.web.extension import Web
 from busway.web.server import BadAddress, serving
 

@@ -1,13 +1,13 @@
 """Server-sent events: a page that follows.
 
-What lives here: `Feed`, which hands changes to whoever listens, and the answer that writes them out. What does not: what changed.
+What lives here: the answer that writes changes out. What does not: whoever hands them on (`busway.app.feed`), what changed.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import AbstractContextManager
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -20,37 +20,6 @@ KEEP_ALIVE_S: Final = 15.0
 """Proxies close connections that are silent for longer, many of them after 30 or 60 s."""
 PAUSE_S: Final = 0.1
 """Ten pictures a second are enough for an eye."""
-LISTENER_QUEUE: Final = 1000
-"""Changes that wait for a slow listener; then the oldest go, as newer ones follow."""
-
-
-class Feed(Generic[T]):
-    """Hands each change to everybody who listens now.
-
-    Args:
-        queue: how many changes wait for one listener.
-    """
-
-    def __init__(self, *, queue: int = LISTENER_QUEUE) -> None:
-        self._size = queue
-        self._listeners: set[asyncio.Queue[T]] = set()
-
-    def put(self, change: T) -> None:
-        """Tell it; never waits. A listener whose queue is full loses its oldest change."""
-        for queue in self._listeners:
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait(change)
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator["asyncio.Queue[T]"]:
-        """Changes from now on, in a queue."""
-        queue: asyncio.Queue[T] = asyncio.Queue(self._size)
-        self._listeners.add(queue)
-        try:
-            yield queue
-        finally:
-            self._listeners.discard(queue)
 
 
 def event_stream(
@@ -68,7 +37,7 @@ def event_stream(
 
     Args:
         request: the one that is answered.
-        listening: entered when the stream begins, left when it ends; such as `Feed.listening()`.
+        listening: entered when the stream begins, left when it ends; such as `Feed.listening()` or `Table.changes()`.
         key: of the changes that go together only the newest of each key is sent.
         first: encoded as the first event; called after `listening` was entered, so that nothing is missed in between.
         pause_s: between events.

@@ -5,6 +5,7 @@ as they are added; compression, header and checksum come once, at `build`.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from busway_protocol.records.batch import (
     CONTROL,
@@ -20,6 +21,8 @@ from busway_protocol.records.compression import CODECS, compress
 from busway_protocol.records.crc import crc32c
 
 Headers = Sequence[tuple[str, bytes | None]]
+NO_HEADERS: Final = b"\0"
+"""What a record without headers ends with."""
 
 
 def _zigzag(value: int) -> bytes:
@@ -42,6 +45,18 @@ _NULL = _zigzag(-1)
 def varint(value: int) -> bytes:
     """`value` as a zigzag varint."""
     return _SMALL[value] if 0 <= value < _SMALL_MAX else _zigzag(value)
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """The headers as a record ends with them: their number, then each name and value with its length."""
+    if not headers:
+        return NO_HEADERS
+    parts = [varint(len(headers))]
+    for name, content in headers:
+        encoded = name.encode()
+        parts += varint(len(encoded)), encoded
+        parts += (_NULL,) if content is None else (varint(len(content)), content)
+    return b"".join(parts)
 
 
 class BatchBuilder:
@@ -99,40 +114,30 @@ class BatchBuilder:
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
         """Add one record; its offset is the number of records before it."""
+        self.append_encoded(timestamp_ms, key, value, encode_headers(headers))
+
+    def append_encoded(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: bytes) -> None:
+        """As `append`, with headers that `encode_headers` made: many records may end with the same ones."""
         count = self.count
-        if count:
-            self.max_timestamp = max(self.max_timestamp, timestamp_ms)
-        else:
+        if not count:
             self.base_timestamp = self.max_timestamp = timestamp_ms
+        elif timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
         small = _SMALL
-        record = bytearray(1)  # attributes, unused
-        record += varint(timestamp_ms - self.base_timestamp)
-        record += small[count] if count < _SMALL_MAX else _zigzag(count)
-        if key is None:
-            record += _NULL
-        else:
-            length = len(key)
-            record += small[length] if length < _SMALL_MAX else _zigzag(length)
-            record += key
-        if value is None:
-            record += _NULL
-        else:
-            length = len(value)
-            record += small[length] if length < _SMALL_MAX else _zigzag(length)
-            record += value
-        if headers:
-            record += varint(len(headers))
-            for name, content in headers:
-                encoded = name.encode()
-                record += varint(len(encoded))
-                record += encoded
-                if content is None:
-                    record += _NULL
-                else:
-                    record += varint(len(content))
-                    record += content
-        else:
-            record.append(0)
+        parts = [
+            b"\0",  # attributes, unused
+            varint(timestamp_ms - self.base_timestamp),
+            small[count] if count < _SMALL_MAX else _zigzag(count),
+        ]
+        for content in (key, value):
+            if content is None:
+                parts.append(_NULL)
+            else:
+                length = len(content)
+                parts.append(small[length] if length < _SMALL_MAX else _zigzag(length))
+                parts.append(content)
+        parts.append(headers)
+        record = b"".join(parts)
         length = len(record)
         body = self._body
         body += small[length] if length < _SMALL_MAX else _zigzag(length)

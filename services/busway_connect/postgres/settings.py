@@ -201,7 +201,7 @@ class Choice:
 
 
 def unknown_settings(config: Mapping[str, str], common: Iterable[str]) -> list[str]:
-    """Names that mean nothing here; `common` and `database.*` of the driver excepted."""
+    """Names that mean nothing here, `common` and those that the runtime reads excepted."""
     known = {one.name for one in SETTINGS} | set(_CHOICES) | set(common)
     prefixes = (
         "transforms",
@@ -211,6 +211,9 @@ def unknown_settings(config: Mapping[str, str], common: Iterable[str]) -> list[s
         "value.converter",
         "header.converter",
         "topic.creation.",
+        "producer.override.",
+        "consumer.override.",
+        "admin.override.",
     )
     return sorted(name for name in config if name not in known and not name.startswith(prefixes))
 

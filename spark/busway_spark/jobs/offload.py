@@ -49,7 +49,7 @@ def work(job: Job) -> None:
 
     for query in job.run(start, topics=[topic]):
         records = sum(one.numInputRows for one in query.recentProgress)
-        sys.stdout.write(f"{query.name}: read {records} records of {topic} into {job.out / query.name}\n")
+        sys.stdout.write(f"{query.name}: read {records} records of {topic} into {job.place(query.name)}\n")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from busway import (
     Admin,
     App,
     BadDeclaration,
+    BrokerError,
     ConnectionFailed,
     Consumer,
     ConsumerRecord,
@@ -290,6 +291,56 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed() -> None:
     assert done == ["r1"]
 
 
+class Escape(BaseException):
+    """As `pytest.fail` raises it."""
+
+
+@pytest.mark.parametrize("kind", [SystemExit, Escape])
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_handler_that_raises_what_is_no_exception_has_failed(kind: type[BaseException], plain: bool) -> None:
+    """A library that ends the process, or a test's own outcome, is a failure of the record and not of the partition."""
+    app = service()
+    rides = app.topic("rides", value=Ride)
+    done: list[str] = []
+
+    def handle(ride: Ride) -> None:
+        if ride.id == "r0":
+            raise kind("stop")
+        done.append(ride.id)
+
+    async def handle_in_loop(ride: Ride) -> None:
+        handle(ride)
+
+    app.subscribe(rides, retry=Retry(attempts=2))(handle if plain else handle_in_loop)
+    async with app.test() as bus:
+        await bus.send(rides, Ride("r0"), key="k")
+        await bus.send(rides, Ride("r1"), key="k")
+        await bus.settle()
+        (letter,) = await bus.dead_letters(rides)
+    assert letter.error == f"Exited: the handler raised {kind.__name__}('stop'), which is no Exception"
+    assert letter.attempts == 2
+    assert done == ["r1"]
+
+
+async def test_a_handler_that_cancels_its_own_task_stops_the_app() -> None:
+    """Its record is not committed and comes again; a lane that ended without a word would stop for ever."""
+    app = service()
+    rides = app.topic("rides", value=Ride)
+
+    @app.subscribe(rides)
+    async def handle(ride: Ride) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(60)
+
+    async with app.test() as bus:
+        await bus.send(rides, Ride("r0"))
+        with pytest.raises(HandlerFailed, match=r"handle was ended on rides-0: CancelledError"):
+            await bus.settle()
+        assert await committed(app, "rides") == {}
+
+
 async def test_a_handler_that_will_not_end_does_not_hold_the_app() -> None:
     """Cancelled after drain_timeout; one that does not hear it is left behind, and its record is not committed."""
     app = service(drain_timeout_s=0.05)
@@ -497,6 +548,39 @@ async def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyP
         assert await bus.dead_letters(rides) == []
         assert bus.waited_s == [0.2, 0.4, 0.8]
     assert (asked, seen) == (4, [Ride("r0")])
+
+
+async def test_dead_letters_need_no_broker_that_makes_topics() -> None:
+    """Production brokers make no topic because somebody asks for it; the app makes its dead-letter topic, and no other one."""
+    async with LocalCluster(properties={"auto.create.topics.enable": "false"}) as cluster:
+        app = service(bootstrap_servers=cluster.bootstrap_servers)
+        rides = app.topic("rides", value=Ride, format="json", partitions=1)
+        missing = app.topic("missing", value=Ride, format="json")
+
+        @app.subscribe(rides, retry=Retry(attempts=1))
+        async def handle(ride: Ride) -> None:
+            raise ValueError("broken")
+
+        async with app:
+            await rides.send(Ride("r0"))
+            async with Consumer(
+                "rides.surge.dlt",
+                bootstrap_servers=cluster.bootstrap_servers,
+                auto_offset_reset="earliest",
+            ) as consumer:
+                assert (await consumer.getone()).value == b'{"id":"r0","zone":0}'
+            async with Producer(cluster.bootstrap_servers, metadata_timeout_ms=100) as producer:
+                with pytest.raises(BrokerError, match=r"topic missing: does not exist, .*; create it first"):
+                    await producer.send(missing.name, b"{}")
+
+
+async def test_headers_are_pairs() -> None:
+    """A dictionary, as other clients take it, is refused in words."""
+    app = service()
+    rides = app.topic("rides", value=Ride, format="json")
+    async with app.test() as bus:
+        with pytest.raises(TypeError, match=r"headers are pairs, such as \[\('name', b'value'\)\], not \{'trace'"):
+            await bus.send(rides, Ride("r0"), headers={"trace": b"1"})  # type: ignore[arg-type]
 
 
 async def test_what_cannot_be_read_stops_an_app_without_dead_letters() -> None:

@@ -139,6 +139,33 @@ async def test_a_value_that_cannot_be_written_changes_nothing() -> None:
         assert totals["a"] == 1
 
 
+async def test_who_gives_up_waiting_for_a_flush_cancels_nothing() -> None:
+    """The handler goes on without the acknowledgement; its record is finished all the same once that has come."""
+    app = App("shops", consumer=FAST)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    totals = app.table("totals", value=int, format="json")
+    given_up: list[int] = []
+
+    @app.subscribe(sales)
+    async def add(sale: Sale) -> None:
+        await totals.put("a", sale.amount)
+        if sale.amount == 1:
+            return  # the producer learns where the topic is
+        try:
+            async with asyncio.timeout(0):
+                await totals.flush()
+        except TimeoutError:
+            given_up.append(sale.amount)
+
+    async with app.test() as bus:
+        for amount in (1, 2):
+            await bus.send(sales, Sale("a", amount))
+            await bus.settle()
+        assert given_up == [2]
+        assert dict(totals) == {"a": 2}
+        assert {record.value for record in await bus.records(totals.topic)} == {1, 2}
+
+
 async def test_a_record_that_comes_again_changes_nothing() -> None:
     """Handled but not committed, as after a crash: each row tells which event is in it, by partition."""
     shops = Shops()

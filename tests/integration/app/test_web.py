@@ -188,17 +188,6 @@ async def test_an_event_stream() -> None:
     assert not feed._listeners
 
 
-def test_a_slow_listener_loses_its_oldest_changes() -> None:
-    """Its queue is bounded, and who tells never waits."""
-    feed: Feed[int] = Feed(queue=2)
-    with feed.listening() as queue:
-        for number in range(5):
-            feed.put(number)
-        assert [queue.get_nowait(), queue.get_nowait()] == [3, 4]
-    feed.put(5)
-    assert queue.empty()
-
-
 class Clock:
     """Seconds that a test moves."""
 

@@ -183,6 +183,10 @@ async def test_code_that_fails_at_start_is_named_in_one_line(folder: Path, boots
     assert await run.ended() == 1
     assert run.lines[0].startswith(f"busway: {source}:4: handler handle: parameter colour: int cannot be filled")
     assert len(run.lines) == 1
+    source.write_text(f"{head}app = App('shop')\n")
+    run = await Run.start(folder, "elsewhere:http")
+    assert await run.ended() == 1
+    assert run.lines[-1] == "busway: shop has failed: ValueError: bootstrap_servers: 'elsewhere:http' is not host:port"
     source.write_text(f"{head}async def life(app):\n    {{}}['prices']\n    yield\napp = App('shop', lifespan=life)\n")
     run = await Run.start(folder, bootstrap)
     assert await run.ended() == 1

@@ -1,13 +1,16 @@
 """The producer against a real node, judged by a foreign consumer."""
 
 import asyncio
+from collections.abc import Iterator
 
 import aiokafka
 import pytest
 from tests.integration.client.conftest import Cluster
 
+from busway import Admin
+from busway.consumer.consumer import Consumer
 from busway.errors import BrokerError, ConnectionFailed, MessageTooLarge, NotRunning
-from busway.producer.producer import Producer
+from busway.producer.producer import KeyValueHeaders, Producer
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -36,6 +39,51 @@ async def test_records_arrive_in_order_in_every_codec(cluster: Cluster, codec: s
     assert [found.offset for found in placed] == list(range(1_000))
     records = await read_all(cluster.bootstrap_servers, topic, 1_000)
     assert [value for _, _, value in records] == [b"%d" % number for number in range(1_000)]
+
+
+@pytest.mark.parametrize("buffer_memory", [32 * 1024 * 1024, 1])
+async def test_many_at_once_keep_their_order(cluster: Cluster, topic: str, buffer_memory: int) -> None:
+    """Handed over together, keys, tombstones and headers arrive, with a future for each batch; also when there is hardly room."""
+    headers = (("part", b"1"),), (("part", b"2"), ("none", None))
+    records = [(b"%d" % number, b"v" if number % 3 else None, headers[number > 700]) for number in range(1_000)]
+    async with Producer(cluster.bootstrap_servers, batch_size=4_096, buffer_memory=buffer_memory) as producer:
+        futures = await producer.send_many(topic, records, partition=0)
+        placed = await asyncio.gather(*futures)
+    firsts = [found.offset for found in placed]
+    assert firsts[0] == 0
+    assert firsts == sorted(set(firsts))
+    assert len(firsts) == 1_000 if buffer_memory == 1 else 2 < len(firsts) < 50
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        found = [await consumer.getone() for _ in records]
+    assert [(record.key, record.value, record.headers) for record in found] == records
+
+
+async def test_many_need_not_linger(cluster: Cluster, topic: str) -> None:
+    """Those that somebody waits for are sent at once, with what waits in their batch."""
+    async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer, asyncio.timeout(30):
+        (waiting,) = await producer.send_many(topic, [(b"a", b"1", ())], partition=0)
+        (hurried,) = await producer.send_many(topic, [(b"b", b"2", ())], partition=0, linger=False)
+        assert [(await one).offset for one in (waiting, hurried)] == [0, 1]
+
+
+async def test_many_that_break_off_leave_those_before(cluster: Cluster, topic: str) -> None:
+    """What the source raises comes through, what it gave before is written, and the producer goes on."""
+
+    def source() -> Iterator[KeyValueHeaders]:
+        yield b"a", b"1", ()
+        yield b"b", b"2", ()
+        raise LookupError("no more")
+
+    async with Producer(cluster.bootstrap_servers, max_request_size=1_000) as producer:
+        with pytest.raises(LookupError):
+            await producer.send_many(topic, source(), partition=0)
+        with pytest.raises(MessageTooLarge):
+            await producer.send_many(topic, [(b"c", b"3", ()), (b"d", bytes(2_000), ())], partition=0)
+        with pytest.raises(ValueError, match=f"partition 7 of {topic} does not exist"):
+            await producer.send_many(topic, source(), partition=7)
+        assert (await producer.send_and_wait(topic, b"4", b"e", partition=0)).offset == 3
+    records = await read_all(cluster.bootstrap_servers, topic, 4)
+    assert [value for _, _, value in records] == [b"1", b"2", b"3", b"4"]
 
 
 async def test_a_restart_of_the_broker_loses_and_doubles_nothing(node: LocalCluster, topic: str) -> None:
@@ -86,6 +134,18 @@ async def test_a_record_that_is_none_is_refused_and_the_next_is_sent(cluster: Cl
             with pytest.raises((TypeError, ValueError)):
                 await producer.send(topic, **bad)  # type: ignore[arg-type]
             assert (await producer.send_and_wait(topic, b"good")).offset == number
+
+
+async def test_a_batch_that_the_broker_refuses_does_not_take_the_next_one_with_it(cluster: Cluster, topic: str) -> None:
+    """Its sequence numbers were never used: the producer takes a new epoch, and what comes next is written."""
+    async with Admin(cluster.bootstrap_servers) as admin, Producer(cluster.bootstrap_servers) as producer:
+        assert (await producer.send_and_wait(topic, b"one", b"k")).offset == 0
+        for offset in (1, 2):
+            await admin.alter_configs(topic, {"max.message.bytes": "100"})
+            with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
+                await producer.send_and_wait(topic, b"x" * 1000, b"k")
+            await admin.alter_configs(topic, {"max.message.bytes": "100000"})
+            assert (await producer.send_and_wait(topic, b"next", b"k")).offset == offset
 
 
 async def test_an_address_where_nobody_listens_is_named() -> None:

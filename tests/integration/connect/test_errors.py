@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.connect_worker import Rest, records_of, until
 from tests.support.connectors import CollectingSink, CountingSource
+from tests.support.fickle_registry import fickle_registry
 
 from busway import Admin, NewTopic, Producer
 
@@ -177,7 +178,7 @@ async def test_a_record_that_is_too_large_leaves_no_hole(rest: Rest, bus: str, t
         )
         await rest.wait_for("large", "FAILED")
         _, found = await rest.call("GET", "/connectors/large/tasks/0/status")
-        assert "larger than max.message.bytes=2000 of lines" in found["trace"]
+        assert "larger than max.message.bytes of lines, 2000; raise it" in found["trace"]
         await admin.alter_configs("lines", {"max.message.bytes": "10000"})
     assert (await rest.call("POST", "/connectors/large/tasks/0/restart"))[0] == 204
     await until(lambda: _lines(bus, 3))
@@ -244,6 +245,8 @@ async def test_a_row_larger_than_a_producers_usual_limit_goes_with_an_override(
     }
     await rest.create("large", **settings)
     await rest.wait_for("large", "FAILED")
+    _, found = await rest.call("GET", "/connectors/large/tasks/0/status")
+    assert "larger than producer.override.max.request.size, 1048576; raise it" in found["trace"]
     assert (await rest.call("PATCH", "/connectors/large/config", {"producer.override.max.request.size": "4000000"}))[
         0
     ] == 200
@@ -261,3 +264,30 @@ async def test_overrides_that_cannot_be_are_named(rest: Rest) -> None:
         status, found = await rest.call("PUT", "/connectors/x/config", config)
         assert status == 400
         assert f"Invalid value {value} for configuration {name}" in found["message"]
+
+
+@pytest.mark.slow
+async def test_a_registry_that_is_away_is_no_fault_of_a_record(rest: Rest, bus: str, tmp_path: Path) -> None:
+    """Under `errors.tolerance=all`, a source with a new schema and a sink with an unknown id wait: nothing is passed over or put aside."""
+    CollectingSink.collected.pop("to", None)
+    async with fickle_registry(tmp_path) as registry:
+        both = {
+            "errors_tolerance": "all",
+            "errors_deadletterqueue_topic_name": "dead",
+            "key_converter": "AvroConverter",
+            "key_converter_schema_registry_url": registry.url,
+            "value_converter": "AvroConverter",
+            "value_converter_schema_registry_url": registry.url,
+        }
+        await registry.stop()
+        await rest.create("from", connector_class="CountingSource", count="5", topics="numbers", **both)
+        await rest.wait_for("from", "RESTARTING")
+        await registry.start()
+        await until(lambda: _stored(rest, "from", 4))
+        await registry.stop()
+        await rest.create("to", connector_class="CollectingSink", topics="numbers", **both)
+        await rest.wait_for("to", "RESTARTING")
+        await registry.start()
+        await until(lambda: _collected("to", {"n": 4}))
+    assert [one["n"] for one in CollectingSink.collected["to"]] == [0, 0, 1, 2, 3, 3, 4]
+    assert await records_of(bus, "dead") == []

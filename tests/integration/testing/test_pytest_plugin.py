@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from busway import App
+from busway import App, BadDeclaration, NotRunning, Retry
 from busway.testing import pytest_plugin
 from busway.testing.threaded import cluster_in_thread
 
@@ -79,6 +79,70 @@ def test_a_cluster_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "busway_bus.testing.local_cluster", None)
     with pytest.raises(Exception, match=r"pip install 'busway\[bus,registry\]'"), cluster_in_thread():
         pass
+
+
+async def test_an_app_that_runs_is_not_tested_a_second_time() -> None:
+    """The first bus goes on; a test inside a test is a mistake that says so."""
+    app = App("shop")
+    async with app.test():
+        with pytest.raises(NotRunning, match="app shop is running already"):
+            async with app.test():
+                pass
+        assert app.is_running
+
+
+async def test_a_topic_of_a_running_app_is_too_late() -> None:
+    """Its serdes are not there; the app says so."""
+    app = App("shop")
+    async with app.test() as bus:
+        late = app.topic("late", value=bytes, format="raw")
+        with pytest.raises(BadDeclaration, match="topic late was not declared with app shop before it started"):
+            await bus.records(late)
+        with pytest.raises(BadDeclaration, match="topic late was not declared with app shop before it started"):
+            await app.send(late, b"1")
+
+
+async def test_records_come_while_the_app_is_away() -> None:
+    """The bus writes as another service does: while the app is stopped, and beside a crash."""
+    app = App("shop")
+    orders = app.topic("orders", value=str)
+    handled: list[str] = []
+
+    @app.subscribe(orders)
+    async def handle(order: str) -> None:
+        handled.append(order)
+
+    async with app.test() as bus:
+        await app.stop()
+        await bus.send(orders, "while stopped", headers=[("h", b"1")])
+        await bus.restart()
+        await bus.settle()
+        assert handled == ["while stopped"]
+        crash = bus.crash(at="before-handler")
+        for number in range(5):
+            await bus.send(orders, f"{number}")
+        await crash
+        await bus.settle()
+        assert handled[-5:] == ["0", "1", "2", "3", "4"]
+        with pytest.raises(BadDeclaration, match="topic other is of app b; this bus sends those of shop"):
+            await bus.send(App("b").topic("other", value=str), "1")
+
+
+async def test_a_dead_letter_may_have_headers_that_are_no_text() -> None:
+    """They are shown as they are; only the reasons are read as text."""
+    app = App("shop")
+    orders = app.topic("orders", value=bytes, format="raw")
+
+    @app.subscribe(orders, retry=Retry(attempts=1))
+    async def handle(order: bytes) -> None:
+        raise ValueError("broken")
+
+    async with app.test() as bus:
+        await bus.send(orders, b"1", headers=[("signature", b"\xff\xfe")])
+        await bus.settle()
+        (letter,) = await bus.dead_letters(orders)
+    assert letter.error == "ValueError: broken"
+    assert ("signature", b"\xff\xfe") in letter.headers
 
 
 async def test_a_bus_lets_its_app_go_as_it_was() -> None:

@@ -156,7 +156,7 @@ def work(job: Job) -> None:
         positions = job.read(POSITIONS)
     else:
         positions = from_store(job.spark.read.format(job.format).load(job.given.positions))
-    target = str(job.out / "fares")
+    target = job.place("fares")
     transform(positions, job.read(RIDES)).write.format(job.format).mode("overwrite").save(target)
     found = job.spark.read.format(job.format).load(target)
     total, differ = found.count(), found.where("not equal").count()

@@ -102,7 +102,7 @@ def work(job: Job) -> None:
 
     for query in job.run(start, topics=[POSITIONS, RIDES]):
         records = sum(one.numInputRows for one in query.recentProgress)
-        sys.stdout.write(f"surge: read {records} records into {job.out / 'surge'}\n")
+        sys.stdout.write(f"surge: read {records} records into {job.place('surge')}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

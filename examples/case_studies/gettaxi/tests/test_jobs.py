@@ -2,6 +2,8 @@
 
 import asyncio
 import datetime as dt
+import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -156,6 +158,24 @@ def test_the_job_tells_when_a_fare_is_not_what_its_positions_say(
     )
     assert job.main([*common, "--positions", str(torn)]) == 1
     assert f"1 of {len(ended)} fares differ" in capsys.readouterr().err
+
+
+def test_a_cluster_runs_the_job(day: Day, spark: Any, tmp_path: Path) -> None:
+    """By `spark-submit` on a master and a worker of Spark's standalone kind, whose executor is a process of its own and has the case study
+    from what is submitted: every fare is equal, and the table is Delta's."""
+    from busway_spark.submit import submit_command
+
+    arguments = [*day.arguments, "--out", str(tmp_path / "store"), "--format=delta"]
+    command = submit_command("gettaxi.jobs.fares", "local-cluster[1,2,1024]", arguments, tmp_path)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    ended = [ride.ride_id for ride in day.rides.values() if ride.status is Status.ENDED]
+    assert f"fares: {len(ended)} rides" in done.stdout
+    rows = spark.read.format("delta").load(str(tmp_path / "store" / "fares")).collect()
+    assert sorted(row.ride_id for row in rows) == sorted(ended)
 
 
 def windows_of(day: Day) -> dict[tuple[str, dt.datetime], tuple[int, int, int]]:

@@ -34,7 +34,7 @@ async def test_a_part_is_killed_and_started_again(tmp_path: Path) -> None:
         with pytest.raises(DemoFailed, match="echo ended with -9"):
             part.check()
         await part.start_again()
-        assert (await part.line(), parts.kills, part.tail()) == ("ready one", 1, "it began\nit began\n")
+        assert (await part.line(), part.kills, part.tail()) == ("ready one", 1, "it began\nit began\n")
         part.check()
     assert (first.returncode, part.process.returncode) == (-signal.SIGKILL, -signal.SIGINT)
 

@@ -113,7 +113,7 @@ def test_fold_in_is_what_spark_solved_for_each_viewer(spark: Any) -> None:
 
 
 def test_the_jobs_publish_a_model_and_fill_the_store(spark: Any, servers: tuple[str, str], tmp_path: Path) -> None:
-    """A second training takes the first one's records away; the store has every event, and what is run again adds nothing."""
+    """A second training takes the first one's records away; the store has every event, and as Parquet and as Delta, and what is run again adds nothing."""
     from movieflix.jobs import store, train
 
     def rows() -> dict[str, ModelPart]:
@@ -133,9 +133,11 @@ def test_the_jobs_publish_a_model_and_fill_the_store(spark: Any, servers: tuple[
         assert (problems, {part.version for part in rows().values()}) == ([], {served.version if served else 0})
         versions.append(served.version if served else 0)
     assert versions[0] < versions[1]
-    for _ in range(2):
-        assert store.main([*arguments(servers), "--out", str(tmp_path)]) == 0
-        stored = spark.read.parquet(str(tmp_path / "movieflix.watched"))
+    for kind in ("parquet", "delta", "delta"):
+        out = tmp_path / kind
+        assert store.main([*arguments(servers), "--out", str(out), "--format", kind]) == 0
+        stored = spark.read.format(kind).load(str(out / "movieflix.watched"))
         assert stored.count() == len(events()) == stored.select("_partition", "_offset").distinct().count()
-        models = spark.read.parquet(str(tmp_path / "movieflix.model"))
+        models = spark.read.format(kind).load(str(out / "movieflix.model"))
         assert models.where("complete is not null").select("complete.rank").collect()[0][0] == train.RANK
+    assert spark.sql(f"DESCRIBE HISTORY delta.`{out / 'movieflix.watched'}`").count() == 1

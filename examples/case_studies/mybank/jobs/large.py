@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming import StreamingQuery
 
-from busway_spark import realtime
-from busway_spark.job import Job, run_job
+from busway_spark.job import Job, add_mode, run_job
 from mybank.jobs.captured import TRANSACTIONS, rows
 
 
@@ -29,18 +28,17 @@ def transform(changes: DataFrame, amount: Decimal) -> DataFrame:
 
 
 def work(job: Job) -> None:
-    """Until it is stopped."""
+    """Until it is stopped, or with `--until-end` what there is."""
 
     def start() -> list[StreamingQuery | None]:
         large = transform(job.stream(TRANSACTIONS, source="kafka"), job.given.amount)
-        writer = large.writeStream.format("kafka").option("kafka.bootstrap.servers", job.given.bootstrap_servers)
-        writer = writer.option("topic", job.given.to).option("checkpointLocation", str(job.checkpoints / "large"))
-        return [realtime(writer).queryName("large").start()]
+        return [job.publish(large, job.given.to, "large", reads=[TRANSACTIONS])]
 
     job.run(start, topics=[TRANSACTIONS])
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_mode(parser)
     parser.add_argument("--amount", type=_amount, default=Decimal("100000.00"), help="from here on; 100000.00")
     parser.add_argument("--to", default="mybank.large", help="topic, which must be there; mybank.large")
 

@@ -40,9 +40,9 @@ def work(job: Job) -> None:
         return [job.store(rows(job.stream(TRANSACTIONS)), "transactions")]
 
     job.run(start, topics=[TRANSACTIONS])
-    stored = job.spark.read.format(job.format).load(str(job.out / "transactions"))
+    stored = job.spark.read.format(job.format).load(job.place("transactions"))
     daily = transform(stored, accounts(job.read(ACCOUNTS)))
-    daily.write.format(job.format).mode("overwrite").save(str(job.out / "spending"))
+    daily.write.format(job.format).mode("overwrite").save(job.place("spending"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

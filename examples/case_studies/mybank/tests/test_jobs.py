@@ -14,7 +14,7 @@ from mybank.events import AccountRow, Hour, Source, Thresholds, TransactionChang
 from mybank.tests.captured import NOON, Captured
 from tests.spark.conftest import bus  # noqa: F401 - a fixture
 
-from busway import App, Consumer
+from busway import Admin, App, Consumer, TopicPartition
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 TRANSACTIONS = 400
@@ -161,23 +161,68 @@ def test_large_ones_come_out_while_they_come_in(
     due = {row.id: str(row.amount) for row in topics if row.amount >= 500}
     assert due
 
-    async def first(count: int) -> dict[int, str]:
-        servers = bus.bootstrap_servers
-        async with Consumer("mybank.large", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
-            async with asyncio.timeout(50):
-                told = [json.loads((await consumer.getone()).value or b"") for _ in range(count)]
-        return {one["id"]: one["amount"] for one in told}
-
     async def one_more() -> None:
         async with writing(bus) as (captured, _):
             await captured.transaction(9000, "500.00", account=ACCOUNTS[0].id)
 
     try:
-        assert ran(bus, first(len(due))) == due
+        assert ran(bus, told(bus, "mybank.large", len(due))) == due
         ran(bus, one_more())
-        assert ran(bus, first(len(due) + 1)) == {**due, 9000: "500.00"}
+        assert ran(bus, told(bus, "mybank.large", len(due) + 1)) == {**due, 9000: "500.00"}
     finally:
         query.stop()
+
+
+async def told(bus: Any, topic: str, count: int) -> dict[int, str]:  # noqa: F811 - the fixture's value
+    """The amounts of the first transactions in a topic, by their ids."""
+    async with Consumer(topic, bootstrap_servers=bus.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        async with asyncio.timeout(50):
+            records = [json.loads((await consumer.getone()).value or b"") for _ in range(count)]
+    return {one["id"]: one["amount"] for one in records}
+
+
+def test_large_ones_in_micro_batches_to_the_end(
+    bus: Any,  # noqa: F811 - the fixture
+    spark: Any,
+    topics: list[TransactionRow],
+    tmp_path: Path,
+) -> None:
+    """With --until-end the job ends, and what it is started for again comes out once."""
+    from mybank.jobs import large
+
+    bus.topic("mybank.large")
+    arguments = [*bus.arguments, "--out", str(tmp_path), "--amount", "500", "--until-end"]
+    assert large.main(arguments) == 0
+    assert large.main(arguments) == 0
+    due = {row.id: str(row.amount) for row in topics if row.amount >= 500}
+    assert ran(bus, told(bus, "mybank.large", len(due))) == due
+
+    async def written() -> int:
+        async with Admin(bus.bootstrap_servers) as admin:
+            return sum((await admin.list_offsets({TopicPartition("mybank.large", 0): -1})).values())
+
+    assert ran(bus, written()) == len(due)
+
+
+def test_real_time_mode_wants_a_slot_for_each_partition(
+    bus: Any,  # noqa: F811 - the fixture
+    spark: Any,
+    tmp_path: Path,
+    capfd: Any,
+) -> None:
+    """More partitions than a local master has threads would leave some of them unread: it is told, with what helps."""
+    from mybank.jobs import large
+
+    bus.topic("mybank.public.transactions", spark.sparkContext.defaultParallelism + 1)
+    bus.topic("mybank.large")
+
+    async def one() -> None:
+        async with writing(bus) as (captured, _):
+            await captured.transaction(1, "500.00")
+
+    ran(bus, one())
+    assert large.main([*bus.arguments, "--out", str(tmp_path)]) == 1
+    assert "Real-Time Mode holds a task slot for each of the 3 partitions" in capfd.readouterr().err
 
 
 def ran(bus: Any, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: F811 - the fixture's value

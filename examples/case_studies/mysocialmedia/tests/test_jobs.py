@@ -88,7 +88,7 @@ async def test_the_service_and_spark_count_the_same(spark: Any, tmp_path: Path, 
 
     seconds = itertools.count()
     async with service.app.test() as bus:
-        servers = {"bootstrap_servers": bus.app.bootstrap_servers, "schema_registry": str(bus.app.schema_registry)}
+        servers = {"bootstrap_servers": str(bus.app.bootstrap_servers), "schema_registry": str(bus.app.schema_registry)}
         async with generate.sender(*servers.values()) as app:
             day = generate.Day(events=6000, posts=50, users=300)
             begun = generate.now() - dt.timedelta(seconds=day.events)

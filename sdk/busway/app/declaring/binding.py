@@ -27,19 +27,20 @@ from operator import attrgetter
 from typing import Annotated, Any, Final
 
 from busway.app.declaring.depends import (
+    SCOPES,
     Call,
     Context,
     Dependency,
-    Depends,
     Get,
     Scope,
     Shared,
+    Wanted,
     closing,
     current,
     filled,
 )
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
-from busway.serde.records import is_record, members
+from busway.serde.records import is_record, members, strip
 
 _PARTS: Final = ("key", "headers", "topic", "partition", "offset", "timestamp_ms")
 _BATCH_PARTS: Final = ("topic", "partition")
@@ -103,13 +104,17 @@ class Binder:
         try:
             signature = inspect.signature(function)
             hints = typing.get_type_hints(_annotated(function), include_extras=True)
-        except NameError as problem:
+        except (NameError, SyntaxError) as problem:
             raise self._refusal(function, f"{problem}; annotations must be importable at run time") from None
         except ValueError:
             raise self._refusal(function, "shows no parameters; wrap it in a function that does") from None
         parts: dict[str, Get | Dependency] = {}
-        value_taken = False
+        values: dict[str, tuple[inspect.Parameter, Any, Get]] = {}
         for name, parameter in signature.parameters.items():
+            if name == "self" and not parts and not values and name not in hints:
+                raise self._refusal(
+                    function, "is of a class; give the method of an object: subscribe(topic)(service.handle)"
+                )
             if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
                 raise self._refusal(function, f"{parameter} cannot be bound; give each parameter a name and a type")
             hint, depends = _marked(hints.get(name, parameter.annotation), parameter.default)
@@ -117,12 +122,22 @@ class Binder:
                 parts[name] = self._dependency(depends, function)
             elif (found := self._part(name, hint)) is not None:
                 parts[name] = found
-            elif not value_taken and (found := self._value(name, hint)) is not None:
-                value_taken = True
-                parts[name] = found
+            elif (found := self._value(name, hint)) is not None:
+                values[name] = parameter, hint, found
             elif parameter.default is parameter.empty:
-                raise self._refusal(function, self._why(name, hint, value_taken=value_taken))
-        return parts
+                raise self._refusal(function, self._why(name, hint, value_taken=bool(values)))
+        return {**parts, **self._taken(function, values)}
+
+    def _taken(self, function: Callable[..., Any], values: Mapping[str, tuple[inspect.Parameter, Any, Get]]) -> Parts:
+        """Which of the parameters that could have the value gets it: the one that needs one, else the first.
+
+        A dependency's parameter with a default keeps it, unless it is annotated with the record's class: `limit=10` means 10.
+        """
+        needy = [name for name, (parameter, _, _) in values.items() if parameter.default is parameter.empty]
+        if len(needy) > 1:
+            raise self._refusal(function, self._why(needy[1], values[needy[1]][1], value_taken=True))
+        may = [name for name, (_, hint, _) in values.items() if not self.inside or _names_a_record(hint)]
+        return {name: values[name][2] for name in (needy or may)[:1]}
 
     def _part(self, name: str, hint: Any) -> Get | None:
         """What the name or the type alone says."""
@@ -167,10 +182,12 @@ class Binder:
             app=app, record=first, attempt=current.get().attempt, state=self.shared.state, group=app.group_id
         )
 
-    def _dependency(self, depends: Depends, of: Callable[..., Any]) -> Dependency:
+    def _dependency(self, depends: Wanted, of: Callable[..., Any]) -> Dependency:
         fn = depends.fn
         if not callable(fn):
             raise self._refusal(of, f"Depends takes a function, not {fn!r:.80}")
+        if depends.scope not in SCOPES:
+            raise self._refusal(of, f"the scope of {name_of(fn)} is {' or '.join(SCOPES)}, not {depends.scope!r}")
         if self.scope == "app" and depends.scope != "app":
             raise self._refusal(
                 of, f"lives as long as the app and depends on {name_of(fn)}, which does not; give that scope='app' too"
@@ -211,20 +228,32 @@ def fits(hint: Any, topics: Sequence[Topic[Any, Any]]) -> bool:
     """Whether the values of all these topics are of a type."""
     if hint is inspect.Parameter.empty or hint is Any:
         return True
-    allowed = [hint, *(members(hint) or ())]
-    return all(any(one == topic.value or _is_base(one, topic.value) for one in allowed) for topic in topics)
+    allowed = [strip(one) for one in (hint, *(members(hint) or ()))]
+    return all(_is_among(allowed, topic.value) for topic in topics)
+
+
+def _is_among(allowed: Sequence[Any], kind: Any) -> bool:
+    kind = strip(kind)
+    if any(one == kind or _is_base(one, kind) for one in allowed):
+        return True
+    parts = members(kind)
+    return parts is not None and all(_is_among(allowed, part) for part in parts)
+
+
+def _names_a_record(hint: Any) -> bool:
+    return any(is_record(strip(one)) for one in (hint, *(members(hint) or ())))
 
 
 def _is_base(hint: Any, kind: Any) -> bool:
     return isinstance(hint, type) and isinstance(kind, type) and is_record(kind) and hint in kind.__mro__
 
 
-def _marked(hint: Any, default: Any) -> tuple[Any, Depends | None]:
+def _marked(hint: Any, default: Any) -> tuple[Any, Wanted | None]:
     """A parameter's type without `Annotated`, and what it depends on."""
-    depends = default if isinstance(default, Depends) else None
+    depends = default if isinstance(default, Wanted) else None
     if typing.get_origin(hint) is Annotated:
         hint, *extras = typing.get_args(hint)
-        depends = depends or next((one for one in extras if isinstance(one, Depends)), None)
+        depends = depends or next((one for one in extras if isinstance(one, Wanted)), None)
     return hint, depends
 
 
@@ -244,11 +273,12 @@ def _tx(_: Any) -> Any:
 
 
 def _call(function: Callable[..., Any], gets: Mapping[str, Get]) -> Callable[[Any], Awaitable[Any]]:
-    if not _is_coroutine_function(function):
+    if not is_coroutine_function(function):
         return lambda record: _in_thread(function, {name: get(record) for name, get in gets.items()})
     if len(gets) == 1 and not isinstance(function, functools.partial):
         ((name, get),) = gets.items()
-        if inspect.signature(function).parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY:
+        first = next(iter(inspect.signature(function).parameters.values()))
+        if first.name == name and first.kind is not first.KEYWORD_ONLY:
             return lambda record: function(get(record))
     return lambda record: function(**{name: get(record) for name, get in gets.items()})
 
@@ -256,11 +286,11 @@ def _call(function: Callable[..., Any], gets: Mapping[str, Get]) -> Callable[[An
 def _with_dependencies(
     function: Callable[..., Any], parts: Parts, shared: Shared | None
 ) -> Callable[[Any], Awaitable[Any]]:
-    is_coroutine_function = _is_coroutine_function(function)
+    in_loop = is_coroutine_function(function)
 
     async def work(call: Call) -> Any:
         arguments = await filled(parts, call, shared)
-        return await (function(**arguments) if is_coroutine_function else _in_thread(function, arguments))
+        return await (function(**arguments) if in_loop else _in_thread(function, arguments))
 
     def begin(record: Any) -> Awaitable[Any]:
         call = Call(record, AsyncExitStack())
@@ -269,7 +299,8 @@ def _with_dependencies(
     return begin
 
 
-def _is_coroutine_function(function: Any) -> bool:
+def is_coroutine_function(function: Any) -> bool:
+    """Whether calling it makes a coroutine, also where it is an object."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - of an object
 
 

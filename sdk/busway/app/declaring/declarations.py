@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
-from busway.app.declaring.binding import name_of, refusal
+from busway.app.declaring.binding import is_coroutine_function, refusal
 from busway.app.declaring.routes import (
     BadDeclaration,
     Batch,
@@ -102,7 +102,7 @@ class Declarations(TableDeclarations):
             value: a dataclass, a struct, or what the format takes.
             format: "avro" through the registry, "json", or "raw" bytes.
             key_format: for keys of other types.
-            partitions: how many to create if the topic is not there.
+            partitions: how many to create if the topic is not there; None leaves it to the broker.
             configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
             read_only: somebody else writes it, such as a connector, and the schemas are theirs: nothing is registered, the types only
                 say what this app reads of them. A class whose record has another name there says so with `__avro_aliases__`.
@@ -148,7 +148,8 @@ class Declarations(TableDeclarations):
 
         A coroutine function runs in the event loop, a plain one in a thread. When it returns, the record counts as handled; when it
         raises, it is called again as `retry` says, and then the record goes to the topic `<topic>.<group>.dlt`. An offset is committed
-        once every record before it is done. Several handlers of a topic get every record, each at its own pace.
+        once every record before it is done. Several handlers of a topic get every record, each at its own pace; those of an app with
+        tables take turns at their rows, see `Table`.
 
         Args:
             topics: what to read.
@@ -160,7 +161,7 @@ class Declarations(TableDeclarations):
                 order among themselves. With 1, records that have not failed are handled in the partition's order.
             where: takes the record; false means that this handler does not want it. What it raises is a failure of the record.
             timeout_s: how long one call may take; then it has failed with `HandlerTimedOut`. A plain function cannot be cancelled: it goes
-                on in its thread, beside the next attempt, and its result is dropped.
+                on in its thread, beside the next attempt, and its result is dropped. What it waits for its turn at a table does not count.
             batch: calls the function with a list of records of one partition, in their order, or of their values. A batch that has failed
                 for good is halved until the poison record is alone; that one goes to the dead letters, the others are handled.
             sql: a database that remembers which records were handled: the function runs inside its transaction, which its parameter `tx`
@@ -169,6 +170,10 @@ class Declarations(TableDeclarations):
         Raises:
             BadDeclaration: no topic, options that do not go together, or a parameter that cannot be bound; names the line.
         """
+
+        for one in topics:
+            if not isinstance(one, Topic):
+                raise self._no_topic(one, "subscribe")
 
         def decorate(function: F) -> F:
             self._check_topics(function, topics, dead_letter=dead_letter)
@@ -184,7 +189,7 @@ class Declarations(TableDeclarations):
                 batch=batch,
                 sql=sql,
             )
-            if (why := _contradiction(route)) is not None:
+            if (why := _not_an_option(route) or _contradiction(route)) is not None:
                 raise refusal(function, why)
             binder(route).bind(function)
             extension: Any = sql
@@ -195,13 +200,18 @@ class Declarations(TableDeclarations):
 
         return decorate
 
+    def _no_topic(self, found: Any, decorator: str) -> BadDeclaration:
+        if callable(found):
+            return refusal(found, f"stands under a bare {decorator}; write @app.{decorator}(topic)")
+        return BadDeclaration(f"{decorator} of app {self.name} takes what app.topic(…) returned, not {found!r:.80}")
+
     def _check_topics(
         self, function: Callable[..., Any], topics: Sequence[Topic[Any, Any]], *, dead_letter: bool
     ) -> None:
-        if not topics or not all(isinstance(topic, Topic) and topic.app is self for topic in topics):
-            raise BadDeclaration(
-                f"subscribe: handler {name_of(function)} names no topic made by app.topic(…) of app {self.name}"
-            )
+        if not callable(function):
+            raise BadDeclaration(f"app {self.name} cannot subscribe {function!r:.80}, which is no function")
+        if not topics or not all(topic.app is self for topic in topics):
+            raise refusal(function, f"subscribe names no topic made by app.topic(…) of app {self.name}")
         for topic in topics:
             if dead_letter and not is_topic_name(dead_letter_topic(topic.name, self.group_id)):
                 raise BadDeclaration(
@@ -222,9 +232,12 @@ class Declarations(TableDeclarations):
             BadDeclaration: it does not stand above subscribe; at start, that the topic does not take such values or keys.
         """
 
+        if not isinstance(topic, str | Topic):
+            raise self._no_topic(topic, "publish")
+
         def decorate(function: F) -> F:
-            if not isinstance(topic, str) and not (isinstance(topic, Topic) and topic.app is self):
-                raise refusal(function, f"publishes to {topic!r:.80}, which is no topic of app {self.name} and no name")
+            if isinstance(topic, Topic) and topic.app is not self:
+                raise refusal(function, f"publishes to {topic.name}, which is no topic of app {self.name}")
             mine = [number for number, route in enumerate(self.routes) if route.function is function]
             if not mine:
                 raise refusal(function, f"is not subscribed yet; put publish above the subscribe of app {self.name}")
@@ -238,7 +251,13 @@ class Declarations(TableDeclarations):
 
     def on_assigned(self, function: Assigned) -> Assigned:
         """Decorates a coroutine function that is told of partitions that came, before the first of their records is handled: the
-        place to load what a service keeps for them."""
+        place to load what a service keeps for them.
+
+        Raises:
+            BadDeclaration: it is no coroutine function.
+        """
+        if not is_coroutine_function(function):
+            raise refusal(function, "on_assigned waits for it, so it is an async def", "function")
         self._on_assigned.append(function)
         return function
 
@@ -255,6 +274,21 @@ class Declarations(TableDeclarations):
         if not any(one is extension for one in self.extensions):
             self.extensions.append(extension)
         return extension
+
+
+def _not_an_option(route: Any) -> str | None:
+    """An option of another type, which would fail with the first record, or do nothing."""
+    if not isinstance(route.retry, Retry):
+        return f"retry is a Retry(attempts=…), not {route.retry!r:.80}"
+    if route.where is not None and (not callable(route.where) or is_coroutine_function(route.where)):
+        return "where is a plain function that takes the record and returns at once; look things up in the handler"
+    if route.batch is not None and not isinstance(route.batch, Batch):
+        return f"batch is a Batch(max_records=…), not {route.batch!r:.80}"
+    if route.sql is not None and not isinstance(route.sql, TransactionalInbox):
+        return f"sql is a Sql(engine), not {route.sql!r:.80}"
+    if not isinstance(route.concurrency, int) or isinstance(route.timeout_s, str):
+        return "concurrency and timeout_s are numbers"
+    return None
 
 
 def _contradiction(route: Route) -> str | None:

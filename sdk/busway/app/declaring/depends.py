@@ -4,6 +4,7 @@ What lives here: the two markers, and calling a dependency, closing it, and keep
 asks for what (`binding`).
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -16,22 +17,28 @@ if TYPE_CHECKING:
     from busway.app.declaring.routes import ConsumerRecord
 
 Scope: TypeAlias = Literal["record", "app"]
+SCOPES: Final[tuple[Scope, ...]] = ("record", "app")
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class Depends:
+class Wanted:
+    """What `Depends` leaves at a parameter."""
+
+    fn: Callable[..., Any]
+    scope: Scope
+
+
+def Depends(fn: Callable[..., Any], scope: Scope = "record") -> Any:  # noqa: N802 - reads as the mark that it is; returns Any, because it stands as the default of a parameter of any type
     """A parameter that gets what `fn` returns: `rates: Rates = Depends(open_rates)` or `rates: Annotated[Rates, Depends(open_rates)]`.
 
-    Attributes:
+    Args:
         fn: a plain or coroutine function, or a generator of either kind that yields once and is closed after the record, also when the
             handler failed (the exception is raised at its `yield`). Its parameters are bound as a handler's are; it may depend on others.
             It is called once for each attempt, however many ask for it. A plain one is called in the event loop, so it must not block.
         scope: "app" calls it once when the app starts and closes it when the app stops; it cannot ask for the record then.
     """
-
-    fn: Callable[..., Any]
-    scope: Scope = "record"
+    return Wanted(fn, scope)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,10 +62,32 @@ class Context(Generic[S]):
 
 @dataclass(slots=True)
 class Current:
-    """The attempt that a task makes now."""
+    """The attempt that a task makes now.
 
+    Attributes:
+        key: of its record, as it came; None in a batch.
+        attempt: 1 for the first.
+        tx: what `tx` gets.
+        deadline: of the call, where it has one.
+    """
+
+    key: bytes | None = None
     attempt: int = 1
     tx: Any = None
+    deadline: asyncio.Timeout | None = None
+
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """What is waited for in here does not count as the handler's time: its deadline stands still."""
+        deadline = self.deadline
+        if deadline is None or (end := deadline.when()) is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        left_s = end - loop.time()
+        deadline.reschedule(None)
+        yield
+        deadline.reschedule(loop.time() + left_s)
 
 
 current: ContextVar[Current] = ContextVar("current")

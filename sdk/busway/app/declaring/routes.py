@@ -57,17 +57,7 @@ class ConsumerRecord(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Topic(Generic[K, V]):
-    """A topic with the types of its keys and values; made by `App.topic`.
-
-    Attributes:
-        name: as the brokers know it.
-        key, value: types.
-        format: how values are written.
-        key_format: how keys are; str, int and bytes need none.
-        partitions: how many to create where the topic is not there; None leaves it to the broker.
-        configs: settings of the topic when it is created, by Kafka's names.
-        read_only: whether its schemas are somebody else's.
-    """
+    """A topic with the types of its keys and values; made by `App.topic`, whose arguments its attributes are."""
 
     name: str
     key: type[K]
@@ -86,6 +76,13 @@ class Topic(Generic[K, V]):
             )
         if self.format not in FORMATS:
             raise BadDeclaration(f"topic {self.name}: format is {', '.join(FORMATS)}, not {self.format!r}")
+        if self.format == "raw" and self.value is not bytes:
+            raise BadDeclaration(f"topic {self.name}: raw values are bytes as they come, so value=bytes")
+        if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
+            raise BadDeclaration(f"topic {self.name}: partitions is 1 or more, not {self.partitions!r}")
+        for setting, value in self.configs:
+            if not isinstance(value, str):
+                raise BadDeclaration(f"topic {self.name}: configs are strings, {setting}={value!r} is not")
 
     async def send(
         self,
@@ -166,19 +163,13 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A handler, what it reads, how it is called and how it fails; see `App.subscribe`.
+    """A handler, what it reads, how it is called and how it fails.
 
     Attributes:
         function: what was decorated.
-        topics: what it reads.
-        retry: how often and when an exception is tried again.
-        dead_letter: whether records that failed for good go to the dead-letter topic; else the app stops.
-        ordering, concurrency: what may run at once.
-        where: which records it wants.
-        timeout_s: how long a call may take.
-        batch: how many records it takes at once; None for one.
-        sql: where it is remembered what was handled.
         publications: where its results go.
+
+    The others are the arguments of `App.subscribe`.
     """
 
     function: Callable[..., Any]

@@ -119,9 +119,8 @@ class TableDeclarations:
         Args:
             name: of the topic.
             key, value, format, key_format: as for `topic`.
-            partitions: how many to create if the topic is not there.
+            partitions, read_only: as for `topic`.
             configs: of the topic when it is created, by Kafka's names; it is compacted.
-            read_only: somebody else writes it; as for `topic`.
 
         Raises:
             BadDeclaration: as `topic`, or keys of that type cannot be looked up.

@@ -56,10 +56,15 @@ class CompletedOffsets:
     def finish(self, offset: int) -> None:
         """A record was handled, or is safe among the dead letters."""
         assert offset <= self._last, (offset, self._last)
-        self._finished.add(offset)
-        while self._begun and self._begun[0] in self._finished:
-            done = self._begun.popleft()
-            self._finished.discard(done)
+        begun, finished = self._begun, self._finished
+        if not begun or begun[0] != offset:
+            finished.add(offset)
+            return
+        begun.popleft()
+        self._committable = offset + 1
+        while finished and begun and begun[0] in finished:
+            done = begun.popleft()
+            finished.discard(done)
             self._committable = done + 1
 
     @property

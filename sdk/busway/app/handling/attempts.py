@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from busway.app.declaring.depends import Current
+from busway.app.declaring.depends import Current, current
 from busway.app.declaring.routes import ConsumerRecord, Headers
 from busway.app.extension import Handling, Outcome
 from busway.app.handling.ack import CompletedOffsets
 from busway.app.handling.calls import Handler, unacknowledged
 from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
 from busway.app.hooks import Hooks
+from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
 from busway.serde.errors import Undecodable
 from busway.serde.plain import SchemaMissing
@@ -42,6 +43,10 @@ class HandlerTimedOut(BuswayError):
 
 class Cancelled(Exception):
     """What a handler waited for was cancelled by somebody else than the app."""
+
+
+class Exited(Exception):
+    """A handler raised what is no `Exception`, such as SystemExit: one record must not end the process, or stop its partition."""
 
 
 class Item:
@@ -127,19 +132,14 @@ class Attempts:
         Raises:
             HandlerFailed: it cannot be read and may not go to the dead letters.
         """
-        wait_s = _FIRST_WAIT_S
         while item.typed is None and not item.unreadable:
             try:
                 item.typed = self._parts.read(item.record)
             except SchemaMissing as missing:
                 try:
-                    await missing.load()
+                    await load_patiently(missing, item.record, self._rest)
                 except Undecodable as problem:
                     await self._unreadable(item, problem)
-                except BuswayError as problem:
-                    log.warning("%s-%d waits at offset %d: %s", *item.record[:3], problem)
-                    await self._rest(wait_s)
-                    wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
             except Undecodable as problem:
                 await self._unreadable(item, problem)
         return item.typed
@@ -224,12 +224,16 @@ class Attempts:
                 raise
             sent.clear()
             raise Cancelled("the handler waited for a task that was cancelled") from cancelled
-        except BaseException:
+        except (Exception, KeyboardInterrupt, GeneratorExit):
             sent.clear()
             raise
+        except BaseException as problem:
+            sent.clear()
+            raise Exited(f"the handler raised {problem!r}, which is no Exception") from problem
 
     async def _call_until(self, given: Any, timeout_s: float) -> None:
-        deadline = asyncio.timeout(timeout_s)
+        mark = current.get()
+        mark.deadline = deadline = asyncio.timeout(timeout_s)
         try:
             async with deadline:
                 await self._call(given)
@@ -237,6 +241,8 @@ class Attempts:
             if not deadline.expired():
                 raise
             raise HandlerTimedOut(f"the handler took longer than {timeout_s:g} s") from problem
+        finally:
+            mark.deadline = None
 
     # Failing
 
@@ -252,7 +258,7 @@ class Attempts:
     def warn(self, item: Item, problem: Exception, attempt: int, wait_s: float) -> None:
         """A record, or a batch that begins with it, is tried again."""
         log.warning(
-            "%s failed on %s, attempt %d; again in %.1f s: %r", self.route.name, item.where, attempt, wait_s, problem
+            "%s failed on %s, attempt %d; again in %.2f s: %r", self.route.name, item.where, attempt, wait_s, problem
         )
 
     async def bury(self, item: Item, problem: Exception, attempts: int) -> None:

@@ -5,7 +5,7 @@ does not: a record at a time (`lane`), calling (`attempts`).
 """
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from busway.app.declaring.depends import Current
@@ -30,9 +30,10 @@ class BatchLane(Lane):
         # All that are in one batch run at once; the lane takes the next batch when this one is done.
         self.schedule = Schedule(ordering="none", concurrency=self._batch.max_records)
         self._full = asyncio.Event()
+        self._filters = handler.route.where is not None
 
-    def add(self, item: Item) -> None:
-        super().add(item)
+    def add(self, items: Sequence[Item]) -> None:
+        super().add(items)
         if self.schedule.queued + 1 >= self._batch.max_records:
             self._full.set()
 
@@ -45,7 +46,7 @@ class BatchLane(Lane):
         reads: list[_Read] = []
         for one in items:
             typed = await self._attempts.read(one)
-            if typed is not None and await self._wanted(one, typed):
+            if typed is not None and (not self._filters or await self._wanted(one, typed)):
                 reads.append((one, typed))
             else:
                 self._done([one], key, [])

@@ -64,8 +64,13 @@ class Retry:
     give_up_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ValueError(f"attempts: {self.attempts} is not 1 or more")
+        if not isinstance(self.attempts, int) or self.attempts < 1:
+            raise ValueError(f"attempts: {self.attempts!r} is not 1 or more")
+        if not isinstance(self.backoff, Exponential):
+            raise ValueError(f"backoff: {self.backoff!r:.80} is no Exponential(…)")
+        for name, kinds in (("on", self.on), ("give_up_on", self.give_up_on)):
+            if not isinstance(kinds, tuple) or not all(isinstance(kind, type) for kind in kinds):
+                raise ValueError(f"{name}: {kinds!r:.80} is no tuple of exception classes, such as (TimeoutError,)")
 
     def wait_s(self, problem: Exception, attempt: int, chance: Callable[[], float] = random.random) -> float | None:
         """Seconds until the next attempt after `attempt` failed; None to give up."""

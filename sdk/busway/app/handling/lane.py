@@ -37,13 +37,13 @@ class LaneParts:
     Attributes:
         attempts: what attempts are made of.
         sleep: waits between attempts.
-        finished: told of each record that the handler is done with and whose sends are acknowledged.
+        finished: told of records of the partition that the handler is done with and whose sends are acknowledged.
         fail: told of what stops the app.
     """
 
     attempts: AttemptParts
     sleep: Sleep
-    finished: Callable[[Item], None]
+    finished: Callable[[Sequence[Item]], None]
     fail: Callable[[Exception], None]
 
 
@@ -59,6 +59,7 @@ class Lane:
     ) -> None:
         route = handler.route
         self.partition = partition
+        self.name = route.name
         self.schedule: Schedule[Item] = Schedule(ordering=route.ordering, concurrency=route.concurrency)
         self.closing = False
         self._parts = parts
@@ -69,9 +70,10 @@ class Lane:
         self._resting: set[asyncio.Task[Any]] = set()
         self._sending: set[asyncio.Future[Any]] = set()
 
-    def add(self, item: Item) -> None:
-        """The next record; `pump` begins with it."""
-        self.schedule.add(item.record.key, item)
+    def add(self, items: Sequence[Item]) -> None:
+        """The next records; `pump` begins with them."""
+        for item in items:
+            self.schedule.add(item.record.key, item)
 
     def pump(self) -> None:
         """Begin with what may run."""
@@ -98,6 +100,11 @@ class Lane:
             return
         except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
             self._parts.fail(problem)
+        except BaseException as problem:
+            if not self.closing:  # else it was asked to end
+                where = f"{self.partition.topic}-{self.partition.partition}"
+                self._parts.fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
+            raise
         finally:
             me = asyncio.current_task()
             assert me is not None
@@ -106,6 +113,7 @@ class Lane:
 
     async def _handle(self, key: Hashable, item: Item, mark: Current) -> None:
         attempts = self._attempts
+        mark.key = item.record.key
         typed = item.typed or await attempts.read(item)
         sent: Sent = []
         if typed is not None:
@@ -158,8 +166,7 @@ class Lane:
     def finish(self, items: Sequence[Item], sent: Sent) -> None:
         """The handler is done with records once all it sent for them is acknowledged; the next one does not wait for that."""
         if not sent:
-            for item in items:
-                self._parts.finished(item)
+            self._parts.finished(items)
             return
         acknowledged = sent[0] if len(sent) == 1 else asyncio.gather(*sent)
         self._sending.add(acknowledged)
@@ -169,8 +176,7 @@ class Lane:
             if outcome.cancelled():
                 return
             if (problem := outcome.exception()) is None:
-                for item in items:
-                    self._parts.finished(item)
+                self._parts.finished(items)
                 return
             failed = HandlerFailed(
                 f"what was sent for {items[0].where} was not acknowledged, so it is handled again: {problem}"

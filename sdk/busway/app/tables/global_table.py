@@ -43,8 +43,7 @@ class GlobalTable(Rows[K, V], Extension):
 
     Args:
         topic: where the rows are kept.
-        partitions: how many to create if the topic is not there; None leaves it to the broker.
-        configs: its settings then, by Kafka's names; it is compacted.
+        partitions, configs: as for `App.global_table`.
 
     Raises:
         BadDeclaration: keys of that type cannot be looked up.

@@ -1,20 +1,20 @@
-"""What a table holds in memory, and who is told of its changes.
+"""What a table holds in memory.
 
-What lives here: rows with the partition they belong to and the events that are in them, an attempt that can be undone, and listeners.
-What does not: topics (`table`, `global_table`); nothing here does IO.
+What lives here: rows with the partition they belong to and the events that are in them, and an attempt that can be undone. What does not:
+telling who listens to changes (`feed`), topics (`table`, `global_table`); nothing here does IO.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
+
+from busway.app.feed import Feed
 
 K = TypeVar("K")
 V = TypeVar("V")
 D = TypeVar("D")
-CHANGES_MOST: Final = 1000
-"""Changes that wait for a listener unless it says otherwise."""
 INCLUDED: Final = "busway_table-included"
 """The header of a table's record that tells which events are in the row: `topic@offset`, several with commas."""
 
@@ -59,7 +59,7 @@ class Rows(Mapping[K, V]):
     def __init__(self) -> None:
         self._rows: dict[K, V] = {}
         self._homes: dict[K, Home] = {}
-        self._listeners: set[asyncio.Queue[tuple[K, V | None]]] = set()
+        self._changes: Feed[tuple[K, V | None]] = Feed()
 
     __hash__ = object.__hash__
     """A table is itself, whatever is in it."""
@@ -95,23 +95,18 @@ class Rows(Mapping[K, V]):
         """Values."""
         return self._rows.values()
 
-    @contextlib.contextmanager
-    def changes(self, maxsize: int = CHANGES_MOST) -> Iterator["asyncio.Queue[tuple[K, V | None]]"]:
-        """A queue of (key, value) of the changes from now on; the value is None when the row has gone.
+    def changes(self, maxsize: int | None = None) -> "AbstractContextManager[asyncio.Queue[tuple[K, V | None]]]":
+        """Entered as a queue of (key, value) of the changes from then on; the value is None when the row has gone.
 
         Whoever does not keep up misses the oldest that wait, never the last.
+
+        Args:
+            maxsize: how many changes wait; 1000 unless given.
 
         Raises:
             ValueError: `maxsize` is no positive number.
         """
-        if maxsize < 1:
-            raise ValueError(f"changes(maxsize={maxsize}): a queue holds at least one")
-        queue: asyncio.Queue[tuple[K, V | None]] = asyncio.Queue(maxsize)
-        self._listeners.add(queue)
-        try:
-            yield queue
-        finally:
-            self._listeners.discard(queue)
+        return self._changes.listening(maxsize)
 
     def home(self, key: K) -> Home | None:
         """Where a row is, None while there is none."""
@@ -126,10 +121,7 @@ class Rows(Mapping[K, V]):
         else:
             assert home is not None, key
             self._rows[key], self._homes[key] = value, home
-        for queue in self._listeners:
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait((key, value))
+        self._changes.put((key, value))
 
     def drop(self, partitions: Collection[int]) -> None:
         """Forget the rows of partitions."""
@@ -157,6 +149,7 @@ class Attempt(Generic[K, V]):
         put: what the call made of them.
         written: keys of those that are on their way to the topic.
         ended: the call has returned or failed.
+        shared: the home of all rows whose only events are the topic's.
     """
 
     topic: str
@@ -172,13 +165,23 @@ class Attempt(Generic[K, V]):
     put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)
     written: list[K] = field(default_factory=list)
     ended: bool = False
+    shared: Home | None = None
 
-    def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home) -> None:
-        """Make the row so, and remember how it was."""
-        self.before.setdefault(key, (rows.get(key), rows.home(key)))
-        now = home.after(self.topic, self.offset)
+    def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home | None) -> None:
+        """Make the row, which is at home where the record came from, so, and remember how it was."""
+        if key not in self.before:
+            self.before[key] = rows.get(key), rows.home(key)
+        now = self._after(home)
         self.put[key] = value, now
         rows.set_row(key, value, now)
+
+    def _after(self, home: Home | None) -> Home:
+        """The row's home once the event is in, too; a batch may change many rows, so there is one for all of them where it can be."""
+        if home is not None and not home.included.keys() <= {self.topic}:
+            return home.after(self.topic, self.offset)
+        if self.shared is None:
+            self.shared = Home(partition=self.partition, included={self.topic: self.offset})
+        return self.shared
 
     def keep(self) -> None:
         """What was put until now is written, so it is not undone any more."""

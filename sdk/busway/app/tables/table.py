@@ -18,20 +18,30 @@ record, which event went in last.
 A rule that is pure may keep the offset in the value instead (`last_offset`), and return what it was given for an event that is in it.
 Both need events of a row in their order. Records of one key always are; a handler that keeps rows by something else than the key of its
 records is subscribed with `ordering="partition"`.
+
+Where several handlers change a table, they take turns (`turns`): from its first line until its rows are on their way to the topic, a call
+is alone with the rows that its `ordering` is about, which are those of its record's key, or, with `ordering="partition"` and in batches,
+all of the partition. So nobody decides on what another call has not finished or takes back, and rows are in the topic in the order of
+the decisions. A handler must not wait for what another handler of the same rows does. Neither rows that are put outside of handlers nor
+reading wait for anybody.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
+from busway.app.declaring.depends import current
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.extension import Call, Extension
 from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows, names
+from busway.app.tables.turns import WHOLE, Turns
 from busway.app.topics import create_missing, partition_counts
-from busway.errors import BuswayError, NotRunning
+from busway.errors import BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
+from busway.producer.producer import KeyValueHeaders
 from busway.serde.errors import Undecodable
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
@@ -44,6 +54,9 @@ log = logging.getLogger("busway.app")
 K = TypeVar("K")
 V = TypeVar("V")
 COMPACT: Final = {"cleanup.policy": "compact"}
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 10.0
+"""Waits before rows are asked for again while no broker answers; they double from the first to the longest, and there is no last one."""
 
 
 class NotHere(BuswayError):
@@ -59,11 +72,12 @@ class Table(Rows[K, V], Extension):
 
     Values are replaced, never changed in place: what a failed handler put is taken back by putting the old value there again.
 
+    Handlers of its sources take turns, each call alone with the rows of its record's key, or, with `ordering="partition"` and in batches,
+    of its partition; a handler that changes rows of other keys needs one of these.
+
     Args:
         topic: where the rows are kept.
-        partitions: how many; None for as many as the topics have that the handlers read.
-        configs: of the topic when it is created, by Kafka's names; it is compacted.
-        sources: the topics whose handlers change it; all that the app's handlers read unless given.
+        partitions, configs, sources: as for `App.table`.
 
     Raises:
         BadDeclaration: keys of that type cannot be looked up.
@@ -87,6 +101,8 @@ class Table(Rows[K, V], Extension):
         self._partitions = 0
         self._changed_by: dict[str, set[str]] = {}
         self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
+        self._turns: defaultdict[int, Turns] = defaultdict(Turns)
+        self._lanes = 0
 
     @property
     def held(self) -> frozenset[int]:
@@ -168,7 +184,10 @@ class Table(Rows[K, V], Extension):
             return
         attempt.flushed = True
         self._check_half_batch(attempt)
-        await asyncio.gather(*await self._write_all(attempt))
+        if futures := await self._write(attempt, attempt.put, linger=False):
+            await asyncio.wait(futures)  # unlike gather, it cancels nothing: the record's end depends on them
+        for future in futures:
+            future.result()
         attempt.keep()
 
     async def delete(self, key: K) -> None:
@@ -179,12 +198,13 @@ class Table(Rows[K, V], Extension):
         attempt = self._attempt.get()
         if attempt is not None and not attempt.ended:
             home = self._home_in(attempt, key, partition)
-            self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
+            if not attempt.put:
+                self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
             attempt.change(self, key, value, home)
             return
-        home = self.home(key) or Home(
-            partition=self._partition_of(key) if partition is None else partition, included={}
-        )
+        home = self.home(key)
+        if home is None:
+            home = Home(partition=self._partition_of(key) if partition is None else partition, included={})
         if home.partition not in self._held:
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
@@ -193,31 +213,29 @@ class Table(Rows[K, V], Extension):
         before = self.get(key), self.home(key)
         self.set_row(key, value, home)
         try:
-            await self._write(key, value, home)
+            await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
         except BaseException:
             if self.get(key) is value:
                 self.set_row(key, *before)
             raise
 
-    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home:
+    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
+        """Where a row is that a handler may change; None for a new one, which is at home where the record came from."""
         if attempt.topic not in self._sources:
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
             )
         if attempt.partition not in self._held:
             raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
-        # The record's own key is at home where the record came from, however its sender chose the partition.
-        found = self.home(key) or Home(
-            partition=partition
-            if partition is not None
-            else attempt.partition
-            if key == attempt.key
-            else self._partition_of(key),
-            included={},
-        )
-        if found.partition != attempt.partition:
+        found = self.home(key)
+        if found is not None:
+            partition = found.partition
+        elif partition is None:
+            # The record's own key is at home where the record came from, however its sender chose the partition.
+            partition = attempt.partition if key == attempt.key else self._partition_of(key)
+        if partition != attempt.partition:
             raise NotHere(
-                f"table {self.topic.name}: {key!r} belongs to partition {found.partition}, and the record that is handled is of "
+                f"table {self.topic.name}: {key!r} belongs to partition {partition}, and the record that is handled is of "
                 f"{attempt.topic}-{attempt.partition}, which another instance may have; "
                 "send what happened to a topic with that key, and change the row in its handler"
             )
@@ -228,20 +246,28 @@ class Table(Rows[K, V], Extension):
             raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
         return partition_for_key(self.topic.app.serdes.encode(self.topic, "key", key) or b"", self._partitions)
 
-    async def _write(self, key: K, value: V | None, home: Home) -> None:
-        await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
+    async def _write(
+        self, attempt: Attempt[K, V], keys: Iterable[K], *, linger: bool = True
+    ) -> "list[asyncio.Future[RecordMetadata]]":
+        """Send rows that a handler has changed, without waiting until they are acknowledged."""
+        return await self.topic.app.send_encoded(
+            self.topic, self._encoded(attempt, list(keys)), partition=attempt.partition, linger=linger
+        )
 
-    async def _write_all(self, attempt: Attempt[K, V]) -> "list[asyncio.Future[RecordMetadata]]":
-        futures = []
-        for key, (_, home) in attempt.put.items():
-            futures.append(await self._write_soon(key, home))
+    def _encoded(self, attempt: Attempt[K, V], keys: Sequence[K]) -> Iterator[KeyValueHeaders]:
+        """Each row as it is when its turn comes: somebody else may have changed it since, and what is written last is what is read back."""
+        serdes = self.topic.app.serdes
+        encode_key, encode_value = serdes.encoder(self.topic, "key"), serdes.encoder(self.topic, "value")
+        latest: Home | None = None
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        for key in keys:
+            value = self.get(key)
+            encoded = encode_key(key), None if value is None else encode_value(value)
+            home = self.home(key) or attempt.put[key][1]
+            if home is not latest:
+                latest, headers = home, (home.header(),)
             attempt.written.append(key)
-        return futures
-
-    async def _write_soon(self, key: K, home: Home) -> "asyncio.Future[RecordMetadata]":
-        """The row as it is now: somebody else may have changed it since, and what is written last is what is read back."""
-        header = (self.home(key) or home).header()
-        return await self.topic.send_soon(self.get(key), key, headers=[header], partition=home.partition)
+            yield *encoded, headers
 
     # What the app does
 
@@ -282,16 +308,18 @@ class Table(Rows[K, V], Extension):
                 f"so make {self.topic.name} with {count}"
             )
         self._partitions = mine
+        self._lanes = sum(len({topic.name for topic in route.topics} & self._sources) for route in app.routes)
 
     async def stopped(self, app: "App") -> None:
         """Forget the rows; the topic has them."""
         self._held.clear()
         self._changed_by.clear()
+        self._turns.clear()
         self._partitions = 0
         self.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Read the rows of these partitions back.
+        """Read the rows of these partitions back; waits while the brokers, or the registry, are away.
 
         Raises:
             BadRow: a record is not what the table holds; names partition and offset.
@@ -299,6 +327,20 @@ class Table(Rows[K, V], Extension):
         new = {one.partition for one in partitions if one.topic in self._sources} - self._held
         if not new:
             return {}
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                await self._read_back(new)
+                break
+            except (ConnectionFailed, RequestTimedOut) as problem:
+                log.warning("table %s waits %.1f s to be read back: %s", self.topic.name, wait_s, problem)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+        self._held |= new
+        log.info("table %s: %d rows, partitions %s", self.topic.name, len(self), sorted(self._held))
+        return {}
+
+    async def _read_back(self, new: Collection[int]) -> None:
         try:
             async for record in self.topic.app.read(self.topic, partitions=new):
                 assert record.key is not None, "brokers refuse records without a key in a compacted topic"
@@ -308,19 +350,34 @@ class Table(Rows[K, V], Extension):
                 f"table {self.topic.name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
                 "delete that record, or read it with the type that wrote it"
             ) from None
-        self._held |= new
-        log.info("table %s: %d rows, partitions %s", self.topic.name, len(self), sorted(self._held))
-        return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Forget the rows of these partitions."""
         gone = {one.partition for one in partitions if one.topic in self._sources}
         self._held -= gone
         self.drop(gone)
+        for partition in gone:
+            self._turns.pop(partition, None)
 
     def around(self, route: Route, call: Call) -> Call:
-        """What the handler changes is written when it returns, and taken back when it fails."""
+        """What the handler changes is written when it returns, and taken back when it fails; calls for the same rows take turns."""
+        attempted = self._attempted(route, call)
+        if self._lanes == 1 and route.ordering != "none":
+            return attempted  # its own order keeps calls for the same rows apart
+        whole = _in_order(route)
 
+        async def in_turn(given: Any) -> Any:
+            record = given[-1] if isinstance(given, list) else given
+            if record.topic not in self._sources:
+                return await attempted(given)
+            # A record without a key has no row by its key, and is alone with nothing.
+            key = WHOLE if whole else object() if (own := current.get().key) is None else own
+            async with self._turns[record.partition].turn(key):
+                return await attempted(given)
+
+        return in_turn
+
+    def _attempted(self, route: Route, call: Call) -> Call:
         async def attempted(given: Any) -> Any:
             record: ConsumerRecord[Any, Any] = given[-1] if isinstance(given, list) else given
             attempt: Attempt[K, V] = Attempt(
@@ -330,24 +387,29 @@ class Table(Rows[K, V], Extension):
                 key=record.key,
                 route=route.name,
                 batch=route.batch is not None,
-                in_order=route.ordering == "partition" or route.batch is not None,
+                in_order=_in_order(route),
             )
             token = self._attempt.set(attempt)
             try:
                 result = await call(given)
                 attempt.ended = True
-                await self._write_all(attempt)
+                await self._write(attempt, attempt.put)
             except BaseException:
                 attempt.ended = True
                 attempt.undo(self)
-                for key in attempt.written:  # as they are again; all before the first one that cannot be written
-                    await self._write_soon(key, attempt.put[key][1])
+                if attempt.written:  # as they are again; all before the first one that cannot be written
+                    await self._write(attempt, attempt.written)
                 raise
             finally:
                 self._attempt.reset(token)
             return result
 
         return attempted
+
+
+def _in_order(route: Route) -> bool:
+    """Whether the handler is given the records of a partition strictly one after the other."""
+    return route.ordering == "partition" or route.batch is not None
 
 
 def hashable(topic: Topic[Any, Any]) -> None:

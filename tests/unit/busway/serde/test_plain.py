@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway import Undecodable, Unencodable
+from busway import CannotInfer, RegistryUnreachable, Undecodable, Unencodable
 from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
 from busway.serde.naming import record_name, topic_name, topic_record_name
 from busway.serde.plain import Integer, Json, Raw, Serde, Text
@@ -73,6 +73,7 @@ ROUND: list[tuple[Serde, Any, bytes]] = [
     (Json(float), 1, b"1"),
     (Json(list[int]), [1], b"[1]"),
     (Json(dict), {"a": None}, b'{"a":null}'),
+    (Json(Any), [1, "a"], b'[1,"a"]'),
 ]
 
 
@@ -120,6 +121,18 @@ async def test_bytes_that_are_something_else_are_undecodable(serde: Serde, data:
     """Whatever they make a parser, or the class itself, raise."""
     with pytest.raises(Undecodable):
         serde.decode(data)
+
+
+def test_a_type_that_json_cannot_tell_apart_is_refused() -> None:
+    """When the topic is prepared, with what to use instead."""
+    with pytest.raises(CannotInfer, match=r"Point \| .*cannot be read from JSON: .*; use Avro, or pydantic models"):
+        Json(Point | Deep)
+
+
+def test_an_address_without_a_scheme_is_named() -> None:
+    """Before anybody waits for a host of that name."""
+    with pytest.raises(RegistryUnreachable, match="'localhost:8081' is no address of a schema registry; give http://"):
+        RegistryClient("user:secret@localhost:8081")
 
 
 def test_a_password_in_an_address_is_not_shown() -> None:

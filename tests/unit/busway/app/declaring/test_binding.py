@@ -4,11 +4,12 @@ import dataclasses
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
 
-from busway import App, BadDeclaration, Batch, ConsumerRecord, Context, Depends, Topic
+from busway import App, BadDeclaration, Batch, ConsumerRecord, Context, Depends, Precision, Topic
 from busway.app.declaring.binding import Binder
 
 
@@ -207,8 +208,16 @@ def plain_generator(rating: Rating) -> Iterator[int]:
 async def unresolved(rating: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821 - on purpose
 
 
+async def no_annotation(rating: "list[") -> None: ...  # type: ignore[valid-type]  # noqa: F722 - on purpose
+
+
+async def two_values(rating: Rating, again: Rating) -> None: ...
+
+
 class Unbound:
     async def handle(self, rating: Rating) -> None: ...
+
+    async def nothing(self) -> None: ...
 
 
 REFUSED: list[tuple[Callable[..., Any], str]] = [
@@ -220,7 +229,10 @@ REFUSED: list[tuple[Callable[..., Any], str]] = [
     (generator, r"generator: has a yield"),
     (plain_generator, r"plain_generator: has a yield"),
     (unresolved, r"unresolved: name 'Missing' is not defined; annotations must be importable"),
-    (Unbound.handle, r"Unbound.handle: parameter rating: Rating cannot be filled; the value is taken"),
+    (no_annotation, r"no_annotation: .*'list\['; annotations must be importable"),
+    (two_values, r"two_values: parameter again: Rating cannot be filled; the value is taken"),
+    (Unbound.handle, r"Unbound.handle: is of a class; give the method of an object"),
+    (Unbound.nothing, r"Unbound.nothing: is of a class; give the method of an object"),
     (functools.partial(second), r"second: parameter watch"),
 ]
 
@@ -235,6 +247,62 @@ def test_a_parameter_that_nothing_fits_is_refused_with_its_line(function: Callab
     )
     with pytest.raises(BadDeclaration, match=rf"test_binding\.py:{line}: handler {why}"):
         Binder(topics=(ratings,)).bind(function)
+
+
+async def takes_the_second(limit: int = 10, rating: Rating | None = None) -> None:
+    note(limit, rating)
+
+
+async def takes_what_needs_it(limit=10, *, rating: Rating) -> None:  # type: ignore[no-untyped-def]
+    note(limit, rating)
+
+
+async def told(who, rating: Rating) -> None:  # type: ignore[no-untyped-def]
+    note(who, rating)
+
+
+def most(limit=10) -> int:  # type: ignore[no-untyped-def]
+    return int(limit)
+
+
+def stars_of(rating: Rating | None = None) -> int:
+    return rating.stars if rating is not None else 0
+
+
+async def depends(rating: Rating, limit: int = Depends(most), stars: int = Depends(stars_of)) -> None:
+    note(limit, stars)
+
+
+@pytest.mark.parametrize(
+    ("function", "got"),
+    [
+        (takes_the_second, [10, Rating(1)]),
+        (takes_what_needs_it, [10, Rating(1)]),
+        (functools.partial(told, who="me"), ["me", Rating(1)]),
+        (depends, [10, 5]),
+    ],
+    ids=["second", "keyword", "partial", "dependencies"],
+)
+async def test_a_default_stays_where_the_value_goes_elsewhere(function: Callable[..., Any], got: list[Any]) -> None:
+    """The value goes to who needs one; a dependency's `limit=10` is 10, whatever the topic holds."""
+    assert await call(function) == got
+
+
+async def test_annotations_are_compared_without_their_remarks() -> None:
+    """What `Annotated` adds for the schema, and None for tombstones, need not be repeated alike."""
+    prices: Topic[str, Any] = app.topic("prices", value=Annotated[Decimal, Precision(5, 2)])  # type: ignore[arg-type]
+    either: Topic[str, Any] = app.topic("either", value=Rating | Watch)  # type: ignore[arg-type]
+
+    async def price(price: Decimal) -> None: ...
+
+    async def any_of(event: Watch | Rating | None) -> None: ...
+
+    async def one_of(event: Rating) -> None: ...
+
+    Binder(topics=(prices,)).bind(price)
+    Binder(topics=(either,)).bind(any_of)
+    with pytest.raises(BadDeclaration, match="the value of either is"):
+        Binder(topics=(either,)).bind(one_of)
 
 
 def test_a_handler_of_two_topics_takes_both_types() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from busway import App, BadDeclaration, Batch, NotRunning
+from busway.app.declaring.lifespan import entered
 from busway.app.handling.calls import binder, layers
 
 
@@ -62,8 +63,22 @@ REFUSED: list[tuple[str, Callable[[App], Any], str]] = [
     ("another format", twice(format="json"), "declared before with other types"),
     ("other partitions", twice(partitions=4), "declared before with other settings"),
     ("other configs", twice(configs={"retention.ms": "1"}), "declared before with other settings"),
-    ("no topic", lambda app: app.subscribe()(handle), "handler handle names no topic"),
-    ("not called", lambda app: app.subscribe(handle)(handle), "handler handle names no topic"),  # type: ignore[arg-type]
+    ("no topic", lambda app: app.subscribe()(handle), "handler handle: subscribe names no topic"),
+    ("not called", lambda app: app.subscribe(handle), r"handle: .*bare subscribe; write @app.subscribe\(topic\)"),  # type: ignore[arg-type]
+    ("by name", lambda app: app.subscribe("ratings"), r"takes what app.topic\(…\) returned, not 'ratings'"),  # type: ignore[arg-type]
+    ("no function", lambda app: app.subscribe(ratings(app))(3), "cannot subscribe 3, which is no function"),  # type: ignore[type-var]
+    ("publish not called", lambda app: app.publish(handle), r"write @app.publish\(topic\)"),  # type: ignore[arg-type]
+    ("retry", lambda app: on(app, retry=3), r"retry is a Retry\(attempts=…\), not 3"),
+    ("where", lambda app: on(app, where=handle), "where is a plain function"),
+    ("batch", lambda app: on(app, takes_batch, batch=10), r"batch is a Batch\(max_records=…\), not 10"),
+    ("sql", lambda app: on(app, sql="sqlite://"), r"sql is a Sql\(engine\), not 'sqlite://'"),
+    ("numbers", lambda app: on(app, concurrency="4"), "concurrency and timeout_s are numbers"),
+    ("assigned", lambda app: app.on_assigned(lambda partitions: None), "on_assigned waits for it"),  # type: ignore[arg-type]
+    ("raw", lambda app: app.topic("t", value=str, format="raw"), "so value=bytes"),
+    ("no partitions", lambda app: app.topic("t", value=Rating, partitions=0), "partitions is 1 or more, not 0"),
+    ("settings", lambda app: app.topic("t", value=Rating, configs={"a": 5}), "configs are strings, a=5 is not"),  # type: ignore[dict-item]
+    ("an option", lambda _: App("b", producer={"linger": 3}), "app b: .*'linger'"),
+    ("a bad option", lambda _: App("b", consumer={"max_poll_records": 0}), "app b: max_poll_records: 0"),
     ("of another app", lambda app: app.subscribe(App("b").topic("t", value=Rating))(handle), "of app a"),
     ("dead letters", lambda app: app.subscribe(app.topic("x" * 245, value=Rating))(handle), "choose another group_id"),
     ("ordering", lambda app: on(app, ordering="time"), "handler handle: ordering is key, partition, none, not 'time'"),
@@ -89,6 +104,32 @@ def test_what_cannot_work_is_refused(name: str, declare: Callable[[App], Any], w
     """With the name of the topic or the handler, and what to change."""
     with pytest.raises(BadDeclaration, match=why):
         declare(App("a"))
+
+
+async def no_yield(app: App) -> None: ...
+
+
+def asks_nothing() -> Any:
+    yield
+
+
+def plain_generator(app: App) -> Any:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("lifespan", "why"),
+    [
+        (no_yield, "yields once or returns an async context manager; it returned coroutine"),
+        (asks_nothing, "takes the app, .*: too many positional arguments"),
+        (plain_generator, "it returned generator"),
+    ],
+)
+def test_what_is_no_lifespan_is_refused_with_its_line(lifespan: Any, why: str) -> None:
+    """When the app starts."""
+    line = lifespan.__code__.co_firstlineno
+    with pytest.raises(BadDeclaration, match=rf"test_declarations\.py:{line}: lifespan {lifespan.__name__}: .*{why}"):
+        entered(lifespan, App("a"))
 
 
 def test_the_same_declaration_again_is_the_same_topic() -> None:

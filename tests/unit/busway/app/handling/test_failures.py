@@ -58,6 +58,21 @@ def test_which_exceptions_are_tried_again(retry: Retry, problem: Exception, atte
     assert (retry.wait_s(problem, attempt, lambda: 0.0) is not None) == again
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"attempts": "3"}, "attempts: '3'"),
+        ({"backoff": 0.5}, "backoff: 0.5 is no Exponential"),
+        ({"on": [ValueError]}, "on: .* is no tuple"),
+        ({"give_up_on": ValueError}, "give_up_on: .* is no tuple"),
+    ],
+)
+def test_options_of_another_type_are_refused(options: dict[str, Any], why: str) -> None:
+    """When they are written, not when the first record fails."""
+    with pytest.raises(ValueError, match=why):
+        Retry(**options)
+
+
 def test_no_attempt_at_all_is_refused() -> None:
     """One is the least."""
     with pytest.raises(ValueError, match="attempts: 0 is not 1 or more"):

@@ -1,7 +1,5 @@
 """Rows in memory, attempts that are undone, listeners; without IO."""
 
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,21 +65,29 @@ def test_a_row_tells_the_last_event_of_each_topic_in_its_header() -> None:
         Home.read(0, b"rides@many")
 
 
-async def test_who_does_not_keep_up_misses_the_oldest_never_the_last() -> None:
-    """A full queue gives its oldest change away; other listeners have queues of their own."""
+def test_a_call_adds_its_event_to_what_is_in_a_row() -> None:
+    """Rows that only its topic goes into share a home; in others the events of other topics stay, and nobody else's home changes."""
     rows: Rows[str, int] = Rows()
-    with rows.changes(maxsize=2) as slow, rows.changes() as fast:
-        for value in range(5):
+    other = home(payments=12, events=3)
+    rows.set_row("other", 1, other)
+    rows.set_row("own", 1, home(events=3))
+    call = attempt(9)
+    for key in ("other", "own", "new"):
+        call.change(rows, key, 2, rows.home(key))
+    assert rows.home("other") == home(payments=12, events=9)
+    assert rows.home("own") == home(events=9)
+    assert rows.home("own") is rows.home("new")
+    assert other == home(payments=12, events=3)
+
+
+def test_a_change_is_told_with_what_the_row_became() -> None:
+    """Its key and value, or None when it has gone; what is not there does not go."""
+    rows: Rows[str, int] = Rows()
+    with rows.changes(maxsize=10) as changes:
+        for value in (1, 2, None, None):
             rows.set_row("a", value, home())
-        rows.set_row("a", None, None)
-        rows.set_row("a", None, None)  # what is not there does not go
-        assert [slow.get_nowait() for _ in range(slow.qsize())] == [("a", 4), ("a", None)]
-        assert [fast.get_nowait() for _ in range(fast.qsize())] == [*(("a", value) for value in range(5)), ("a", None)]
     rows.set_row("a", 9, home())
-    assert slow.empty()
-    assert isinstance(slow, asyncio.Queue)
-    with pytest.raises(ValueError, match="maxsize=0"), rows.changes(maxsize=0):
-        pass
+    assert [changes.get_nowait() for _ in range(changes.qsize())] == [("a", 1), ("a", 2), ("a", None)]
 
 
 def test_rows_read_like_a_mapping() -> None:

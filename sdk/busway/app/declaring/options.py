@@ -1,0 +1,30 @@
+"""Options that an app hands on to its producer and its consumer.
+
+What lives here: the refusal of those that they do not take, when the app is made. What does not: what they mean (`busway.options`).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from busway.app.declaring.routes import BadDeclaration
+from busway.options import ConsumerOptions, ProducerOptions
+
+_OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
+
+
+def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, Any]) -> None:
+    """Whether the app's producer and consumer will take them.
+
+    Raises:
+        BadDeclaration: there is no such option, its value cannot be, or it is the app's own business.
+    """
+    if own := _OWN & consumer.keys():
+        raise BadDeclaration(
+            f"app {app}: consumer={{{', '.join(sorted(own))}: …}} is not for the consumer: commits are the app's own "
+            "work, and group_id and auto_offset_reset are arguments of App"
+        )
+    try:
+        ProducerOptions(**producer)
+        ConsumerOptions(**consumer)
+    except (TypeError, ValueError) as problem:
+        raise BadDeclaration(f"app {app}: {problem}") from None

@@ -1,0 +1,146 @@
+"""Many writers in one topic: each record is read as it would be with its own schema alone."""
+
+import json
+import random
+import struct
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from tests.spark.conftest import framed
+
+from busway_spark import read_topic
+from busway_spark.schemas import Schemas
+from busway_spark.united import united
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+SUIT = {"type": "enum", "name": "Suit", "symbols": ["HEARTS", "SPADES"]}
+FOUR = {"type": "fixed", "name": "Four", "size": 4}
+CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
+TOWN = {**CITY, "name": "Town"}
+READER = {
+    "type": "record",
+    "name": "Ride",
+    "namespace": "shop",
+    "aliases": ["Trip"],
+    "fields": [
+        {"name": "ride", "type": "long"},
+        {"name": "suit", "type": {**SUIT, "symbols": ["SPADES", "HEARTS", "OTHER"], "default": "OTHER"}},
+        {"name": "four", "type": ["null", FOUR], "default": None},
+        {"name": "place", "type": ["null", TOWN, CITY], "default": None},
+        {"name": "other", "type": ["null", "geo.City"], "default": None},
+        {"name": "named", "type": "string", "aliases": ["called"], "default": "nobody"},
+        {"name": "also", "type": {"type": "array", "items": "Suit"}, "default": []},
+    ],
+}
+
+
+def writer(name: str, fields: list[dict[str, Any]], namespace: str = "shop") -> dict[str, Any]:
+    """A record as some service wrote it."""
+    return {"type": "record", "name": name, "namespace": namespace, "doc": "written", "fields": fields}
+
+
+def field(name: str, schema: Any, **more: Any) -> dict[str, Any]:
+    """One of its fields."""
+    return {"name": name, "type": schema, **more}
+
+
+BASE = [field("ride", "int"), field("suit", SUIT)]
+TREE = writer("Tree", [field("below", ["null", "Tree"], default=None)])
+WRITERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    # Each defines types that others define differently; a value goes with it.
+    (writer("Ride", BASE), {"ride": 1, "suit": "SPADES"}),
+    (writer("Ride", [*BASE[::-1], field("four", FOUR)]), {"ride": 2, "suit": "HEARTS", "four": b"abcd"}),
+    (
+        writer("Ride", [field("ride", "long"), field("suit", {**SUIT, "symbols": ["CLUBS", "SPADES"]})]),
+        {"ride": 3, "suit": "CLUBS"},
+    ),
+    (writer("Ride", [*BASE, field("place", CITY)]), {"ride": 4, "suit": "SPADES", "place": {"name": "Oslo"}}),
+    (
+        writer("Ride", [*BASE, field("place", ["null", CITY, TOWN]), field("other", "geo.City")]),
+        {"ride": 5, "suit": "SPADES", "place": ("geo.Town", {"name": "Bath"}), "other": {"name": "Rome"}},
+    ),
+    (writer("Trip", [*BASE, field("called", "string")]), {"ride": 6, "suit": "HEARTS", "called": "by alias"}),
+    (writer("Ride", [*BASE, field("called", "string")], "elsewhere"), {"ride": 7, "suit": "HEARTS", "called": "x"}),
+    (
+        writer("Ride", [*BASE, field("also", {"type": "array", "items": "Suit"})]),
+        {"ride": 8, "suit": "HEARTS", "also": ["SPADES", "HEARTS"]},
+    ),
+    (writer("Ride", [*BASE, field("gone", ["null", TREE])]), {"ride": 9, "suit": "SPADES", "gone": {"below": {}}}),
+    (writer("Ride", [field("suit", SUIT)]), {"suit": "SPADES"}),  # lacks what the reader requires
+    (writer("Ride", [field("ride", "string"), field("suit", SUIT)]), {"ride": "11", "suit": "SPADES"}),  # no promotion
+]
+PLENTY = 70
+"""More than a branch's number of one byte can tell."""
+
+
+def alone(spark: Any, schema: Any, values: list[bytes]) -> list[dict[str, Any] | None]:
+    """The values of one writer as `from_avro` gives them; None for a damaged one, which a field with a default tells from one that is all null."""
+    reader = json.dumps({**READER, "fields": [*READER["fields"], field("there", "boolean", default=True)]})
+    frame = spark.createDataFrame(
+        [(number, bytearray(one)) for number, one in enumerate(values)], "n int, value binary"
+    )
+    body = F.substring("value", 6, 10_000)
+    event = from_avro(body, json.dumps(schema), {"avroSchema": reader, "mode": "PERMISSIVE"}).alias("event")
+    found = [row.event.asDict(recursive=True) for row in frame.orderBy("n").select(event).collect()]
+    return [one if one.pop("there") else None for one in found]
+
+
+def test_each_record_is_read_as_with_its_own_schema_alone(bus: Any, spark: Any) -> None:
+    """Enums, fixed types, unions of records, names, aliases and defaults of each writer resolve as `from_avro` resolves them for one; and
+    so do records of many more writers, damaged ones among them."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    written = list(WRITERS)
+    for number in range(PLENTY):
+        extra = field(f"extra_{number}", ["null", "string"], default=None)
+        written.append((writer("Ride", [*BASE, extra]), {"ride": 100 + number, "suit": "SPADES"}))
+    bus.topic("t")
+    ids = [bus.register("t-value", schema) for schema, _ in written]
+    bus.register("t-value", READER)
+    records = [(one, framed(one, schema, value)) for one, (schema, value) in zip(ids, written, strict=True)]
+    records += [(one, value[: chance.randrange(5, len(value))]) for one, value in records]
+    chance.shuffle(records)
+    bus.send("t", [(None, value) for _, value in records])
+    rows = read_topic(spark, "t", **bus.servers).orderBy("offset").select("schema_id", "event", "error").collect()
+    assert [row.schema_id for row in rows] == [one for one, _ in records]
+    assert [row.event is None for row in rows] == [row.error is not None for row in rows]
+    found: dict[int, list[Any]] = {one: [] for one in ids}
+    values: dict[int, list[bytes]] = {one: [] for one in ids}
+    for row, (one, value) in zip(rows, records, strict=True):
+        found[one].append(row.event and row.event.asDict(recursive=True))
+        values[one].append(value)
+    for one, (schema, _) in list(zip(ids, written, strict=True))[: len(WRITERS) + 1]:
+        assert found[one] == alone(spark, schema, values[one]), schema
+    good = {event["ride"] for events in found.values() for event in events if event is not None}
+    assert good >= {*range(1, 10), *range(100, 100 + PLENTY)}
+    assert found[ids[9]] == found[ids[10]] == [None, None]  # what no reader can make of them is told as damage
+
+
+def test_a_branch_is_told_by_as_many_bytes_as_its_number_needs() -> None:
+    """One byte for 64 writers, two beyond; the ids need not be in a row."""
+    ids = [3 * one for one in range(1, 100)]
+    schema = '{"type": "record", "name": "R", "fields": []}'
+    made = united(Schemas(subject="s", writers=dict.fromkeys(ids, schema), others={}, reader=schema))
+    assert [len(made.branches[one]) for one in ids] == [1] * 64 + [2] * 35
+    assert made.branches[3] == b"\0"
+    assert made.branches[6] == b"\x02"
+
+
+def test_the_plan_is_of_one_size(bus: Any, spark: Any) -> None:
+    """A hundred schema ids decode by as many expressions as two."""
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int", "doc": "%d"}]}'
+
+    def expressions(topic: str, versions: int) -> tuple[int, int]:
+        bus.topic(topic)
+        for number in range(versions):
+            bus.register(f"{topic}-value", schema % number)
+        bus.send(topic, [(None, struct.pack(">bIb", 0, 1, 2))])
+        frame = read_topic(spark, topic, source="kafka", **bus.servers)
+        plan = frame._jdf.queryExecution().optimizedPlan().toString().lower()
+        return plan.count("from_avro"), plan.count("case when")
+
+    assert expressions("few", 2) == expressions("many", 100)
+    assert expressions("one", 1)[0] == 1
