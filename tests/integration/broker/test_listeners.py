@@ -38,7 +38,9 @@ async def test_each_listener_tells_its_own_address() -> None:
             try:
                 found = await connection.request(MetadataRequest(topics=[]))
                 assert [(one.host, one.port) for one in found.brokers] == [here]
-                described = await connection.request(DescribeClusterRequest(include_cluster_authorized_operations=False))
+                described = await connection.request(
+                    DescribeClusterRequest(include_cluster_authorized_operations=False)
+                )
                 assert [(one.host, one.port) for one in described.brokers] == [here]
                 many = await connection.request(FindCoordinatorRequest(coordinator_keys=["g"]))
                 assert [(one.host, one.port) for one in many.coordinators] == [here]
