@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         UnsupportedByBroker,
     )
     from busway.producer.producer import Producer
-    from busway.serde.avro import AvroCodec, Undecodable, Unencodable
+    from busway.serde.avro import AvroCodec
+    from busway.serde.errors import Undecodable, Unencodable
     from busway.serde.infer import Alias, AvroType, Float32, Int32, Precision
     from busway.serde.records import CannotInfer
     from busway.serde.registry import RegistryClient, RegistryRefused, RegistryUnreachable
@@ -168,8 +169,8 @@ _WHERE: Final = {
         "UnsupportedByBroker",
     ),
     "busway.producer.producer": ("Producer",),
-    "busway.serde.avro": (
-        "AvroCodec",
+    "busway.serde.avro": ("AvroCodec",),
+    "busway.serde.errors": (
         "Undecodable",
         "Unencodable",
     ),

@@ -38,31 +38,34 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class _AtVersion:
+    """A marker with a version."""
+
+    version: int
+
+
+class Since(_AtVersion):
     """The field exists from this version on."""
 
-    version: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Until:
+class Until(_AtVersion):
     """The field exists up to and including this version."""
 
-    version: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NullableSince:
+class NullableSince(_AtVersion):
     """The field may be null from this version on; before, null cannot be written."""
 
-    version: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NullableUntil:
+class NullableUntil(_AtVersion):
     """The field may be null up to and including this version."""
 
-    version: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

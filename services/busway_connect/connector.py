@@ -141,6 +141,11 @@ class Source(Connector):
         """
         return None
 
+    @classmethod
+    def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
+        """What is wrong with an offset that a person wants stored; None if nothing is, or nothing can be said."""
+        return None
+
     async def committed(self, offset: Offset) -> None:
         """Every record up to the one with this offset is acknowledged by the bus, and the offset is stored: the outside may forget it."""
 

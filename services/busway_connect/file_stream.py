@@ -1,6 +1,7 @@
 """Lines of a file ↔ a topic: Kafka's own example connectors, by their names and settings.
 
 What lives here: `FileStreamSource` and `FileStreamSink`. Good for a first try and for tests; a file that somebody shortens begins again.
+A worker has them with `plugin.modules=busway_connect.file_stream` alone: they let who reaches its REST API read and write its files.
 """
 
 import asyncio
@@ -33,6 +34,16 @@ class FileStreamSource(Source):
         self._partition: Mapping[str, Any] = {"filename": config["file"]}
         self._file: IO[bytes] | None = None
         self._position = 0
+
+    @classmethod
+    def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
+        """`{"filename": …}` and `{"position": BYTES}`, as Kafka's connector has it."""
+        position = offset.get("position")
+        if set(partition) != {"filename"}:
+            return "the partition has one member, filename"
+        if isinstance(position, bool) or not isinstance(position, int) or position < 0:
+            return f"the position is a number from 0, not {position!r:.80}"
+        return None
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
         """Go on behind the line that was read last."""

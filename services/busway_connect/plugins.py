@@ -17,11 +17,13 @@ from busway_connect.transforms.predicates import Predicate
 
 T = TypeVar("T")
 _BUILT_IN: Final = (
-    "busway_connect.file_stream",
     "busway_connect.sql_sink",
     "busway_connect.postgres",
 )
 """Modules with connectors; one that is missing what it needs is left out, and says so when it is asked for."""
+_ON_REQUEST: Final = {"FileStreamSource": "busway_connect.file_stream", "FileStreamSink": "busway_connect.file_stream"}
+"""Connectors that a worker's settings have to name: with these whoever reaches the REST API reads and writes the worker's files, for which
+Kafka took them from its class path too (3.1.1)."""
 _CONVERTERS: Final = {
     "org.apache.kafka.connect.json.JsonConverter": ("busway_connect.converters.json", "JsonConverter"),
     "org.apache.kafka.connect.storage.StringConverter": ("busway_connect.converters.plain", "StringConverter"),
@@ -102,8 +104,10 @@ class Plugins:
                 if name in {known, simple, simple.removesuffix("Connector")}:
                     return one
         known = ", ".join(one.class_names[0] for one in self._connectors)
+        asked = _ON_REQUEST.get(name.rpartition(".")[2].removesuffix("Connector"))
         raise NoSuchPlugin(
             f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: {known}"
+            + (f"; the worker has it with plugin.modules={asked}" if asked is not None else "")
             + "".join(f"; {module} cannot be loaded: {why}" for module, why in self.unavailable.items())
         )
 

@@ -9,6 +9,7 @@ the log stays as it is.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -40,6 +41,9 @@ _BATCH: Final = 500
 _PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
 """SQLSTATE classes that pass: connection, a server that only reads for now, serialization, resources, a lock that is not available,
 operator intervention, the server's own system."""
+_INTERRUPT_EVERY_S: Final = 0.5
+_INTERRUPTS: Final = 20
+"""Then the write is left to itself: its server does not even answer."""
 _FORBIDDEN: Final = "42501"
 _BAD_VALUE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 """What Python, or a driver before it asks the database, says of a value that cannot be."""
@@ -81,6 +85,7 @@ class JdbcSink(Sink):
         self._engine: Engine | None = None
         self._tables: Tables | None = None
         self._dialect = ""
+        self._job: asyncio.Future[None] | None = None
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
@@ -135,7 +140,8 @@ class JdbcSink(Sink):
     async def write(self, batch: Sequence[SinkRecord]) -> None:
         """All of it, a transaction for each `batch.size` rows."""
         for start in range(0, len(batch), self._batch):
-            await asyncio.to_thread(self._write, batch[start : start + self._batch], start)
+            self._job = asyncio.ensure_future(asyncio.to_thread(self._write, batch[start : start + self._batch], start))
+            await asyncio.shield(self._job)  # a thread cannot be cut off: `stop` ends what it waits for
 
     def _write(self, records: Sequence[SinkRecord], start: int) -> None:
         assert self._tables is not None
@@ -260,7 +266,17 @@ class JdbcSink(Sink):
         return key, {name: column_type(part_schema(schema, name), value[name], self._dialect) for name in names}
 
     async def stop(self) -> None:
-        """Disconnect."""
+        """Disconnect; a write that is still under way is over before another sink may begin."""
+        job, self._job = self._job, None
+        if job is not None and self._tables is not None:
+            for _ in range(_INTERRUPTS):
+                if job.done():
+                    break
+                with contextlib.suppress(Exception):  # the connection may be closing; then the thread ends by itself
+                    await asyncio.to_thread(self._tables.interrupt)
+                await asyncio.wait([job], timeout=_INTERRUPT_EVERY_S)
+            if job.done() and not job.cancelled():
+                job.exception()  # whoever waited for it is gone, or has it
         if self._engine is not None:
             await asyncio.to_thread(self._engine.dispose)
             self._engine = None

@@ -4,7 +4,8 @@ What lives here: SQLAlchemy's side: reflection, `CREATE TABLE`, `ALTER TABLE …
 which record becomes which row (`sql_sink`). SQLite and PostgreSQL.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from busway_connect.connector import ConfigInvalid
 from busway_connect.sql_values import Kind
 
 DIALECTS: Final = ("sqlite", "postgresql")
+_CANCEL_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,10 @@ class Row:
         return self.table, tuple(self.key), None if self.values is None else tuple(self.values), self.partial
 
 
+class Interrupted(Exception):
+    """The sink is to end; the transaction is rolled back."""
+
+
 class Tables:
     """Writes rows.
 
@@ -60,6 +66,8 @@ class Tables:
         self._evolve = evolve
         self._known: dict[str, Table] = {}
         self._prefixes: dict[str, str] = {}
+        self._busy: Any = None
+        self._ended = False
         self._statements: dict[Any, Executable] = {}
 
     def forget(self) -> None:
@@ -67,16 +75,28 @@ class Tables:
         self._known.clear()
         self._statements.clear()
 
+    def interrupt(self) -> None:
+        """Write nothing more, and end the statement under way; from another thread."""
+        self._ended = True
+        busy = self._busy
+        if busy is None:
+            return
+        if self._engine.dialect.name == "postgresql":
+            busy.cancel_safe(timeout=_CANCEL_S)
+        else:
+            busy.interrupt()
+
     def write(self, rows: Sequence[Row]) -> None:
         """All of them, in order, in one transaction.
 
         Raises:
+            Interrupted: `interrupt` was called; nothing of it is written.
             ConfigInvalid: a table or a column is missing and may not be made.
             sqlalchemy.exc.SQLAlchemyError: what the database says.
         """
         for row in rows:
             self._ready(row)
-        with self._engine.begin() as connection:
+        with self._engine.begin() as connection, self._interruptible(connection):
             run: list[Row] = []
             for row in rows:
                 if run and row.shape != run[0].shape:
@@ -85,6 +105,18 @@ class Tables:
                 run.append(row)
             if run:
                 self._run(connection, run)
+
+    @contextlib.contextmanager
+    def _interruptible(self, connection: Connection) -> Iterator[None]:
+        self._busy = connection.connection.driver_connection
+        try:
+            if self._ended:
+                raise Interrupted
+            yield
+            if self._ended:
+                raise Interrupted
+        finally:
+            self._busy = None
 
     def _run(self, connection: Connection, rows: Sequence[Row]) -> None:
         first = rows[0]

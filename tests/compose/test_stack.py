@@ -82,9 +82,9 @@ async def test_the_database_is_away(stack: Stack) -> None:
 
 async def test_connect_serves(stack: Stack) -> None:
     """It knows its connectors, and reaches the bus, where it keeps those that are made."""
-    source = {"connector.class": "FileStreamSource", "file": "/tmp/lines", "topic": "lines"}
+    sink = {"connector.class": "JdbcSink", "connection.url": "sqlite:////tmp/lines.db", "topics": "lines"}
     async with httpx2.AsyncClient(base_url=stack.url("CONNECT"), timeout=60, trust_env=False) as http:
-        made = await http.post("/connectors", json={"name": "lines", "config": source})
+        made = await http.post("/connectors", json={"name": "lines", "config": sink})
         assert made.status_code == 201, made.text
         assert "lines" in (await http.get("/connectors")).json()
         assert (await http.delete("/connectors/lines")).status_code == 204

@@ -80,6 +80,7 @@ def worker_config(bootstrap: str, **settings: Any) -> WorkerConfig:
         offset_storage_partitions=1,
         status_storage_partitions=1,
         offset_flush_interval_ms=settings.pop("offset_flush_interval_ms", 50),
+        plugin_modules=("busway_connect.file_stream", *settings.pop("plugin_modules", ())),
         **settings,
     )
 

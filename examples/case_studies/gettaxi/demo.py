@@ -176,7 +176,7 @@ async def run(*, ci: bool, seed: int) -> int:
     console = Console()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gettaxi-") as folder:
-        port = str(free_port(PORT))
+        port = str(free_port(0 if ci else PORT))
         async with Parts(Path(folder), {"BUSWAY_HTTP_PORT": port, "GETTAXI_INSTANCE": "one"}) as parts:
             await parts.start_bus()
             service = await parts.start_app("service", "gettaxi.service:app")

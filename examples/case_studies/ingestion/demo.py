@@ -168,7 +168,7 @@ async def run(*, ci: bool, spark: bool) -> int:
             service = await parts.start_app(
                 "service",
                 "ingestion.service:app",
-                BUSWAY_HTTP_PORT=str(free_port(PORT)),
+                BUSWAY_HTTP_PORT=str(free_port(0 if ci else PORT)),
                 INGESTION_INSTANCE="one",
                 INGESTION_STORE=str(Path(folder) / "store"),
             )

@@ -86,7 +86,10 @@ class Demo:
         left_out = await asyncio.to_thread(missing) if spark else "--without-spark"
         await parts.start_bus()
         service = await parts.start_app(
-            "service", "movieflix.service:app", BUSWAY_HTTP_PORT=str(free_port(PORT)), MOVIEFLIX_INSTANCE="one"
+            "service",
+            "movieflix.service:app",
+            BUSWAY_HTTP_PORT=str(free_port(0 if ci else PORT)),
+            MOVIEFLIX_INSTANCE="one",
         )
         url = (await service.line()).removeprefix("movieflix ")
         kills = KillsInTurn([service, parts.registry, parts.bus] if ci else [])

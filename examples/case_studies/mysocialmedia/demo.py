@@ -61,7 +61,7 @@ class Demo:
         service = await parts.start_app(
             "service",
             "mysocialmedia.service:app",
-            BUSWAY_HTTP_PORT=str(free_port(PORT)),
+            BUSWAY_HTTP_PORT=str(free_port(0 if ci else PORT)),
             MYSOCIALMEDIA_INSTANCE="one",
             MYSOCIALMEDIA_HALF_LIFE_S=str(HALF_LIFE_S),
         )

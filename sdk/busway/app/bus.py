@@ -29,7 +29,7 @@ from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning
 from busway.producer.producer import KeyValueHeaders, Producer
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
 from busway.types import RecordMetadata, TopicPartition
 

@@ -7,17 +7,18 @@ What lives here: one serde for each part of each topic, and what a record looks 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
 from busway.errors import BuswayError
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.serde.naming import Part, SubjectNaming
 from busway.serde.plain import Integer, Json, Raw, SchemaMissing, Serde, Text
 from busway.serde.records import CannotInfer
-from busway.serde.registered import RegisteredAvro
-from busway.serde.registry import RegistryClient
 from busway.types import Record
+
+if TYPE_CHECKING:
+    from busway.serde.registry import RegistryClient
 
 log = logging.getLogger("busway.app")
 
@@ -77,6 +78,10 @@ class Serdes:
             return Text()
         if form != "avro":
             return Integer() if form == "integer" else Raw()
+        # fastavro takes its time to load.
+        from busway.serde.registered import RegisteredAvro
+        from busway.serde.registry import RegistryClient
+
         if self._registry is None:
             if self._registry_url is None:
                 raise BadDeclaration(

@@ -31,7 +31,8 @@ from busway.cli.output import (
 )
 from busway.consumer.consumer import Consumer
 from busway.producer.producer import Producer
-from busway.serde.avro import AvroCodec, Unencodable
+from busway.serde.avro import AvroCodec
+from busway.serde.errors import Unencodable
 from busway.serde.framing import frame
 from busway.serde.registry import RegistryClient
 from busway.types import Record, RecordMetadata, TopicPartition

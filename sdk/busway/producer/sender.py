@@ -242,6 +242,8 @@ class Sender:
             self._stale |= code in _STALE_LEADER
             self._accumulator.retry(batch, now + _RETRY_S)
         else:
+            # The broker never saw its sequence numbers, so those that follow are ahead of what it waits for.
+            self._lost_track |= self._options.enable_idempotence
             self._fail(batch, BrokerError(code, _name(batch), partition.error_message))
 
     async def _regain(self) -> None:

@@ -13,20 +13,13 @@ import fastavro
 from fastavro import _read_py as careful_reader
 
 from busway.serde.convert import CLASS_OF, USE_DEFAULT, Convert, inward, outward
+from busway.serde.errors import Undecodable, Unencodable
 from busway.serde.infer import AvroSchema, infer_named
 from busway.serde.records import fields, is_record
 
 T = TypeVar("T")
 _SHORT: Final = 1024
 """Bytes that cannot nest deep enough to exhaust the stack of fastavro's native reader, which has no limit of its own."""
-
-
-class Undecodable(ValueError):
-    """Bytes cannot be read as a value of the wanted type; says why."""
-
-
-class Unencodable(ValueError):
-    """A value does not fit its schema; names the field and the type."""
 
 
 class _Writer:

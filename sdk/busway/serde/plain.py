@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from busway.serde.avro import Undecodable, Unencodable
+from busway.serde.errors import Undecodable, Unencodable
 from busway.serde.records import CannotInfer, is_model, is_typed_dict
 
 

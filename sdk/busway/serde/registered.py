@@ -8,7 +8,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from busway.errors import BuswayError
-from busway.serde.avro import AvroCodec, Undecodable, Unencodable
+from busway.serde.avro import AvroCodec
+from busway.serde.errors import Undecodable, Unencodable
 from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
 from busway.serde.naming import Part, SubjectNaming, topic_name
 from busway.serde.plain import SchemaMissing

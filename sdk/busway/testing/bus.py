@@ -17,6 +17,7 @@ from busway.app.extension import Extension
 from busway.app.handling.failures import dead_letter_topic
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
+from busway.producer.producer import Producer
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
 from busway.types import Record, RecordMetadata, TopicPartition
@@ -94,6 +95,8 @@ class TestBus:
         self._cluster = cluster
         self._clock = clock or SkippedTime()
         self._probe = probe
+        self._writer: Producer | None = None
+        self._serdes = app.new_serdes()
 
     @property
     def waited_s(self) -> list[float]:
@@ -103,8 +106,29 @@ class TestBus:
     async def send(
         self, topic: Topic[K, V], value: V | None, key: K | None = None, *, headers: Headers = ()
     ) -> RecordMetadata:
-        """Write a record, as another service would."""
-        return await self.app.send(topic, value, key, headers=headers)
+        """Write a record, as another service would: also while the app is stopped or has just been killed.
+
+        Raises:
+            Unencodable: the value or the key is of another type.
+            BadDeclaration: the topic is of another app, or read_only.
+        """
+        if topic.app is not self.app:
+            raise BadDeclaration(
+                f"topic {topic.name} is of app {topic.app.name}; this bus sends those of {self.app.name}"
+            )
+        if not self._serdes.knows(topic):
+            await self._serdes.prepare([topic])
+        if self._writer is None:
+            self._writer = Producer(self.app.bootstrap_servers, **{"linger_ms": 0, **self.app.producer_options})
+            await self._writer.start()
+        value_bytes, key_bytes = self._serdes.encode(topic, "value", value), self._serdes.encode(topic, "key", key)
+        return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._writer is not None:
+            await self._writer.stop()
+        await self._serdes.close()
 
     async def settle(self, timeout_s: float = SETTLE_S) -> None:
         """Wait until every record of every subscribed topic is handled, those included that the app has sent and handlers wrote.
@@ -324,11 +348,11 @@ async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> As
     _refuse_running(app)
     time = ManualTime() if clock == "manual" else SkippedTime()
     probe = Probe(time if isinstance(time, ManualTime) else None)
-    bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
     before = (app.bootstrap_servers, app.schema_registry, app.sleep, list(app.extensions))
     app.bootstrap_servers, app.schema_registry = cluster.bootstrap_servers, cluster.schema_registry
     app.sleep = time.sleep
     app.extend(probe)
+    bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
     try:
         await app.start()
         bus._step()
@@ -339,6 +363,7 @@ async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> As
         if probe.killing is not None:
             await probe.killing
         await app.stop()
+        await bus.close()
         app.bootstrap_servers, app.schema_registry, app.sleep, app.extensions = before
 
 

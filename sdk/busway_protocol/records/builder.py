@@ -36,8 +36,9 @@ def _zigzag(value: int) -> bytes:
 
 
 _SMALL_MAX = 8 * 1024
-_SMALL = [_zigzag(value) for value in range(_SMALL_MAX)]
-"""Varints of everyday lengths and deltas, made once."""
+_SMALL = [bytes((value << 1,)) for value in range(64)]
+_SMALL += [bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, _SMALL_MAX)]
+"""Varints of everyday lengths and deltas, one byte or two, made once."""
 _NULL = _zigzag(-1)
 
 

@@ -43,6 +43,18 @@ class PostgresConnector(Source):
         """What is wrong with a config, by setting."""
         return problems(config)
 
+    @classmethod
+    def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
+        """The partition is `{"server": PREFIX}`, the offset as `GET …/offsets` shows it or Debezium's."""
+        wanted = {"server": config.get("topic.prefix")}
+        if dict(partition) != wanted:
+            return f"the partition is {wanted}, not {dict(partition)}"
+        try:
+            read_offset(offset)
+        except ValueError as problem:
+            return str(problem)
+        return None
+
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
         """Check the server's side, and go on behind the offset; a first start makes publication and slot and takes a snapshot.
 
@@ -62,7 +74,7 @@ class PostgresConnector(Source):
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_settle, ready, problem)
 
-        self._handover = Handover(settings.queue_size)
+        self._handover = Handover(settings.queue_size, settings.queue_bytes)
         self._reader = Reader(
             settings,
             stored,

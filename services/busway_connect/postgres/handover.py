@@ -1,4 +1,4 @@
-"""From the connector's thread, which blocks, to the event loop, which must not: records in order, a bounded number of them.
+"""From the connector's thread, which blocks, to the event loop, which must not: records in order, bounded in number and in bytes.
 
 What lives here: the queue between both. What does not: what is in it.
 """
@@ -7,29 +7,52 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from busway_connect.connector import SourceRecord
+
+_RECORD_BYTES: Final = 100
+"""What a record counts beside its values; without it, a queue of empty rows would count as empty."""
+_VALUE_BYTES: Final = 8
 
 
 class Stopped(Exception):
     """The reader has gone; raised in the thread."""
 
 
+def size_of(record: SourceRecord) -> int:
+    """Bytes of a change, roughly: its texts and bytes by their length, all else by the piece."""
+    rows = (record.value.get("before"), record.value.get("after")) if isinstance(record.value, dict) else ()
+    return _RECORD_BYTES + sum(_size(row) for row in (record.key, *rows))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_size, value))
+    return _VALUE_BYTES
+
+
 class Handover:
-    """A queue with a bound, from one thread to one event loop.
+    """A queue with two bounds, from one thread to one event loop.
 
     Args:
-        limit: records that wait at most, give or take one batch; then `put` waits.
+        limit: records that wait at most, give or take one `put`; then `put` waits.
+        limit_bytes: their size at most (`size_of`), likewise; 0 for no bound.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._loop = asyncio.get_running_loop()
         self._arrived = asyncio.Event()
         self._room = threading.Condition()
-        self._records: deque[SourceRecord] = deque()
+        self._records: deque[tuple[SourceRecord, int]] = deque()
+        self._bytes = 0
         self._problem: BaseException | None = None
         self._stopped = False
 
@@ -47,25 +70,27 @@ class Handover:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody reads any more
             self._loop.call_soon_threadsafe(self._arrived.set)
 
-    def put(self, records: list[SourceRecord], every_s: float, meanwhile: Callable[[], None]) -> None:
-        """Hand over; in the thread. Waits for room, and calls `meanwhile` that often while it does.
+    def put(self, records: Sequence[tuple[SourceRecord, int]], every_s: float, meanwhile: Callable[[], None]) -> None:
+        """Hand over, each with its size; in the thread. Waits for room, and calls `meanwhile` that often while it does.
 
         Raises:
             Stopped: nobody reads any more.
         """
         with self._room:
             self._records.extend(records)
+            self._bytes += sum(size for _, size in records)
         self._tell()
         while True:
             with self._room:
-                if self._stopped:
-                    raise Stopped
-                if len(self._records) < self._limit or self._room.wait_for(self._has_room, every_s):
-                    return
+                if self._room.wait_for(self._has_room, every_s):
+                    break
             meanwhile()
+        if self._stopped:
+            raise Stopped
 
     def _has_room(self) -> bool:
-        return self._stopped or len(self._records) < self._limit
+        full = len(self._records) >= self._limit or 0 < self._limit_bytes <= self._bytes
+        return self._stopped or not full
 
     def fail(self, problem: BaseException) -> None:
         """The thread ends with this error; whoever reads gets it behind the records."""
@@ -93,10 +118,9 @@ class Handover:
                 except TimeoutError:
                     return []
         with self._room:
-            taken = list(islice(self._records, most))
-            for _ in taken:
-                self._records.popleft()
+            found = [self._records.popleft() for _ in range(min(most, len(self._records)))]
+            self._bytes -= sum(size for _, size in found)
             self._room.notify_all()
-        if not taken and self._problem is not None:
+        if not found and self._problem is not None:
             raise self._problem
-        return taken
+        return [record for record, _ in found]

@@ -24,7 +24,7 @@ from busway_connect.postgres.catalog import (
     read_table_ids,
     read_types,
 )
-from busway_connect.postgres.handover import Handover, Stopped
+from busway_connect.postgres.handover import Handover, Stopped, size_of
 from busway_connect.postgres.positions import InSnapshot, InStream, lsn_number
 from busway_connect.postgres.publication import prepare_publication
 from busway_connect.postgres.records import Layout, StaleType, context_headers, layout_table
@@ -77,7 +77,8 @@ class Reader:
         self._warned: set[TableId] = set()
         self._catalog: Connection | None = None
         self._log: ReplicationConnection | None = None
-        self._pending: list[SourceRecord] = []
+        self._pending: list[tuple[SourceRecord, int]] = []
+        self._pending_bytes = 0
         self._streaming = False
         self._told_at = 0.0
         self._told = 0
@@ -189,9 +190,9 @@ class Reader:
         snapshot = Snapshot(catalog, tables, position, layout=self._layout_of, types=self._types, headers=self._headers)
         rows = 0
         for record in snapshot.records(self._partition):
-            self._pending.append(record)
+            self._hold(record)
             rows += 1
-            if len(self._pending) >= settings.snapshot_fetch_size:
+            if self._full(settings.snapshot_fetch_size):
                 self._notes["snapshot"] = {"rows": rows, "table": record.offset.get("snapshot_table")}
                 self._flush()
         self._notes["snapshot"] = {"rows": rows, "completed": True}
@@ -199,7 +200,7 @@ class Reader:
         if settings.heartbeat_interval_ms and not rows and settings.snapshot_mode in _STREAMS:
             # Without it no offset would say that the snapshot of empty tables is done.
             stream = Stream(end, settings, self._headers, fresh=True)
-            self._pending.append(stream.heartbeat(end.commit_lsn, time.time_ns()))
+            self._hold(stream.heartbeat(end.commit_lsn, time.time_ns()))
         self._flush()
         catalog.execute("COMMIT")
         return end
@@ -228,7 +229,7 @@ class Reader:
             seen += 1
             if seen % _LOOK_EVERY == 0:
                 self._beat(self._log, stream)
-            if len(self._pending) >= settings.batch_size or (seen % _LOOK_EVERY == 0 and self._late()):
+            if self._full(settings.batch_size) or (seen % _LOOK_EVERY == 0 and self._late()):
                 self._flush()
                 self._tell(self._log)
 
@@ -243,8 +244,8 @@ class Reader:
         asked: set[str] = set()
         while True:
             try:
-                self._pending += stream.feed(lsn, message, time.time_ns())
-                return
+                records = stream.feed(lsn, message, time.time_ns())
+                break
             except StaleType as stale:
                 if stale.label in asked:
                     self._former_labels.add(stale.label)
@@ -253,6 +254,8 @@ class Reader:
             log.info("an enum has a new label: the types are read again")
             for relation in self._relations.values():
                 self._describe(stream, relation)
+        for record in records:
+            self._hold(record)
 
     def _describe(self, stream: Stream, relation: pgoutput.Relation) -> None:
         """Take a table's new form from the log, and from the catalogue what the log does not tell."""
@@ -297,7 +300,7 @@ class Reader:
         read_lsn = max(server.sent_lsn, stream.commit_lsn)
         if stream.between_transactions and read_lsn > stream.offered_lsn:
             self._beat_at = time.monotonic()
-            self._pending.append(stream.heartbeat(read_lsn, time.time_ns()))
+            self._hold(stream.heartbeat(read_lsn, time.time_ns()))
 
     def _tell(self, server: ReplicationConnection) -> None:
         """Tell the server how far we are, and that we live."""
@@ -306,9 +309,17 @@ class Reader:
         self._told, self._told_at = confirmed, time.monotonic()
         self._notes["lag_bytes"] = max(0, server.sent_lsn - confirmed)
 
+    def _hold(self, record: SourceRecord) -> None:
+        size = size_of(record)
+        self._pending.append((record, size))
+        self._pending_bytes += size
+
+    def _full(self, records: int) -> bool:
+        return len(self._pending) >= records or 0 < self._settings.queue_bytes <= self._pending_bytes
+
     def _flush(self) -> None:
         if self._pending:
-            records, self._pending = self._pending, []
+            records, self._pending, self._pending_bytes = self._pending, [], 0
             every_s = self._settings.status_update_interval_ms / 1000
             self._handover.put(records, every_s, self._meanwhile)
 

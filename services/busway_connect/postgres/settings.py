@@ -39,6 +39,7 @@ _NUMBERS: Final = {
     "snapshot.fetch.size": (1, 1_000_000),
     "max.batch.size": (1, 1_000_000),
     "max.queue.size": (1, 10_000_000),
+    "max.queue.size.in.bytes": (0, 2**63 - 1),
     "status.update.interval.ms": (10, 3_600_000),
     "money.fraction.digits": (0, 18),
 }
@@ -111,6 +112,12 @@ SETTINGS: Final = (
     _setting("status.update.interval.ms", "how often the server is told how far we are", "10000", type_="INT"),
     _setting("max.batch.size", "records that one read hands over", "2048", type_="INT"),
     _setting("max.queue.size", "records that wait to be read; then the server waits", "8192", type_="INT"),
+    _setting(
+        "max.queue.size.in.bytes",
+        "bytes of their values that wait to be read, roughly; then the server waits; 0 for no bound (Debezium's default)",
+        "67108864",
+        type_="LONG",
+    ),
     _setting("provide.transaction.metadata", "not served: false", "false", type_="BOOLEAN"),
 )
 
@@ -154,6 +161,7 @@ class Settings:
     status_update_interval_ms: int
     batch_size: int
     queue_size: int
+    queue_bytes: int
 
     def captures(self, table: TableId) -> bool:
         """Whether the changes of this table are wanted."""
@@ -193,7 +201,7 @@ class Choice:
 
 
 def unknown_settings(config: Mapping[str, str], common: Iterable[str]) -> list[str]:
-    """Names that mean nothing here; `common` and `database.*` of the driver excepted."""
+    """Names that mean nothing here, `common` and those that the runtime reads excepted."""
     known = {one.name for one in SETTINGS} | set(_CHOICES) | set(common)
     prefixes = (
         "transforms",
@@ -203,6 +211,9 @@ def unknown_settings(config: Mapping[str, str], common: Iterable[str]) -> list[s
         "value.converter",
         "header.converter",
         "topic.creation.",
+        "producer.override.",
+        "consumer.override.",
+        "admin.override.",
     )
     return sorted(name for name in config if name not in known and not name.startswith(prefixes))
 
@@ -308,6 +319,7 @@ def parse(config: Mapping[str, str]) -> Settings:
         status_update_interval_ms=int(value["status.update.interval.ms"]),
         batch_size=int(value["max.batch.size"]),
         queue_size=int(value["max.queue.size"]),
+        queue_bytes=int(value["max.queue.size.in.bytes"]),
     )
 
 

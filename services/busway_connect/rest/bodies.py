@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from busway import BuswayError
+from busway import BuswayError, MessageTooLarge
 from busway_connect.runtime.refusals import Refused
 
 log = logging.getLogger("busway.connect")
@@ -105,6 +105,11 @@ def bus_failed(request: Request, problem: Exception) -> Response:
     return answer({"error_code": 500, "message": f"The bus does not answer: {problem}"}, 500)
 
 
+def too_large(request: Request, problem: Exception) -> Response:
+    """Settings that are larger than a record of the storage topic may be."""
+    return answer({"error_code": 413, "message": f"The settings are too large to be kept: {problem}"}, 413)
+
+
 def gone(request: Request, problem: Exception) -> Response:
     """The client hung up in the middle of its request; nobody reads this."""
     return answer({"error_code": 400, "message": "the client hung up"}, 400)
@@ -120,6 +125,7 @@ HANDLERS: Final[dict[Any, Any]] = {
     ClientDisconnect: gone,
     Refused: refused,
     HTTPException: no_route,
+    MessageTooLarge: too_large,
     BuswayError: bus_failed,
     Exception: broken,
 }

@@ -217,10 +217,12 @@ class _Sender:
             headers = (*headers, (HEADER, header))
         try:
             size = len(key or b"") + len(value or b"") + _OVERHEAD
-            if size > self._limits[record.topic]:
-                raise MessageTooLarge(
-                    f"a record of {size} bytes is larger than max.message.bytes={self._limits[record.topic]} of {record.topic}"
-                )
+            for limit, name in (
+                (self._limits[record.topic], f"max.message.bytes of {record.topic}"),
+                (self._producer.options.max_request_size, "producer.override.max.request.size"),
+            ):
+                if size > limit:
+                    raise MessageTooLarge(f"a record of {size} bytes is larger than {name}, {limit}; raise it")
             return await self._producer.send(
                 record.topic, value, key, partition=partition, headers=headers, timestamp_ms=record.timestamp_ms
             )

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import WorkerConfig
-from busway_connect.connector import Config, ConfigInvalid, Connector, Offset
+from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, Source
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
 from busway_connect.runtime.parts import Stores
@@ -301,12 +301,12 @@ class Worker(RebalanceListener):
     async def delete(self, name: str) -> None:
         """End a connector and forget it, save its offsets."""
         async with self._one_at_a_time:
-            runner = self.find(name)
+            runner, stores = self.find(name), self._need()
+            await stores.configs.remove(name)  # before it ends: what cannot be forgotten goes on
             runner.end()
             await runner.idle()
-            await self._need().configs.remove(name)
-            await self._need().statuses.remove(name)
             del self.runners[name]
+            await stores.statuses.remove(name)
 
     async def restart_task(self, name: str, task: int) -> None:
         """Start its task again."""
@@ -351,9 +351,23 @@ class Worker(RebalanceListener):
             if not self._is_source(runner):
                 await self._alter_group(name, changes)
                 return
+            self._check_offsets(runner, changes)
             await self._need().configs.raise_epoch(name)
             for partition, offset in changes:
                 await self._need().offsets.put(name, partition, offset)
+
+    def _check_offsets(self, runner: Runner, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
+        kind = self.kind(runner)
+        if kind is None or not issubclass(kind, Source):
+            return
+        try:
+            config = self.providers.resolved(runner.config)
+        except ConfigInvalid as wrong:
+            raise Refused(400, str(wrong)) from None
+        for partition, offset in changes:
+            problem = None if offset is None else kind.offset_problem(config, partition, offset)
+            if problem is not None:
+                raise Refused(400, f"Failed to modify offsets for source connector {runner.name}: {problem}")
 
     async def _alter_group(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
         assert self._admin is not None

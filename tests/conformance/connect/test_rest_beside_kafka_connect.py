@@ -96,7 +96,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
     )
     ours = start(
         "connect", "-b", broker.bootstrap, "--port", "0", "--json",
-        *itertools.chain(*(("-o", one) for one in ("offset.flush.interval.ms=200", "offset.storage.partitions=1", "status.storage.partitions=1"))),
+        *itertools.chain(*(("-o", one) for one in ("offset.flush.interval.ms=200", "offset.storage.partitions=1", "status.storage.partitions=1", "plugin.modules=busway_connect.file_stream"))),
     )  # fmt: skip
     try:
         assert ours.stdout is not None

@@ -73,7 +73,12 @@ async def test_from_the_bug_to_the_replay() -> None:
         back = [record for record in await bus.records(bug.rides) if record.header("busway_replay-of") is not None]
         assert sorted((record.partition, record.value["id"]) for record in back) == [(0, 0), (0, 6), (1, 3), (1, 9)]
         for record in back:
-            assert [name for name, _ in record.headers] == ["trace", "busway_replay-for-group", "busway_replay-of"]
+            assert [name for name, _ in record.headers] == [
+                "trace",
+                "busway_replay-for-group",
+                "busway_replay-for-handler",
+                "busway_replay-of",
+            ]
             assert record.header("busway_replay-for-group") == b"surge"
 
 
@@ -93,7 +98,11 @@ async def test_what_fails_again_is_a_new_dead_letter() -> None:
         assert len((await letters.replay(DLT)).done) == 1
         await bus.settle()
         (record,) = [one for one in await bus.records(bug.rides) if one.offset == 2]
-        assert [name for name, _ in record.headers] == ["busway_replay-for-group", "busway_replay-of"]
+        assert [name for name, _ in record.headers] == [
+            "busway_replay-for-group",
+            "busway_replay-for-handler",
+            "busway_replay-of",
+        ]
 
 
 async def test_discarded_is_done() -> None:
@@ -201,6 +210,39 @@ def test_selections_that_make_no_sense(wanted: dict[str, int], text: str) -> Non
     """Refused at once."""
     with pytest.raises(ValueError, match=text):
         DeadLetterSelection(**wanted)
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+async def test_other_handlers_of_the_group_do_not_see_a_replay(renamed: bool) -> None:
+    """They have handled the record; only if nobody has the name of the one that failed, all get it, because none may be lost."""
+    app = App("surge", commit_interval_s=0.01)
+    orders = app.topic("orders", value=bytes, format="raw")
+    billed, shipped = [], []
+    broken = True
+
+    async def bill(order: bytes) -> None:
+        if broken:
+            raise ValueError("a bug")
+        billed.append(order)
+
+    app.subscribe(orders, retry=Retry(attempts=1))(bill)
+
+    @app.subscribe(orders)
+    async def ship(order: bytes) -> None:
+        shipped.append(order)
+
+    async with app.test() as bus:
+        await bus.send(orders, b"1")
+        await bus.settle()
+        broken = False
+        if renamed:
+            bill.__qualname__ = "invoice"
+            await bus.restart()
+        async with DeadLetters(app.bootstrap_servers) as letters:
+            assert len((await letters.replay(f"orders.{app.group_id}.dlt")).done) == 1
+        await bus.settle()
+    assert billed == [b"1"]
+    assert shipped == ([b"1", b"1"] if renamed else [b"1"])
 
 
 async def test_other_groups_do_not_see_a_replay() -> None:

@@ -95,7 +95,16 @@ def test_dlq(up: Up) -> None:
         for line in up.run("consume", "dlq.rides", "--from-beginning", "--until-end", "--json").out.splitlines()[6:]
     ]
     assert [(one["value"]["ride_id"], one["key"], one["headers"]) for one in back] == [
-        (number, "k0", {"h": "1", "busway_replay-for-group": "surge", "busway_replay-of": f"{DLT}-0@{number}"})
+        (
+            number,
+            "k0",
+            {
+                "h": "1",
+                "busway_replay-for-group": "surge",
+                "busway_replay-for-handler": handler,
+                "busway_replay-of": f"{DLT}-0@{number}",
+            },
+        )
         for number in (0, 2, 4)
     ]
 

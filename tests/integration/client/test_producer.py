@@ -7,6 +7,7 @@ import aiokafka
 import pytest
 from tests.integration.client.conftest import Cluster
 
+from busway import Admin
 from busway.consumer.consumer import Consumer
 from busway.errors import BrokerError, ConnectionFailed, MessageTooLarge, NotRunning
 from busway.producer.producer import KeyValueHeaders, Producer
@@ -133,6 +134,18 @@ async def test_a_record_that_is_none_is_refused_and_the_next_is_sent(cluster: Cl
             with pytest.raises((TypeError, ValueError)):
                 await producer.send(topic, **bad)  # type: ignore[arg-type]
             assert (await producer.send_and_wait(topic, b"good")).offset == number
+
+
+async def test_a_batch_that_the_broker_refuses_does_not_take_the_next_one_with_it(cluster: Cluster, topic: str) -> None:
+    """Its sequence numbers were never used: the producer takes a new epoch, and what comes next is written."""
+    async with Admin(cluster.bootstrap_servers) as admin, Producer(cluster.bootstrap_servers) as producer:
+        assert (await producer.send_and_wait(topic, b"one", b"k")).offset == 0
+        for offset in (1, 2):
+            await admin.alter_configs(topic, {"max.message.bytes": "100"})
+            with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
+                await producer.send_and_wait(topic, b"x" * 1000, b"k")
+            await admin.alter_configs(topic, {"max.message.bytes": "100000"})
+            assert (await producer.send_and_wait(topic, b"next", b"k")).offset == offset
 
 
 async def test_an_address_where_nobody_listens_is_named() -> None:

@@ -178,7 +178,7 @@ async def test_a_record_that_is_too_large_leaves_no_hole(rest: Rest, bus: str, t
         )
         await rest.wait_for("large", "FAILED")
         _, found = await rest.call("GET", "/connectors/large/tasks/0/status")
-        assert "larger than max.message.bytes=2000 of lines" in found["trace"]
+        assert "larger than max.message.bytes of lines, 2000; raise it" in found["trace"]
         await admin.alter_configs("lines", {"max.message.bytes": "10000"})
     assert (await rest.call("POST", "/connectors/large/tasks/0/restart"))[0] == 204
     await until(lambda: _lines(bus, 3))
@@ -245,6 +245,8 @@ async def test_a_row_larger_than_a_producers_usual_limit_goes_with_an_override(
     }
     await rest.create("large", **settings)
     await rest.wait_for("large", "FAILED")
+    _, found = await rest.call("GET", "/connectors/large/tasks/0/status")
+    assert "larger than producer.override.max.request.size, 1048576; raise it" in found["trace"]
     assert (await rest.call("PATCH", "/connectors/large/config", {"producer.override.max.request.size": "4000000"}))[
         0
     ] == 200

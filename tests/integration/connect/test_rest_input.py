@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 from tests.support.connect_worker import Rest
 
+from busway import Admin
+
 GOOD = {"connector.class": "CountingSource", "count": "0", "topics": "numbers"}
 
 
@@ -120,3 +122,52 @@ async def test_a_password_in_the_query_of_an_address_is_hidden(rest: Rest) -> No
     assert "ssl=true" in str(verdict)
     _, refusal = await rest.call("POST", "/connectors", {"name": "x", "config": {**config, "connector.class": ""}})
     assert "hunter2" not in str(refusal)
+
+
+async def test_a_connector_that_cannot_be_forgotten_goes_on(rest: Rest, bus: str) -> None:
+    """The storage topic refuses the write: an error, and no connector that is listed and never runs again."""
+    await rest.create("x", **{name.replace(".", "_"): text for name, text in GOOD.items()})
+    await rest.wait_for("x", "RUNNING")
+    async with Admin(bus) as admin:
+        await admin.alter_configs("connect-configs", {"max.message.bytes": "1"})
+        assert (await rest.call("DELETE", "/connectors/x"))[0] == 500
+        await admin.alter_configs("connect-configs", {"max.message.bytes": "1000000"})
+    assert (await rest.call("PATCH", "/connectors/x/config", {"count": "3"}))[0] == 200
+    async with asyncio.timeout(20):
+        while not (await rest.call("GET", "/connectors/x/offsets"))[1]["offsets"]:
+            await asyncio.sleep(0.02)
+    assert (await rest.call("DELETE", "/connectors/x"))[0] == 204
+    assert (await rest.call("GET", "/connectors"))[1] == []
+
+
+async def test_settings_too_large_to_keep_are_the_clients_fault(rest: Rest) -> None:
+    """Grown by PATCH beyond what a record of the storage topic holds: 413, and the connector is as it was."""
+    await rest.create("x", **{name.replace(".", "_"): text for name, text in GOOD.items()})
+    assert (await rest.call("PATCH", "/connectors/x/config", {"a": "x" * 600_000}))[0] == 200
+    status, found = await rest.call("PATCH", "/connectors/x/config", {"b": "x" * 600_000})
+    assert (status, found["error_code"]) == (413, 413)
+    assert "b" not in (await rest.call("GET", "/connectors/x/config"))[1]
+
+
+async def test_an_offset_that_can_be_none_is_refused(rest: Rest) -> None:
+    """The connector itself judges it, before it is stored and the task could not start any more."""
+    postgres = {
+        "connector.class": "PostgresConnector", "database.hostname": "127.0.0.1", "database.port": "1",
+        "database.user": "u", "database.dbname": "d", "topic.prefix": "bank",
+    }  # fmt: skip
+    file = {"connector.class": "FileStreamSource", "file": "in", "topic": "t"}
+    cases: list[tuple[dict[str, str], Any, Any, str]] = [
+        (postgres, {"server": "other"}, {"lsn": 1}, "the partition is {'server': 'bank'}"),
+        (postgres, {"server": "bank"}, {"lsn": "far"}, "is no position in PostgreSQL's log"),
+        (postgres, {"server": "bank"}, {}, "is no position"),
+        (file, {"filename": "in"}, {"position": "far"}, "the position is a number"),
+        (file, {"name": "in"}, {"position": 1}, "the partition has one member"),
+    ]
+    for number, (config, partition, offset, says) in enumerate(cases):
+        body = {"name": f"c{number}", "config": config, "initial_state": "STOPPED"}
+        assert (await rest.call("POST", "/connectors", body))[0] == 201
+        change = {"offsets": [{"partition": partition, "offset": offset}]}
+        status, found = await rest.call("PATCH", f"/connectors/c{number}/offsets", change)
+        assert status == 400
+        assert says in found["message"]
+        assert (await rest.call("GET", f"/connectors/c{number}/offsets"))[1] == {"offsets": []}

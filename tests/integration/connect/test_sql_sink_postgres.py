@@ -155,6 +155,23 @@ async def test_a_value_that_the_driver_cannot_take_is_a_bad_record(postgres: Pos
     await sink.stop()
 
 
+async def test_a_sink_that_was_cut_off_writes_nothing_behind_its_successor(postgres: Postgres) -> None:
+    """Its statement waits for a lock: when `stop` returns it is gone, and cannot put back an older value later."""
+    rows(postgres, "CREATE TABLE locked (id bigint PRIMARY KEY, n bigint); INSERT INTO locked VALUES (1, 0)")
+    sink = await started(postgres, "locked")
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with psycopg.connect(postgres.dsn) as other:
+        other.execute("SELECT * FROM locked FOR UPDATE")
+        writing = asyncio.ensure_future(sink.write([value_record({"id": 1, "n": 1})]))
+        while rows(postgres, waiting) == [(0,)]:
+            await asyncio.sleep(0.01)
+        writing.cancel()
+        await asyncio.wait([writing])
+        await sink.stop()
+        assert rows(postgres, waiting) == [(0,)]
+    assert rows(postgres, "SELECT n FROM locked") == [(0,)]
+
+
 async def test_a_server_that_is_killed_in_between_ends_exact(postgres: Postgres, rest: Rest, bus: str) -> None:
     """The sink waits for the server and goes on; every key has its newest value, refused records are among the dead letters."""
     rows(postgres, "CREATE TABLE counts (id bigint PRIMARY KEY, n int NOT NULL)")

@@ -253,3 +253,15 @@ async def test_a_password_from_a_file_is_nowhere_else(bus: str, tmp_path: Path) 
 
 async def _produced(bootstrap: str, count: int) -> bool:
     return len(await records_of(bootstrap, "numbers")) == count
+
+
+async def test_files_of_the_worker_are_nobodys_without_its_word(bus: str) -> None:
+    """Kafka's file connectors are there only if the worker's settings name them; who asks for one is told how."""
+    config = dataclasses.replace(worker_config(bus), plugin_modules=())
+    async with ConnectServer(config) as server:
+        rest = Rest(server.url)
+        body = {"name": "x", "config": {"connector.class": FILE, "file": "/etc/passwd", "topic": "t"}}
+        status, found = await rest.call("POST", "/connectors", body)
+        assert status == 400
+        assert "plugin.modules=busway_connect.file_stream" in found["message"]
+        await rest.http.aclose()

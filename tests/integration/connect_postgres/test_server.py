@@ -1,6 +1,7 @@
 """The server's side: what it may forget, what it is refused for, how it goes away and comes back."""
 
 import asyncio
+import threading
 
 import psycopg
 import pytest
@@ -8,10 +9,12 @@ from tests.support.postgres import Postgres
 from tests.support.postgres_source import RunningSource, changes, execute, settings
 
 from busway_connect.connector import ConfigInvalid, Retriable
+from busway_connect.postgres.handover import Handover
 from busway_connect.postgres.positions import lsn_number
 from busway_connect.postgres.slots import PositionLost
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+SECONDS = 20.0
 
 
 def _one(server: Postgres, query: str) -> object:
@@ -186,6 +189,36 @@ async def test_a_slow_reader_keeps_its_connection(database: Postgres) -> None:
             assert _one(database, sender) == pid
     finally:
         execute(database, "ALTER ROLE postgres RESET wal_sender_timeout")
+
+
+async def test_large_rows_wait_in_the_database(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows of 100 kB no more than max.queue.size.in.bytes allows are read ahead, in the snapshot and in the stream; all come."""
+    full = threading.Event()
+
+    class Watched(Handover):
+        """Tells when it is full."""
+
+        def _has_room(self) -> bool:
+            has_room = super()._has_room()
+            if not has_room:
+                full.set()
+            return has_room
+
+    monkeypatch.setattr("busway_connect.postgres.connector.Handover", Watched)
+    rows = "INSERT INTO large SELECT n, repeat('x', 100000) FROM generate_series({}, {}) n"
+    execute(database, "CREATE TABLE large (id int PRIMARY KEY, v text)", rows.format(1, 20))
+    async with RunningSource(settings(database, max_queue_size_in_bytes="300000")) as run:
+
+        async def few_then(count: int) -> None:
+            assert await asyncio.to_thread(full.wait, SECONDS)
+            assert run.source._handover is not None
+            assert 0 < run.source._handover.waiting <= 6
+            assert len(await run.read_count(count)) == count
+
+        await few_then(20)
+        full.clear()
+        execute(database, rows.format(21, 40))
+        await few_then(40)
 
 
 async def test_the_slot_goes_with_the_connector_when_asked(database: Postgres) -> None:

@@ -92,14 +92,40 @@ async def test_an_app_that_runs_is_not_tested_a_second_time() -> None:
 
 
 async def test_a_topic_of_a_running_app_is_too_late() -> None:
-    """Its serdes are not there; reading and writing say so."""
+    """Its serdes are not there; the app says so."""
     app = App("shop")
     async with app.test() as bus:
         late = app.topic("late", value=bytes, format="raw")
         with pytest.raises(BadDeclaration, match="topic late was not declared with app shop before it started"):
             await bus.records(late)
         with pytest.raises(BadDeclaration, match="topic late was not declared with app shop before it started"):
-            await bus.send(late, b"1")
+            await app.send(late, b"1")
+
+
+async def test_records_come_while_the_app_is_away() -> None:
+    """The bus writes as another service does: while the app is stopped, and beside a crash."""
+    app = App("shop")
+    orders = app.topic("orders", value=str)
+    handled: list[str] = []
+
+    @app.subscribe(orders)
+    async def handle(order: str) -> None:
+        handled.append(order)
+
+    async with app.test() as bus:
+        await app.stop()
+        await bus.send(orders, "while stopped", headers=[("h", b"1")])
+        await bus.restart()
+        await bus.settle()
+        assert handled == ["while stopped"]
+        crash = bus.crash(at="before-handler")
+        for number in range(5):
+            await bus.send(orders, f"{number}")
+        await crash
+        await bus.settle()
+        assert handled[-5:] == ["0", "1", "2", "3", "4"]
+        with pytest.raises(BadDeclaration, match="topic other is of app b; this bus sends those of shop"):
+            await bus.send(App("b").topic("other", value=str), "1")
 
 
 async def test_a_dead_letter_may_have_headers_that_are_no_text() -> None:

@@ -43,6 +43,8 @@ def test_the_least_config_has_debeziums_defaults() -> None:
         ("publication.autocreate.mode", "no_tables"),
         ("topic.prefix", "bank/one"),
         ("heartbeat.topics.prefix", "a b"),
+        ("max.queue.size", "0"),
+        ("max.queue.size.in.bytes", "-1"),
     ],
 )
 def test_a_wrong_value_is_named(name: str, value: str) -> None:

@@ -20,7 +20,7 @@ from busway.app.handling.failures import dead_letter_headers, dead_letter_topic,
 from busway.app.hooks import Hooks
 from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.serde.plain import SchemaMissing
 from busway.types import Record, TopicPartition
 
@@ -258,7 +258,7 @@ class Attempts:
     def warn(self, item: Item, problem: Exception, attempt: int, wait_s: float) -> None:
         """A record, or a batch that begins with it, is tried again."""
         log.warning(
-            "%s failed on %s, attempt %d; again in %.1f s: %r", self.route.name, item.where, attempt, wait_s, problem
+            "%s failed on %s, attempt %d; again in %.2f s: %r", self.route.name, item.where, attempt, wait_s, problem
         )
 
     async def bury(self, item: Item, problem: Exception, attempts: int) -> None:

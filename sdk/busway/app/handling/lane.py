@@ -59,6 +59,7 @@ class Lane:
     ) -> None:
         route = handler.route
         self.partition = partition
+        self.name = route.name
         self.schedule: Schedule[Item] = Schedule(ordering=route.ordering, concurrency=route.concurrency)
         self.closing = False
         self._parts = parts

@@ -39,6 +39,8 @@ AHEAD_MAX: Final = 20_000
 committed with the offset, so that they do not come again; `offset_set` has room for some 800 gaps, what is behind those does."""
 REPLAY_HEADER: Final = "busway_replay-for-group"
 """On a record that was replayed for one group alone; others have handled it before."""
+REPLAY_HANDLER: Final = "busway_replay-for-handler"
+"""And for this one of its handlers; if the group has none of that name any more, all of them get it."""
 _POLL_MS: Final = 500
 
 
@@ -72,7 +74,8 @@ class Assigned:
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
         """Records arrived, in their order."""
-        items, pending = [], len(self.lanes)
+        items: list[Item] = []
+        chosen: dict[Item, Sequence[Lane]] = {}
         for record in records:
             if not self.done.follows(record.offset):
                 log.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
@@ -82,9 +85,17 @@ class Assigned:
             if record.headers and _is_for_others(record, group):
                 self.done.finish(record.offset)
                 continue
-            items.append(Item(self.done, record, pending, self))
+            lanes = self._lanes_for(record) if record.headers else self.lanes
+            items.append(item := Item(self.done, record, len(lanes), self))
+            if lanes is not self.lanes:
+                chosen[item] = lanes
         for lane in self.lanes:
-            lane.add(items)
+            lane.add([item for item in items if lane in chosen.get(item, self.lanes)] if chosen else items)
+
+    def _lanes_for(self, record: Record) -> Sequence[Lane]:
+        name = next((value for name, value in record.headers if name == REPLAY_HANDLER), None)
+        mine = [lane for lane in self.lanes if lane.name.encode() == name] if name else []
+        return mine or self.lanes
 
     @property
     def committable(self) -> OffsetAndMetadata | None:

@@ -21,7 +21,7 @@ from busway.app.tables.table import COMPACT, hashable
 from busway.app.topics import create_missing
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ reading wait for anybody.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -40,9 +40,9 @@ from busway.app.extension import Call, Extension
 from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows, names
 from busway.app.tables.turns import WHOLE, Turns
 from busway.app.topics import create_missing, partition_counts
-from busway.errors import BuswayError, NotRunning
+from busway.errors import BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
 from busway.producer.producer import KeyValueHeaders
-from busway.serde.avro import Undecodable
+from busway.serde.errors import Undecodable
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
@@ -54,6 +54,9 @@ log = logging.getLogger("busway.app")
 K = TypeVar("K")
 V = TypeVar("V")
 COMPACT: Final = {"cleanup.policy": "compact"}
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 10.0
+"""Waits before rows are asked for again while no broker answers; they double from the first to the longest, and there is no last one."""
 
 
 class NotHere(BuswayError):
@@ -316,7 +319,7 @@ class Table(Rows[K, V], Extension):
         self.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Read the rows of these partitions back.
+        """Read the rows of these partitions back; waits while the brokers, or the registry, are away.
 
         Raises:
             BadRow: a record is not what the table holds; names partition and offset.
@@ -324,6 +327,20 @@ class Table(Rows[K, V], Extension):
         new = {one.partition for one in partitions if one.topic in self._sources} - self._held
         if not new:
             return {}
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                await self._read_back(new)
+                break
+            except (ConnectionFailed, RequestTimedOut) as problem:
+                log.warning("table %s waits %.1f s to be read back: %s", self.topic.name, wait_s, problem)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+        self._held |= new
+        log.info("table %s: %d rows, partitions %s", self.topic.name, len(self), sorted(self._held))
+        return {}
+
+    async def _read_back(self, new: Collection[int]) -> None:
         try:
             async for record in self.topic.app.read(self.topic, partitions=new):
                 assert record.key is not None, "brokers refuse records without a key in a compacted topic"
@@ -333,9 +350,6 @@ class Table(Rows[K, V], Extension):
                 f"table {self.topic.name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
                 "delete that record, or read it with the type that wrote it"
             ) from None
-        self._held |= new
-        log.info("table %s: %d rows, partitions %s", self.topic.name, len(self), sorted(self._held))
-        return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Forget the rows of these partitions."""
