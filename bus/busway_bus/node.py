@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 
 from busway_bus.coordinator.runtime import OFFSETS_TOPIC, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
@@ -22,7 +22,7 @@ from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
-from busway_bus.server.listener import Listener
+from busway_bus.server.listener import Listeners
 
 log = logging.getLogger("busway.node")
 
@@ -39,7 +39,7 @@ class Node:
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
-        self._listener = Listener(config, config.listeners[0])
+        self._listeners = Listeners(config)
         self._files: OsFiles | None = None
         self._store: LogStore | None = None
         self._flusher = Flusher(self._disk_failed)
@@ -55,10 +55,14 @@ class Node:
         return self._services
 
     @property
+    def advertised(self) -> Mapping[str, Endpoint]:
+        """Where clients of each listener find this node, by its name."""
+        return self._listeners.advertised
+
+    @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients."""
-        endpoint = self.services.advertised
-        return f"{endpoint.host}:{endpoint.port}"
+        """`host:port` for clients of the first listener."""
+        return self.advertised[self.config.listeners[0].name].address
 
     async def start(self) -> None:
         """Open the data, then the doors.
@@ -70,7 +74,7 @@ class Node:
         # The directory first: a second start on it should learn who holds it, not that the port is taken.
         self._files = OsFiles(self.config.data_dir)
         try:
-            bound = await self._listener.bind()
+            await self._listeners.bind()
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=uuid.uuid4)
             metadata = MetadataLog(self._store, self._flusher)
             await metadata.format()
@@ -91,23 +95,16 @@ class Node:
                     partitions=lambda: _count(metadata.image, OFFSETS_TOPIC),
                     topic_exists=lambda name: name in metadata.image.topics,
                 ),
-                advertised=self._advertised(bound),
             )
             self._services.groups.load()
-            await self._listener.serve(self._services)
+            await self._listeners.serve(self._services)
         except BaseException:
-            await self._listener.close()
+            await self._listeners.close()
             self._release()
             raise
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
-        log.info("node %d serves %s from %s", self.config.node_id, self.bootstrap_servers, self.config.data_dir)
-
-    def _advertised(self, bound: Endpoint) -> Endpoint:
-        told = self.config.advertised[0]
-        host = told.host or "127.0.0.1"
-        if host in {"0.0.0.0", "::"}:  # noqa: S104 - a client cannot connect to "everywhere"
-            host = "127.0.0.1"
-        return Endpoint(name=told.name, host=host, port=told.port or bound.port)
+        doors = ", ".join(f"{one.name} {one.address}" for one in self.advertised.values())
+        log.info("node %d serves %s from %s", self.config.node_id, doors, self.config.data_dir)
 
     async def _create_offsets_topic(self) -> None:
         await create_topic(self.services, OFFSETS_TOPIC)
@@ -133,7 +130,7 @@ class Node:
             config.get("replica.high.watermark.checkpoint.interval.ms"),
         )
         return [
-            every(_SWEEP_S, "closing idle connections", self._listener.sweep),
+            every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.flush_unforced),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.maintain),
             every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.checkpoint),
@@ -151,7 +148,7 @@ class Node:
             with contextlib.suppress(asyncio.CancelledError):
                 await chore
         self._chores = []
-        await self._listener.close()
+        await self._listeners.close()
         if self._services is not None:
             self._services.groups.close()
         await self._flusher.drain()

@@ -10,6 +10,8 @@ from tests.compose.scenarios import Scenario, scenarios
 from tests.compose.scenarios.movieflix import STEPS, VIEWERS, MovieFlix
 from tests.compose.stack import Stack
 
+from busway import Admin, NewTopic, Producer
+
 pytestmark = [pytest.mark.compose, pytest.mark.slow, pytest.mark.timeout(1200)]
 OURS = "busway-"
 
@@ -32,6 +34,23 @@ def test_what_is_ours_has_no_rights(stack: Stack) -> None:
     services = {"movieflix", "mysocialmedia", "gettaxi", "mybank", "bank"}
     assert ours.keys() >= {"bus", "registry", "connect", "spark-master", "spark-worker"} | services
     assert {one.user for name, one in ours.items() if name != "postgres"} == {"10001:10001"}
+
+
+async def test_a_client_here_and_one_among_the_containers(stack: Stack) -> None:
+    """Each is told an address that it can reach: what is written from this machine is read in the network, and the other way round."""
+    here = f"127.0.0.1:{stack.ports['BUS']}"
+    async with Admin(here) as admin:
+        assert list((await admin.describe_cluster()).brokers.values()) == [("127.0.0.1", stack.ports["BUS"])]
+        await admin.create_topics([NewTopic("doors", 1)])
+    async with Producer(here) as producer:
+        await producer.send_and_wait("doors", b"from here")
+    there = ("exec", "-T", "movieflix", "busway", "consume", "doors", "--from-beginning", "-n", "1", "-b", "bus:9092")
+    assert await asyncio.to_thread(stack.compose, *there) == "from here\n"
+    await asyncio.to_thread(
+        stack.compose, "exec", "-T", "movieflix", "busway", "topics", "create", "there", "-b", "bus:9092"
+    )
+    async with Admin(here) as admin:
+        assert "there" in await admin.list_topics()
 
 
 async def test_the_bus_is_killed(stack: Stack) -> None:

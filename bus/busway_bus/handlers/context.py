@@ -26,7 +26,6 @@ class NodeServices:
     replicas: ReplicaManager
     sessions: FetchSessions
     groups: GroupCoordinator
-    advertised: Endpoint
     producer_ids: range = range(0)
 
     @property
@@ -42,11 +41,16 @@ class NodeServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """One request's circumstances."""
+    """One request's circumstances.
+
+    Attributes:
+        advertised: where clients of the listener that it came by find this node.
+    """
 
     api_version: int
     client_id: str | None
     client_host: str
+    advertised: Endpoint
     node: NodeServices
 
 

@@ -27,8 +27,8 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         )
     broker = DescribeClusterBroker(
         broker_id=node.node_id,
-        host=node.advertised.host,
-        port=node.advertised.port,
+        host=context.advertised.host,
+        port=context.advertised.port,
         rack=node.config.get("broker.rack"),
     )
     return DescribeClusterResponse(

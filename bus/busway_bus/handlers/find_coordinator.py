@@ -39,5 +39,5 @@ def _one(key: str, key_type: int, context: RequestContext) -> Coordinator:
         code, text = ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served by this version"
     if code is not ErrorCode.NONE:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text)
-    endpoint = context.node.advertised
+    endpoint = context.advertised
     return Coordinator(key=key, node_id=context.node.node_id, host=endpoint.host, port=endpoint.port)

@@ -98,8 +98,8 @@ def _response(topics: list[MetadataResponseTopic], context: RequestContext) -> M
         brokers=[
             MetadataResponseBroker(
                 node_id=node.node_id,
-                host=node.advertised.host,
-                port=node.advertised.port,
+                host=context.advertised.host,
+                port=context.advertised.port,
                 rack=node.config.get("broker.rack"),
             )
         ],

@@ -27,6 +27,11 @@ class Endpoint:
     port: int
 
     @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""
         try:
@@ -66,13 +71,7 @@ class BrokerConfig:
                 raise ConfigError(name, f"exactly one data directory is served, {len(directories)} are given")
         listeners = _endpoints(given, "listeners")
         advertised = _endpoints(given, "advertised.listeners") or listeners
-        if "advertised.listeners" in given and any(one.host in _EVERYWHERE for one in advertised):
-            raise ConfigError(
-                "advertised.listeners",
-                "clients cannot connect to every address; name the one they reach this broker by",
-            )
-        if len({one.name for one in listeners}) != len(listeners):
-            raise ConfigError("listeners", "two listeners have the same name; give each its own")
+        _check_advertised(listeners, advertised, told="advertised.listeners" in given)
         for endpoint in listeners:
             if not endpoint.loopback and given.get("busway.insecure") is not True:
                 shown = endpoint.host or "every interface"
@@ -103,6 +102,17 @@ class BrokerConfig:
     def data_dir(self) -> str:
         """The one data directory."""
         return str((self.get("log.dirs") or self.get("log.dir"))[0])
+
+    def advertised_by(self, listener: Endpoint, *, port: int) -> Endpoint:
+        """Where clients of a listener find this node.
+
+        Args:
+            port: the one that was bound.
+        """
+        told = next(one for one in self.advertised if one.name == listener.name)
+        # A client cannot connect to "everywhere".
+        host = "127.0.0.1" if not told.host or told.host in _EVERYWHERE else told.host
+        return Endpoint(name=told.name, host=host, port=told.port or port)
 
     def topic_default(self, name: str) -> ConfigValue:
         """The value that a topic key has on this node when the topic does not set it."""
@@ -148,26 +158,59 @@ def _check_roles(given: Mapping[str, ConfigValue]) -> None:
             raise ConfigError(name, f"{len(voters)} controllers are named, but clusters are not served yet; name one")
 
 
+def _check_advertised(listeners: tuple[Endpoint, ...], advertised: tuple[Endpoint, ...], *, told: bool) -> None:
+    for key, endpoints in (("listeners", listeners), ("advertised.listeners", advertised)):
+        if len({one.name for one in endpoints}) != len(endpoints):
+            raise ConfigError(key, "two listeners have the same name; give each its own")
+    if not told:
+        return
+    if any(one.host in _EVERYWHERE for one in advertised):
+        raise ConfigError(
+            "advertised.listeners", "clients cannot connect to every address; name the one they reach this broker by"
+        )
+    names, known = [one.name for one in advertised], [one.name for one in listeners]
+    if surplus := sorted(set(names) - set(known)):
+        raise ConfigError("advertised.listeners", f"{', '.join(surplus)} is no listener; there is {', '.join(known)}")
+    if missing := sorted(set(known) - set(names)):
+        raise ConfigError(
+            "advertised.listeners",
+            f"{', '.join(missing)} is missing: a client of that listener could not find this node",
+        )
+
+
+def _protocols(given: Mapping[str, ConfigValue]) -> dict[str, str]:
+    """Security protocol by listener name; a name that is not there is the protocol's own."""
+    name = "listener.security.protocol.map"
+    found = {}
+    for pair in str(given.get(name) or "").split(","):
+        listener, colon, protocol = pair.strip().partition(":")
+        if pair.strip() and not (listener and colon and protocol):
+            raise ConfigError(name, f"{pair.strip()!r} is not NAME:PROTOCOL")
+        found[listener.upper()] = protocol.upper()
+    return found
+
+
 def _endpoints(given: Mapping[str, ConfigValue], name: str) -> tuple[Endpoint, ...]:
     texts = given.get(name) or (BROKER_CONFIGS[name].default if name == "listeners" else None)
     if not isinstance(texts, list):
         return ()
-    controllers = given.get("controller.listener.names") or []
-    protocols = dict(
-        pair.split(":", 1)
-        for pair in str(given.get("listener.security.protocol.map") or "PLAINTEXT:PLAINTEXT").split(",")
-        if ":" in pair
-    )
+    controllers = given.get("controller.listener.names")
+    hidden = {str(one).upper() for one in controllers} if isinstance(controllers, list) else set()
+    protocols = _protocols(given)
     found = []
     for text in texts:
         listener, separator, address = text.partition("://")
+        listener = listener.upper()  # as Kafka does, so that names in different keys meet
         host, colon, port = address.rpartition(":")
         if not separator or not colon or not port.isdigit() or int(port) > 65_535:
             raise ConfigError(name, f"{text!r} is not NAME://host:port")
-        if isinstance(controllers, list) and listener in controllers:
+        if listener in hidden:
             continue
         if protocols.get(listener, listener) != "PLAINTEXT":
-            raise ConfigError(name, f"{text!r}: only PLAINTEXT is served; set listener.security.protocol.map")
+            raise ConfigError(
+                name,
+                f"{text!r}: only PLAINTEXT is served; set listener.security.protocol.map={listener}:PLAINTEXT",
+            )
         found.append(Endpoint(name=listener, host=host.strip("[]"), port=int(port)))
     if not found:
         raise ConfigError(name, "no broker listener is left; name one, such as PLAINTEXT://127.0.0.1:9092")

@@ -195,7 +195,7 @@ REFUSED_PREFIXES: Final[Mapping[str, str]] = {
     "cordoned.log.dirs": "one data directory is served",
     "connection.failed.authentication.delay.ms": "authentication is not served yet",
     "connections.max.reauth.ms": "authentication is not served yet",
-    "early.start.listeners": "one listener is served",
+    "early.start.listeners": "all listeners start together",
     "max.connection.creation.rate": "connection rates are not limited yet; use max.connections",
     "max.connections.per.ip.overrides": "one limit for all addresses is served: max.connections.per.ip",
     "metadata.log.dir": "the metadata log lives in log.dirs",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import cast
 
 from busway_bus.handlers.context import NodeServices
+from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import RESPONSE_BYTES_QUEUED_MAX
 from busway_bus.server.dispatch import BadRequest, Pending, dispatch
 from busway_bus.server.intake import Intake
@@ -29,6 +30,7 @@ class Connection(asyncio.BufferedProtocol):
     """Speaks with one client.
 
     Args:
+        advertised: where it finds this node, as its listener tells.
         scratch: the read buffer of this event loop's connections (see `intake`).
         on_close: called with this connection when it is gone.
         complain: logs one line about a bad peer; rate-limited by the server.
@@ -38,6 +40,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         node: NodeServices,
         *,
+        advertised: Endpoint,
         max_request_bytes: int,
         scratch: memoryview,
         on_open: Callable[["Connection"], bool],
@@ -45,6 +48,7 @@ class Connection(asyncio.BufferedProtocol):
         complain: Callable[[str, str], None],
     ) -> None:
         self._node = node
+        self._advertised = advertised
         self._intake = Intake(max_request_bytes, scratch)
         self._on_open = on_open
         self._on_close = on_close
@@ -145,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
             if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
                 break
             try:
-                answer = dispatch(self._requests.popleft(), self.host, self._node)
+                answer = dispatch(self._requests.popleft(), self.host, self._node, self._advertised)
             except BadRequest as problem:
                 self._refuse(str(problem))
                 return

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.handlers.registry import HANDLERS
+from busway_bus.kernel.config import Endpoint
 from busway_protocol.apis import ApiKey, api, response_header_version
 from busway_protocol.compile import Chunk, decode_from, encode_chunks
 from busway_protocol.errors import ErrorCode, ProtocolError
@@ -36,7 +37,9 @@ class Pending:
     pipelined: bool
 
 
-def dispatch(frame: memoryview, client_host: str, node: NodeServices) -> list[Chunk] | Pending | None:
+def dispatch(
+    frame: memoryview, client_host: str, node: NodeServices, advertised: Endpoint
+) -> list[Chunk] | Pending | None:
     """Answer one request: its chunks, None where no answer is owed, or a Pending.
 
     Raises:
@@ -59,7 +62,9 @@ def dispatch(frame: memoryview, client_host: str, node: NodeServices) -> list[Ch
         request, _ = decode_from(known.request, version, frame, position)
     except ProtocolError as problem:
         raise BadRequest(str(problem)) from None
-    context = RequestContext(api_version=version, client_id=header.client_id, client_host=client_host, node=node)
+    context = RequestContext(
+        api_version=version, client_id=header.client_id, client_host=client_host, advertised=advertised, node=node
+    )
     answer = handler.handle(request, context)
     if isawaitable(answer):
         return Pending(_later(answer, key, version, correlation_id), handler.pipelined)

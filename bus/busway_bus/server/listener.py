@@ -1,4 +1,4 @@
-"""The listening socket and all connections of it.
+"""The listening sockets and all connections of them.
 
 What lives here: accept, limits on connections, idle and half-sent ones, the one log line about a bad peer. What does not:
 talking (`connection`).
@@ -7,6 +7,7 @@ talking (`connection`).
 import asyncio
 import logging
 from collections import Counter
+from functools import partial
 
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.config import BrokerConfig, Endpoint
@@ -23,53 +24,58 @@ class CannotListen(RuntimeError):
     """The address cannot be bound; the text says why and what to do."""
 
 
-class Listener:
-    """Accepts clients on one endpoint."""
+class Listeners:
+    """Accepts clients on every listener of the config; its bounds are those of all together."""
 
-    def __init__(self, config: BrokerConfig, endpoint: Endpoint) -> None:
+    def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._endpoint = endpoint
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
         self._complaints: dict[tuple[str, str], float] = {}
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self.advertised: dict[str, Endpoint] = {}
+        """Where clients of each listener find this node, by its name, in the config's order; there once it is bound."""
         self._node: NodeServices | None = None
         self._scratch = scratch_buffer()
 
-    async def bind(self) -> Endpoint:
-        """Bind the port, without accepting yet; answers the endpoint with its real port.
+    async def bind(self) -> None:
+        """Bind the ports, without accepting yet.
 
         Raises:
-            CannotListen: the port is taken or the host is not ours.
+            CannotListen: a port is taken or a host is not ours.
         """
-        loop = asyncio.get_running_loop()
-        host = self._endpoint.host or None
+        for endpoint in self._config.listeners:
+            await self._bind(endpoint)
+
+    async def _bind(self, endpoint: Endpoint) -> None:
         try:
-            self._server = await loop.create_server(
-                self._connection,
-                host,
-                self._endpoint.port,
+            server = await asyncio.get_running_loop().create_server(
+                partial(self._connection, endpoint.name),
+                endpoint.host or None,
+                endpoint.port,
                 backlog=max(self._config.get("socket.listen.backlog.size"), 128),
                 start_serving=False,
             )
         except OSError as problem:
             raise CannotListen(
-                f"cannot listen on {self._endpoint.host}:{self._endpoint.port}: {problem.strerror or problem}; "
+                f"{endpoint.name} cannot listen on {endpoint.host}:{endpoint.port}: {problem.strerror or problem}; "
                 "choose another port, 0 takes a free one"
             ) from None
-        port = self._server.sockets[0].getsockname()[1]
-        return Endpoint(name=self._endpoint.name, host=self._endpoint.host, port=port)
+        self._servers.append(server)
+        port = server.sockets[0].getsockname()[1]
+        self.advertised[endpoint.name] = self._config.advertised_by(endpoint, port=port)
 
     async def serve(self, node: NodeServices) -> None:
         """Begin to accept."""
-        assert self._server is not None
         self._node = node
-        await self._server.start_serving()
+        for server in self._servers:
+            await server.start_serving()
 
-    def _connection(self) -> Connection:
+    def _connection(self, listener: str) -> Connection:
         assert self._node is not None
         return Connection(
             self._node,
+            advertised=self.advertised[listener],
             max_request_bytes=self._config.get("socket.request.max.bytes"),
             scratch=self._scratch,
             on_open=self._opened,
@@ -120,9 +126,9 @@ class Listener:
 
     async def close(self) -> None:
         """Stop accepting and end every connection."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in tuple(self._connections):
             connection.abort()
-        if self._server is not None:
-            await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()

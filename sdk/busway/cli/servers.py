@@ -23,6 +23,9 @@ Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
 ]
 Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
+Override = Annotated[
+    list[str] | None, typer.Option("--override", "-o", help="A broker's setting by Kafka's name, name=value.")
+]
 
 
 def up(
@@ -30,6 +33,7 @@ def up(
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The broker's; 0 takes a free one.")] = 9092,
     registry_port: Annotated[int, typer.Option("--registry-port", help="The registry's; 0 takes a free one.")] = 8081,
+    override: Override = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,6 +50,7 @@ def up(
                 "log.dirs": str(data / "broker"),
                 # A machine of one's own: no wait for further members when the first one joins.
                 "group.initial.rebalance.delay.ms": "0",
+                **_overrides(override),
                 **({"busway.insecure": "true"} if insecure else {}),
             }
         )
@@ -79,6 +84,16 @@ def up(
     _serve(bus.run, main, bus.CANNOT_START)
 
 
+def _overrides(given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for one in given or ():
+        name, equals, text = one.partition("=")
+        if not equals:
+            raise CommandFailed(f"--override {one}: give name=value")
+        found[name.strip()] = text.strip()
+    return found
+
+
 def _tell(text: str) -> None:
     typer.echo(text)
     sys.stdout.flush()
@@ -103,9 +118,7 @@ def broker(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="A server.properties file with Kafka's names.")
     ] = None,
-    override: Annotated[
-        list[str] | None, typer.Option("--override", "-o", help="name=value, over what the file says.")
-    ] = None,
+    override: Override = None,
     data: Annotated[Path | None, typer.Option("--data", help="Short for log.dirs.")] = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
@@ -123,11 +136,7 @@ def broker(
 
     async def main() -> None:
         properties = bus.read_properties(str(config)) if config is not None else {}
-        for one in override or ():
-            name, equals, text = one.partition("=")
-            if not equals:
-                raise CommandFailed(f"--override {one}: give name=value")
-            properties[name.strip()] = text.strip()
+        properties.update(_overrides(override))
         if data is not None:
             properties["log.dirs"] = str(data)
         elif not properties.keys() & {"log.dirs", "log.dir"}:

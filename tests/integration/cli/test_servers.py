@@ -1,6 +1,7 @@
 """`busway up`, `broker` and `registry` as processes: starting, being in use, ending, keeping what they hold."""
 
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,35 @@ def test_up_beyond_this_machine_needs_a_word(tmp_path: Path) -> None:
     done = run("up", "--data", str(tmp_path), "--port", "0", "--registry-port", "0", "--host", "0.0.0.0")
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert "insecure" in done.err
+
+
+def test_up_takes_settings_of_the_broker(tmp_path: Path) -> None:
+    """By Kafka's names: two listeners, each with the address that its clients are told; nonsense is one line."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    listeners = f"listeners=A://127.0.0.1:0,B://127.0.0.1:{port}"
+    up = Up(
+        tmp_path / "data",
+        "-o",
+        listeners,
+        "-o",
+        protocols,
+        "-o",
+        f"advertised.listeners=A://127.0.0.1:0,B://localhost:{port}",
+    )
+    try:
+        assert up.run("topics", "create", "both").code == 0
+        assert "both" in run("topics", "list", "-b", f"127.0.0.1:{port}").out
+    finally:
+        assert up.stop() == 0
+    for given, text in (
+        ("listeners", "--override listeners: give name=value"),
+        ("listeners=C://127.0.0.1:0", "only PLAINTEXT"),
+    ):
+        refused = run("up", "--data", str(tmp_path / "other"), "-o", given)
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert text in refused.err
 
 
 def test_a_broker_takes_kafkas_properties(tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ def test_a_server_properties_written_for_kafka_is_understood() -> None:
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "0.0.0.0"),
         ({"listeners": "PLAINTEXT://localhost"}, "is not NAME://host:port"),
         ({"listeners": "SSL://localhost:9092"}, "only PLAINTEXT is served"),
+        ({"listeners": "A://127.0.0.1:1"}, "set listener.security.protocol.map=A:PLAINTEXT"),
+        ({"listeners": "PLAINTEXT://127.0.0.1:1,plaintext://127.0.0.1:2"}, "two listeners have the same name"),
+        ({"advertised.listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "two listeners have the same name"),
+        ({"advertised.listeners": "PLAINTEXT://a:1,SSL://b:2"}, "only PLAINTEXT is served"),
+        ({"listener.security.protocol.map": "A,PLAINTEXT:PLAINTEXT"}, "'A' is not NAME:PROTOCOL"),
         ({"log.dirs": "a,b"}, "exactly one data directory"),
         ({"broker.id": "1", "node.id": "2"}, "differs from node.id"),
         ({"process.roles": "broker"}, "process.roles"),
@@ -102,6 +107,36 @@ def test_an_address_that_no_client_can_use_is_not_advertised() -> None:
     properties = {"listeners": "PLAINTEXT://127.0.0.1:1", "advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}
     with pytest.raises(ConfigError, match="every address"):
         BrokerConfig.from_properties(properties)
+
+
+TWO = {
+    "listeners": "IN://127.0.0.1:1,out://127.0.0.1:0",
+    "listener.security.protocol.map": "IN:PLAINTEXT, OUT:plaintext",
+}
+
+
+def test_each_listener_has_its_own_advertised_address() -> None:
+    """By its name, in whatever case and order; what advertised.listeners leaves open is what was bound."""
+    told = {**TWO, "advertised.listeners": "OUT://bus.example:9,IN://bus:0"}
+    config = BrokerConfig.from_properties(told)
+    inside, outside = config.listeners
+    assert config.advertised_by(inside, port=1).address == "bus:1"
+    assert config.advertised_by(outside, port=4711).address == "bus.example:9"
+    untold = BrokerConfig.from_properties(TWO)
+    assert [untold.advertised_by(one, port=7).address for one in untold.listeners] == ["127.0.0.1:1", "127.0.0.1:7"]
+
+
+@pytest.mark.parametrize(
+    ("advertised", "named"),
+    [
+        ("IN://bus:1", "OUT is missing"),
+        ("IN://bus:1,OUT://here:2,PLAINTEXT://x:1", "PLAINTEXT is no listener; there is IN, OUT"),
+    ],
+)
+def test_every_listener_is_advertised_and_no_other(advertised: str, named: str) -> None:
+    """A client of a listener that is not could not find the node."""
+    with pytest.raises(ConfigError, match=f"advertised.listeners: {named}"):
+        BrokerConfig.from_properties({**TWO, "advertised.listeners": advertised})
 
 
 def test_bounds_are_told_in_full() -> None:

@@ -1,0 +1,101 @@
+"""One node on two listeners: a client of either is told that one's address, and the bounds count both."""
+
+import asyncio
+import contextlib
+import socket
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from busway.net.connection import Connection
+from busway_bus.server.listener import CannotListen
+from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.messages.cluster import DescribeClusterRequest
+from busway_protocol.messages.groups_classic import FindCoordinatorRequest
+from busway_protocol.messages.metadata import MetadataRequest
+
+pytestmark = pytest.mark.slow
+SECONDS = 20.0
+TWO = {
+    "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+    "advertised.listeners": "INSIDE://127.0.0.1:0,OUTSIDE://localhost:0",
+    "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+}
+
+
+async def test_each_listener_tells_its_own_address() -> None:
+    """In Metadata, DescribeCluster and FindCoordinator, old form and new."""
+    async with LocalCluster(properties=TWO) as cluster:
+        assert cluster.node is not None
+        inside, outside = cluster.node.advertised["INSIDE"], cluster.node.advertised["OUTSIDE"]
+        assert (inside.host, outside.host) == ("127.0.0.1", "localhost")
+        assert cluster.bootstrap_servers == inside.address
+        for listener in (inside, outside):
+            here = (listener.host, listener.port)
+            connection = Connection("127.0.0.1", listener.port, client_id="test", timeout_s=SECONDS)
+            await connection.connect()
+            try:
+                found = await connection.request(MetadataRequest(topics=[]))
+                assert [(one.host, one.port) for one in found.brokers] == [here]
+                described = await connection.request(
+                    DescribeClusterRequest(include_cluster_authorized_operations=False)
+                )
+                assert [(one.host, one.port) for one in described.brokers] == [here]
+                many = await connection.request(FindCoordinatorRequest(coordinator_keys=["g"]))
+                assert [(one.host, one.port) for one in many.coordinators] == [here]
+                one = await connection.request(FindCoordinatorRequest(key="g"), at_most=3)
+                assert (one.host, one.port) == here
+            finally:
+                connection.close()
+
+
+def _both_ways(inside: str, outside: str) -> tuple[str, bytes | None]:
+    """librdkafka writes by one listener and reads in a group by the other."""
+    admin = AdminClient({"bootstrap.servers": inside})
+    admin.create_topics([NewTopic("t", 1)])["t"].result(SECONDS)
+    producer = confluent_kafka.Producer({"bootstrap.servers": inside})
+    producer.produce("t", value=b"from inside")
+    assert producer.flush(SECONDS) == 0
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": outside, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    try:
+        consumer.subscribe(["t"])
+        message = consumer.poll(SECONDS)
+        (broker,) = consumer.list_topics(timeout=SECONDS).brokers.values()
+        return f"{broker.host}:{broker.port}", None if message is None else message.value()
+    finally:
+        consumer.close()
+
+
+async def test_clients_of_both_listeners_share_the_data() -> None:
+    """What one writes the other reads, each by its own address."""
+    async with LocalCluster(properties=TWO) as cluster:
+        assert cluster.node is not None
+        inside, outside = (one.address for one in cluster.node.advertised.values())
+        assert await asyncio.to_thread(_both_ways, inside, outside) == (outside, b"from inside")
+
+
+async def test_connections_of_all_listeners_count_together() -> None:
+    """max.connections is the node's: the only place is taken at the one door, and the other closes on who comes."""
+    async with LocalCluster(properties={**TWO, "max.connections": "1"}) as cluster:
+        assert cluster.node is not None
+        inside, outside = (one.port for one in cluster.node.advertised.values())
+        first = Connection("127.0.0.1", inside, client_id="test", timeout_s=SECONDS)
+        await first.connect()
+        reader, writer = await asyncio.open_connection("127.0.0.1", outside)
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.transport.abort()
+        first.close()
+
+
+async def test_a_second_listener_that_cannot_be_had_is_named() -> None:
+    """With its address."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        properties = {**TWO, "listeners": f"INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:{port}"}
+        with pytest.raises(CannotListen, match=rf"OUTSIDE cannot listen on 127\.0\.0\.1:{port}: "):
+            async with LocalCluster(properties=properties):
+                pass
