@@ -7,9 +7,10 @@ which record becomes which row (`sql_sink`). SQLite and PostgreSQL.
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Engine, Index, MetaData, Table, delete, insert, inspect, update
+from sqlalchemy import Column, Connection, Engine, Index, MetaData, Table, delete, insert, inspect, types, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import NoSuchTableError
 from sqlalchemy.schema import CreateColumn
@@ -17,10 +18,20 @@ from sqlalchemy.sql import bindparam
 from sqlalchemy.sql.base import Executable
 
 from busway_connect.connector import ConfigInvalid
-from busway_connect.sql_values import Kind
+from busway_connect.sql_values import Kind, Listed
 
 DIALECTS: Final = ("sqlite", "postgresql")
 _CANCEL_S: Final = 2.0
+
+
+_OWN_FORM: Final = (types.JSON, types.Uuid, types.ARRAY)
+"""Columns for which SQLAlchemy would make something of a value that has the database's form already, such as JSON of a JSON text."""
+
+
+class _AsItIs(types.UserDefinedType[Any]):
+    """A parameter that goes to the driver untouched; the database reads it by its column."""
+
+    cache_ok = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +131,15 @@ class Tables:
 
     def _run(self, connection: Connection, rows: Sequence[Row]) -> None:
         first = rows[0]
+        names = self._parameters(first)
+        kinds = [column.type for column in self._columns(first)]
         parameters = [
-            dict(zip(self._parameters(row), (*row.key.values(), *(row.values or {}).values()), strict=True))
+            {
+                name: self._fitted(kind, value)
+                for name, kind, value in zip(
+                    names, kinds, (*row.key.values(), *(row.values or {}).values()), strict=True
+                )
+            }
             for row in rows
         ]
         if first.partial and first.values and self._mode == "upsert":
@@ -137,6 +155,18 @@ class Tables:
         prefix = self._prefixes[row.table]
         return [f"{prefix}{number}" for number in range(len(row.key) + len(row.values or {}))]
 
+    def _fitted(self, kind: Kind, value: Any) -> Any:
+        if isinstance(value, Listed):
+            return value.items if isinstance(kind, types.ARRAY) else value.text
+        rounds = self._engine.dialect.name == "postgresql"  # SQLite keeps it
+        if rounds and isinstance(value, float | Decimal) and isinstance(kind, types.Integer) and value % 1:
+            raise ValueError(f"{value} is no whole number, and the column holds nothing else")
+        return value
+
+    def _columns(self, row: Row) -> list[Column[Any]]:
+        table = self._known[row.table]
+        return [table.c[name] for name in (*row.key, *(row.values or {}))]
+
     def _statement(self, row: Row, mode: str) -> Executable:
         known = (row.shape, mode)
         if known not in self._statements:
@@ -145,7 +175,10 @@ class Tables:
 
     def _made(self, row: Row, mode: str) -> Executable:
         table = self._known[row.table]
-        given: list[Any] = [bindparam(name) for name in self._parameters(row)]
+        given: list[Any] = [
+            bindparam(name, type_=_AsItIs() if isinstance(column.type, _OWN_FORM) else None)
+            for name, column in zip(self._parameters(row), self._columns(row), strict=True)
+        ]
         found = [table.c[name] == one for name, one in zip(row.key, given, strict=False)]
         if row.values is None:
             return delete(table).where(*found)

@@ -9,6 +9,7 @@ import decimal
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import types
@@ -96,8 +97,20 @@ def _type_of(value: Any, dialect: str) -> Kind:
     return types.LargeBinary() if isinstance(value, bytes) else types.Text()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """An array: its elements for a column of arrays, its JSON for one of text."""
+
+    items: list[Any]
+    text: str
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=lambda one: one.hex() if isinstance(one, bytes) else str(one))
+
+
 def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
-    """The value as the database driver takes it.
+    """The value as the database driver takes it, or `Listed`.
 
     Raises:
         ValueError, TypeError, OverflowError: it is not what its schema says.
@@ -119,10 +132,12 @@ def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
         return _exact(value, dialect)
     if isinstance(value, float) and math.isnan(value) and dialect == "sqlite":
         raise ValueError("SQLite has no NaN and would store NULL")
-    if isinstance(value, Mapping | list | tuple):
-        return json.dumps(
-            value, ensure_ascii=False, default=lambda one: one.hex() if isinstance(one, bytes) else str(one)
-        )
+    if isinstance(value, Mapping):
+        return _json(value)
+    if isinstance(value, list | tuple):
+        inner = None if schema is None else schema.value_schema
+        items = [column_value(inner, one, dialect) for one in value]
+        return Listed(items=[one.items if isinstance(one, Listed) else one for one in items], text=_json(value))
     return value
 
 

@@ -150,6 +150,7 @@ class App(Declarations):
                 state = await self._stack.enter_async_context(entered(self._lifespan, self))
             hooks = Hooks(self.extensions)
             await hooks.start(self, self._stack)
+            self._bound = True
             if self.routes:
                 await self._start_worker(hooks, await prepare(self, state, hooks, self._stack))
         except BaseException:
@@ -209,6 +210,7 @@ class App(Declarations):
         if working is not None:
             working.cancel()
             await asyncio.wait([working])
+        self._bound = False
         stack, self._stack = self._stack, None
         if stack is None:
             return

@@ -8,7 +8,7 @@ that a retry can never overtake what follows it.
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from busway_protocol.records.builder import BatchBuilder
 
@@ -19,12 +19,8 @@ SEQUENCES = 2**31
 Partition = tuple[str, int]
 
 
-class Waiter(NamedTuple):
-    """The future of who waits for the record at a position, or for it and others behind it that were handed over together."""
-
-    position: int
-    timestamp_ms: int
-    future: Any
+Waiter = tuple[int, int, Any]
+"""Position and timestamp of a record and the future of who waits for it, or for it and others behind it that came together."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,12 +109,12 @@ class Accumulator:
         if opened:
             batches.append(batch)  # only now: a record that cannot be encoded leaves no empty batch behind
         if type(waiter) is not Together:
-            batch.waiters.append(Waiter(builder.count - 1, timestamp_ms, waiter))
+            batch.waiters.append((builder.count - 1, timestamp_ms, waiter))
         elif waiter.batch is not batch:
             future = waiter.make_future()
             waiter.batch = batch
             waiter.futures.append(future)
-            batch.waiters.append(Waiter(builder.count - 1, timestamp_ms, future))
+            batch.waiters.append((builder.count - 1, timestamp_ms, future))
         batch.size += size
         self.buffered += size
         return opened or builder.size_bytes >= self._batch_size

@@ -130,13 +130,12 @@ class Producer:
         accumulator = self._accumulator
         while accumulator.buffered + size > self.options.buffer_memory and accumulator.buffered:
             await self._space(topic)
-        timestamp_ms = _moment(timestamp_ms)
+        timestamp_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else _checked(timestamp_ms)
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[RecordMetadata] = loop.create_future()
         number = self._choose(topic, key, size) if partition is None else self._given(topic, partition)
-        if accumulator.append(
-            (topic, number), loop.time(), timestamp_ms, key, value, encode_headers(headers), size, waiter
-        ):
+        encoded = encode_headers(headers) if headers else NO_HEADERS
+        if accumulator.append((topic, number), loop.time(), timestamp_ms, key, value, encoded, size, waiter):
             self._sender.wake()
         return waiter
 
@@ -167,7 +166,7 @@ class Producer:
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
         loop, accumulator = asyncio.get_running_loop(), self._accumulator
-        timestamp_ms = _moment(timestamp_ms)
+        timestamp_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else _checked(timestamp_ms)
         where = topic, self._given(topic, partition)
         together = Together(loop.create_future)
         latest: Headers = ()
@@ -243,7 +242,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Return when everything handed over so far is acknowledged or has failed."""
-        waiters = [waiter.future for batch in self._accumulator.all_batches() for waiter in batch.waiters]
+        waiters = [waiter for batch in self._accumulator.all_batches() for _, _, waiter in batch.waiters]
         if not waiters:
             return
         self._accumulator.flushing += 1
@@ -284,10 +283,7 @@ class Producer:
         return number
 
 
-def _moment(timestamp_ms: int | None) -> int:
-    """The given moment, or now."""
-    if timestamp_ms is None:
-        return time.time_ns() // 1_000_000
+def _checked(timestamp_ms: int) -> int:
     if not 0 <= timestamp_ms < _TIMESTAMP_LIMIT:
         raise ValueError(f"timestamp_ms: {timestamp_ms} is no moment in milliseconds since 1970")
     return timestamp_ms

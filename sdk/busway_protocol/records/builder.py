@@ -49,14 +49,17 @@ def varint(value: int) -> bytes:
 
 def encode_headers(headers: Headers) -> bytes:
     """The headers as a record ends with them: their number, then each name and value with its length."""
-    if not headers:
-        return NO_HEADERS
-    parts = [varint(len(headers))]
+    out = bytearray(varint(len(headers)))
     for name, content in headers:
         encoded = name.encode()
-        parts += varint(len(encoded)), encoded
-        parts += (_NULL,) if content is None else (varint(len(content)), content)
-    return b"".join(parts)
+        out += varint(len(encoded))
+        out += encoded
+        if content is None:
+            out += _NULL
+        else:
+            out += varint(len(content))
+            out += content
+    return bytes(out)
 
 
 class BatchBuilder:
@@ -114,7 +117,7 @@ class BatchBuilder:
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
         """Add one record; its offset is the number of records before it."""
-        self.append_encoded(timestamp_ms, key, value, encode_headers(headers))
+        self.append_encoded(timestamp_ms, key, value, encode_headers(headers) if headers else NO_HEADERS)
 
     def append_encoded(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: bytes) -> None:
         """As `append`, with headers that `encode_headers` made: many records may end with the same ones."""
@@ -123,10 +126,10 @@ class BatchBuilder:
             self.base_timestamp = self.max_timestamp = timestamp_ms
         elif timestamp_ms > self.max_timestamp:
             self.max_timestamp = timestamp_ms
-        small = _SMALL
+        small, delta = _SMALL, timestamp_ms - self.base_timestamp
         parts = [
             b"\0",  # attributes, unused
-            varint(timestamp_ms - self.base_timestamp),
+            small[delta] if 0 <= delta < _SMALL_MAX else _zigzag(delta),
             small[count] if count < _SMALL_MAX else _zigzag(count),
         ]
         for content in (key, value):

@@ -142,17 +142,72 @@ async def test_what_is_no_records_fault_makes_no_dead_letter(postgres: Postgres)
     await sink.stop()
 
 
-@pytest.mark.parametrize("bad", ["\ud800", "a\0b", 2**70, {"a": "\ud800"}])
+@pytest.mark.parametrize("bad", ["\ud800", "a\0b", 2**70, 1.5, {"a": "\ud800"}])
 async def test_a_value_that_the_driver_cannot_take_is_a_bad_record(postgres: Postgres, bad: Any) -> None:
-    """Half a character, NUL, a number beyond the column: told as this record's fault, and those before are written."""
+    """Half a character, NUL, a number beyond the column or one that it would round: told as this record's fault, and those before are written."""
     rows(postgres, "DROP TABLE IF EXISTS picky; CREATE TABLE picky (id int PRIMARY KEY, t text, n bigint)")
     sink = await started(postgres, "picky")
-    column = "n" if isinstance(bad, int) else "t"
+    column = "n" if isinstance(bad, int | float) else "t"
     with pytest.raises(RecordRefused) as refused:
         await sink.write([value_record({"id": 1}), value_record({"id": 2, column: bad})])
     assert refused.value.index == 1
     assert rows(postgres, "SELECT id FROM picky") == [(1,)]
     await sink.stop()
+
+
+async def test_columns_of_a_table_that_somebody_made_keep_their_meaning(postgres: Postgres) -> None:
+    """JSON is no text of a JSON text, an array no list of characters; UUIDs, enums and addresses are found by their text."""
+    rows(
+        postgres,
+        "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TABLE special (id uuid PRIMARY KEY, j json, b jsonb, u uuid, t text[],"
+        " n int[], m mood, i inet, v interval, x text, empty int[], grid int[][])",
+    )
+    key = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+    kinds: dict[str, tuple[Schema, Any]] = {
+        "id": (Schema(type="string", name="io.debezium.data.Uuid"), key),
+        "j": (Schema(type="string", name="io.debezium.data.Json"), '{"a": 1}'),
+        "b": (Schema(type="string", name="io.debezium.data.Json"), "[1, null]"),
+        "u": (Schema(type="string", name="io.debezium.data.Uuid", optional=True), None),
+        "t": (Schema(type="array", value_schema=Schema(type="string")), ["a,b", None, '"q"']),
+        "n": (Schema(type="array", value_schema=Schema(type="int32")), [1, 2]),
+        "m": (Schema(type="string", name="io.debezium.data.Enum"), "ok"),
+        "i": (Schema(type="string"), "10.1.2.3/24"),
+        "v": (Schema(type="string", name="io.debezium.time.Interval"), "P0Y0M1DT2H0M0S"),
+        "x": (Schema(type="array", value_schema=Schema(type="string")), ["a"]),
+        "empty": (Schema(type="array", value_schema=Schema(type="int32")), []),
+        "grid": (
+            Schema(type="array", value_schema=Schema(type="array", value_schema=Schema(type="int32"))),
+            [[1, 2], [3, 4]],
+        ),
+    }
+    schema = Schema(type="struct", fields=tuple(Field(name=name, schema=one) for name, (one, _) in kinds.items()))
+    record = SinkRecord(
+        topic="t", partition=0, offset=0, timestamp_ms=0, key=None, key_schema=None, value_schema=schema,
+        value={name: value for name, (_, value) in kinds.items()},
+    )  # fmt: skip
+    sink = await started(postgres, "special")
+    await sink.write([record])
+    await sink.write([record])
+    await sink.stop()
+    assert rows(
+        postgres,
+        "SELECT id::text, j->>'a', b::text, u, t, n, m::text, i::text, v::text, x, empty, grid FROM special",
+    ) == [
+        (
+            key,
+            "1",
+            "[1, null]",
+            None,
+            ["a,b", None, '"q"'],
+            [1, 2],
+            "ok",
+            "10.1.2.3/24",
+            "1 day 02:00:00",
+            '["a"]',
+            [],
+            [[1, 2], [3, 4]],
+        )
+    ]
 
 
 async def test_a_sink_that_was_cut_off_writes_nothing_behind_its_successor(postgres: Postgres) -> None:

@@ -91,8 +91,11 @@ async def test_an_app_that_runs_is_not_tested_a_second_time() -> None:
         assert app.is_running
 
 
-async def test_a_topic_of_a_running_app_is_too_late() -> None:
-    """Its serdes are not there; the app says so."""
+async def handle_late(value: bytes) -> None: ...
+
+
+async def test_what_is_declared_on_a_running_app_is_too_late() -> None:
+    """Its serdes and its lanes are not there; the app says so, and takes it once it has stopped."""
     app = App("shop")
     async with app.test() as bus:
         late = app.topic("late", value=bytes, format="raw")
@@ -100,6 +103,12 @@ async def test_a_topic_of_a_running_app_is_too_late() -> None:
             await bus.records(late)
         with pytest.raises(BadDeclaration, match="topic late was not declared with app shop before it started"):
             await app.send(late, b"1")
+        with pytest.raises(BadDeclaration, match=r"handler .*handle: app shop is running; subscribe before it starts"):
+
+            @app.subscribe(late)
+            async def handle(value: bytes) -> None: ...
+
+    app.subscribe(late)(handle_late)
 
 
 async def test_records_come_while_the_app_is_away() -> None:

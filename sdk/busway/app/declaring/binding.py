@@ -31,6 +31,7 @@ from busway.app.declaring.depends import (
     Call,
     Context,
     Dependency,
+    Depends,
     Get,
     Scope,
     Shared,
@@ -117,6 +118,8 @@ class Binder:
                 )
             if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
                 raise self._refusal(function, f"{parameter} cannot be bound; give each parameter a name and a type")
+            if parameter.default is Depends:
+                raise self._refusal(function, f"parameter {name} names no function; write Depends(function)")
             hint, depends = _marked(hints.get(name, parameter.annotation), parameter.default)
             if depends is not None:
                 parts[name] = self._dependency(depends, function)

@@ -55,6 +55,8 @@ class Declarations(TableDeclarations):
         self.overrides: dict[Callable[..., Any], Any] = {}
         """What stands in for a dependency from the next start on, by the function that `Depends` names: a function, or a plain value."""
         self._on_assigned: list[Assigned] = []
+        self._bound = False
+        """Whether handlers were bound for a start; a handler that comes later would never be called."""
 
     @overload
     def topic(
@@ -210,6 +212,8 @@ class Declarations(TableDeclarations):
     ) -> None:
         if not callable(function):
             raise BadDeclaration(f"app {self.name} cannot subscribe {function!r:.80}, which is no function")
+        if self._bound:
+            raise refusal(function, f"app {self.name} is running; subscribe before it starts")
         if not topics or not all(topic.app is self for topic in topics):
             raise refusal(function, f"subscribe names no topic made by app.topic(…) of app {self.name}")
         for topic in topics:

@@ -211,6 +211,9 @@ async def unresolved(rating: "Missing") -> None: ...  # type: ignore[name-define
 async def no_annotation(rating: "list[") -> None: ...  # type: ignore[valid-type]  # noqa: F722 - on purpose
 
 
+async def depends_on_nothing(rating: Rating, again: Any = Depends) -> None: ...
+
+
 async def two_values(rating: Rating, again: Rating) -> None: ...
 
 
@@ -230,6 +233,7 @@ REFUSED: list[tuple[Callable[..., Any], str]] = [
     (plain_generator, r"plain_generator: has a yield"),
     (unresolved, r"unresolved: name 'Missing' is not defined; annotations must be importable"),
     (no_annotation, r"no_annotation: .*'list\['; annotations must be importable"),
+    (depends_on_nothing, r"depends_on_nothing: parameter again names no function; write Depends\(function\)"),
     (two_values, r"two_values: parameter again: Rating cannot be filled; the value is taken"),
     (Unbound.handle, r"Unbound.handle: is of a class; give the method of an object"),
     (Unbound.nothing, r"Unbound.nothing: is of a class; give the method of an object"),
