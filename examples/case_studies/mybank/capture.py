@@ -52,11 +52,16 @@ async def running(connect: str) -> bool:
 
 
 def main() -> int:
-    """The command line. A password that is not in the database's address is taken from PGPASSWORD, as psql does."""
+    """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m mybank.capture", description="Install the connector, or change it."
     )
     parser.add_argument("connect", help="Kafka Connect's REST API, for instance http://localhost:8083")
+    parser.add_argument(
+        "--password",
+        help="the database's, or where the worker finds it, such as '${env:BANK_PASSWORD}', so that it is not among the settings; "
+        "default: the one in MYBANK_DATABASE, or else PGPASSWORD, as psql takes it",
+    )
     given = parser.parse_args()
     database = make_url(URL)
     config = settings(
@@ -64,7 +69,7 @@ def main() -> int:
         database.port or 5432,
         database_user=database.username or "postgres",
         database_dbname=database.database or "postgres",
-        database_password=database.password or os.environ.get("PGPASSWORD", ""),
+        database_password=given.password or database.password or os.environ.get("PGPASSWORD", ""),
     )
     try:
         asyncio.run(install(given.connect, config))

@@ -22,6 +22,8 @@ SMALL: Final = "100.00"
 LARGE: Final = "1500.00"
 HOURLY: Final = "1800.00"
 """Reached with the first large transfer, behind three small ones."""
+PASSWORD: Final = "${env:BANK_PASSWORD}"
+"""Where Connect has it; it is in no setting."""
 _scenario: Final[Iterator[int]] = itertools.count(1)
 
 
@@ -43,7 +45,7 @@ class MyBank:
         rows = ", ".join(f"('{account}', 'Customer {account}', 'EUR')" for account in self._accounts)
         await self._sql(f"INSERT INTO accounts (id, owner, currency) VALUES {rows}")
         install = ("exec", "-T", "bank", "python", "-m", "mybank.capture", "http://connect:8083")
-        await asyncio.to_thread(self._stack.compose, *install)
+        await asyncio.to_thread(self._stack.compose, *install, "--password", PASSWORD)
 
         async def captured() -> bool:
             known = {one["id"] for one in (await http.get("/accounts")).json()}
