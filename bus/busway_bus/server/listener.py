@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from functools import partial
 
+from busway.net.listening import reason
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, PARTIAL_REQUEST_TIMEOUT_MS
@@ -56,11 +57,8 @@ class Listeners:
                 backlog=max(self._config.get("socket.listen.backlog.size"), 128),
                 start_serving=False,
             )
-        except OSError as problem:
-            raise CannotListen(
-                f"{endpoint.name} cannot listen on {endpoint.host}:{endpoint.port}: {problem.strerror or problem}; "
-                "choose another port, 0 takes a free one"
-            ) from None
+        except (OSError, ValueError) as problem:
+            raise CannotListen(f"{endpoint.name} cannot listen on {endpoint.address}: {reason(problem)}") from None
         self._servers.append(server)
         port = server.sockets[0].getsockname()[1]
         self.advertised[endpoint.name] = self._config.advertised_by(endpoint, port=port)

@@ -53,11 +53,7 @@ async def bind(host: str, port: int, *, who: str) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
         )
     except (OSError, ValueError) as problem:
-        text = problem.strerror if isinstance(problem, OSError) else str(problem)
-        raise CannotListen(
-            f"{who} cannot listen on {in_url(host)}:{port}: the host does not resolve ({text}); give an address of this "
-            "machine, such as 127.0.0.1"
-        ) from None
+        raise CannotListen(f"{who} cannot listen on {in_url(host)}:{port}: {reason(problem)}") from None
     family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
     # The protocol is named because the event loop switches Nagle's algorithm off only where it sees TCP.
     bound = socket.socket(family, kind, protocol)
@@ -67,10 +63,14 @@ async def bind(host: str, port: int, *, who: str) -> socket.socket:
         bound.listen()
     except OSError as problem:
         bound.close()
-        raise CannotListen(f"{who} cannot listen on {in_url(host)}:{port}: {_why(problem)}") from None
+        raise CannotListen(f"{who} cannot listen on {in_url(host)}:{port}: {reason(problem)}") from None
     return bound
 
 
-def _why(problem: OSError) -> str:
+def reason(problem: OSError | ValueError) -> str:
+    """Why an address could not be had, and what to do."""
+    if isinstance(problem, ValueError | socket.gaierror):
+        text = problem.strerror if isinstance(problem, OSError) else problem
+        return f"the host does not resolve ({text}); give an address of this machine, such as 127.0.0.1"
     number = problem.errno or 0
     return f"{os.strerror(number)}; {_REMEDIES.get(number, 'choose another address')}"

@@ -226,6 +226,38 @@ async def test_what_is_open_has_a_bound() -> None:
     assert done == 4 * OPEN_MAX
 
 
+async def test_what_is_open_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large records pause a partition before many of them wait; all are handled in the end, and none is counted any more."""
+    monkeypatch.setattr("busway.app.handling.worker.OPEN_BYTES_MAX", 100_000)
+    app = service(consumer={**FAST, "max_poll_records": 2})
+    texts = app.topic("texts", value=bytes, format="raw", partitions=1)
+    may_go = asyncio.Event()
+    done = 0
+
+    @app.subscribe(texts)
+    async def handle(text: bytes) -> None:
+        nonlocal done
+        await may_go.wait()
+        done += 1
+
+    async with app.test() as bus:
+        for _ in range(50):
+            await texts.send_soon(b"x" * 20_000)
+
+        async def paused() -> bool:
+            assert app.worker is not None
+            return any(assigned.paused for assigned in app.worker._assigned.values())
+
+        await until(paused)
+        assert app.worker is not None
+        (assigned,) = app.worker._assigned.values()
+        assert 100_000 <= assigned.open_bytes <= 140_000
+        may_go.set()
+        await bus.settle()
+        assert assigned.open_bytes == 0
+    assert done == 50
+
+
 async def test_what_runs_ahead_of_a_parked_record_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop gives the parked one up; it and what was handled beyond it come again, for nothing beyond it was committed."""
     monkeypatch.setattr("busway.app.handling.worker.AHEAD_MAX", 700)

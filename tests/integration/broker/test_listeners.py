@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 
 import confluent_kafka
@@ -92,10 +93,14 @@ async def test_connections_of_all_listeners_count_together() -> None:
 
 
 async def test_a_second_listener_that_cannot_be_had_is_named() -> None:
-    """With its address."""
+    """With its address and what to do: a port that is taken, a host that does not resolve."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        properties = {**TWO, "listeners": f"INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:{port}"}
-        with pytest.raises(CannotListen, match=rf"OUTSIDE cannot listen on 127\.0\.0\.1:{port}: "):
-            async with LocalCluster(properties=properties):
-                pass
+        for address, why in (
+            (f"127.0.0.1:{port}", "Address already in use; stop what holds the port, or choose another"),
+            ("nobody.invalid:0", "the host does not resolve ("),
+        ):
+            properties = {"listeners": f"INSIDE://127.0.0.1:0,OUTSIDE://{address}", "busway.insecure": "true"}
+            with pytest.raises(CannotListen, match=re.escape(f"OUTSIDE cannot listen on {address}: {why}")):
+                async with LocalCluster(properties={**TWO, **properties}):
+                    pass

@@ -55,6 +55,7 @@ class Item:
     Attributes:
         done: where it is marked when all are done with it.
         record: as it came.
+        size: bytes of its key and value.
         typed: as handlers see it, once it was read; None before, and when it is unreadable.
         pending: handlers that are not done with it.
         home: the partition that it is counted in; for who feeds and commits.
@@ -62,11 +63,12 @@ class Item:
         unreadable: whether one of them found that nobody can read it.
     """
 
-    __slots__ = ("buried", "done", "home", "pending", "record", "typed", "unreadable")
+    __slots__ = ("buried", "done", "home", "pending", "record", "size", "typed", "unreadable")
 
     def __init__(self, done: CompletedOffsets, record: Record, pending: int, home: Any) -> None:
         self.done = done
         self.record = record
+        self.size = len(record.key or b"") + len(record.value or b"")
         self.pending = pending
         self.home = home
         self.typed: ConsumerRecord[Any, Any] | None = None

@@ -32,6 +32,8 @@ log = logging.getLogger("busway.app")
 
 OPEN_MAX: Final = BATCH_MAX
 """Records of a partition that a handler has not finished: those that wait, are parked or run; above, the partition is paused."""
+OPEN_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of the keys and values of a partition's records that not all handlers have finished; above, it is paused."""
 LOW_WATER: Final = 250
 """It goes on when no more than these wait for a handler that could take them."""
 AHEAD_MAX: Final = 20_000
@@ -62,13 +64,14 @@ class WorkerParts:
 class Assigned:
     """A partition that the app has: its lanes, and how far all of them are."""
 
-    __slots__ = ("closing", "committed", "done", "lanes", "partition", "paused")
+    __slots__ = ("closing", "committed", "done", "lanes", "open_bytes", "partition", "paused")
 
     def __init__(self, partition: TopicPartition, lanes: Sequence[Lane], done: CompletedOffsets) -> None:
         self.partition = partition
         self.lanes = lanes
         self.done = done
         self.committed: OffsetAndMetadata | None = None
+        self.open_bytes = 0
         self.paused = False
         self.closing = False
 
@@ -87,6 +90,7 @@ class Assigned:
                 continue
             lanes = self._lanes_for(record) if record.headers else self.lanes
             items.append(item := Item(self.done, record, len(lanes), self))
+            self.open_bytes += item.size
             if lanes is not self.lanes:
                 chosen[item] = lanes
         for lane in self.lanes:
@@ -106,7 +110,9 @@ class Assigned:
     @property
     def is_full(self) -> bool:
         """Whether nothing more should be fetched for now."""
-        return self.done.open >= AHEAD_MAX or any(lane.schedule.open >= OPEN_MAX for lane in self.lanes)
+        if self.done.open >= AHEAD_MAX or self.open_bytes >= OPEN_BYTES_MAX:
+            return True
+        return any(lane.schedule.open >= OPEN_MAX for lane in self.lanes)
 
     @property
     def has_room(self) -> bool:
@@ -220,6 +226,7 @@ class Worker(RebalanceListener):
             if item.pending:
                 continue
             item.done.finish(item.record.offset)
+            item.home.open_bytes -= item.size
             if not item.buried:
                 self._counts.handled += 1
         self.progress.set()
