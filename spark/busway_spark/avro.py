@@ -3,11 +3,12 @@
 What lives here: the columns `schema_id`, `event` and `error`, decoded with the schema that wrote each record. What does not: asking the
 registry which schemas there are (`schemas`), decoding without Spark's Avro module (`avro_python`).
 
-Spark's `from_avro` takes one writer's schema and keeps silent about what must not pass in silence: a damaged body ends as a struct whose
-fields are all null. So it is given the union of all writers (`united`), whose one field is the event: it is there in every record that
-was decoded, and null in the damaged ones. The plan is of one size, however many schema ids there are. A null value is a tombstone.
+Spark's `from_avro` keeps silent about what must not pass in silence: a schema id that it was not given ends as null, and a damaged body
+as a struct whose fields are all null. So a field is added to the schema that is read as: it has a default, so it is there in every
+record that was decoded, and null in none but the damaged ones. A null value is a tombstone, which is neither.
 """
 
+import json
 from collections.abc import Collection
 from typing import Any, Final, Literal
 
@@ -17,16 +18,15 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.avro.functions import from_avro
 
 from busway_spark.schemas import Schemas
-from busway_spark.united import EVENT, united
 
 FRAME_BYTES: Final = 5
+DECODED: Final = "busway_decoded"
+"""The added field."""
 OnError = Literal["keep", "fail"]
 OnUnknown = Literal["keep", "stop"]
 Decoder = Literal["jvm", "python"]
 UNKNOWN_MARK: Final = "busway-unknown-schema-id="
 """Precedes the id in the text of the failure that stops a query at an id that is not known; `supervise` looks for it."""
-_PLACE: Final = "_place"
-"""Where a record's schema id is in the list of those that are known, from 1 on."""
 _UNFRAMED: Final = "not framed: expected a zero byte and a schema id of four bytes"
 
 
@@ -59,26 +59,22 @@ def decode_avro(
         NoColumns: the decoder cannot make columns of the schema.
     """
     value = F.col(column)
-    ids = sorted(schemas.ids)
+    prefix = F.substring(value, 1, FRAME_BYTES)
+    known = {schema_id: bytes(1) + schema_id.to_bytes(4, "big") for schema_id in sorted(schemas.ids)}
     framed = (F.length(column) >= FRAME_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
     other_id = F.when(
         framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
     )  # unsigned: more than an int holds
-    # Known ids are looked up as bytes; only a record with another pays for the conversion.
-    heads = F.array(*[F.lit(bytes(1) + one.to_bytes(4, "big")) for one in ids])
-    place = F.array_position(heads, F.substring(value, 1, FRAME_BYTES))
-    known_id = F.get(F.array(*[F.lit(one).cast("bigint") for one in ids]), F.col(_PLACE) - 1)
-    identified = frame.withColumn(_PLACE, place).withColumn(
-        "schema_id", F.when(F.col(_PLACE) > 0, known_id).otherwise(other_id)
-    )
+    # Known ids are compared as bytes; only a record with another pays for the conversion.
+    schema_id = _chain([(prefix == F.lit(head), F.lit(one).cast("bigint")) for one, head in known.items()], other_id)
+    identified = frame.withColumn("schema_id", schema_id)
     if (decoder or available_decoder(frame.sparkSession)) == "jvm":
-        decoded = identified.withColumn("_event", _once(_by_writer(value, ids, schemas)).getField(EVENT))
+        decoded = identified.withColumn("_event", _once(_by_writer(value, schemas)))
     else:
         from busway_spark.avro_python import decode_in_python
 
         decoded = decode_in_python(identified, schemas, column)
-    judged = _judged(decoded, value, schemas, on_error=on_error, on_unknown=on_unknown, missing_ids=missing_ids)
-    return judged.drop("_event", _PLACE)
+    return _judged(decoded, value, schemas, on_error=on_error, on_unknown=on_unknown, missing_ids=missing_ids)
 
 
 def available_decoder(spark: SparkSession) -> Decoder:
@@ -90,6 +86,14 @@ def available_decoder(spark: SparkSession) -> Decoder:
     return "jvm"
 
 
+def _chain(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
+    (condition, result), *rest = cases
+    chain = F.when(condition, result)
+    for condition, result in rest:
+        chain = chain.when(condition, result)
+    return chain.otherwise(otherwise)
+
+
 def _once(decoded: Column) -> Column:
     """Keep the optimizer from decoding twice.
 
@@ -99,12 +103,16 @@ def _once(decoded: Column) -> Column:
     return F.when(F.spark_partition_id() >= 0, decoded)
 
 
-def _by_writer(value: Column, ids: list[int], schemas: Schemas) -> Column:
-    """The value as one of the union of all writers, decoded; null where the id is none of theirs."""
-    union = united(schemas)
-    branches = F.array(*[F.lit(union.branches.get(one)).cast("binary") for one in ids])
-    body = F.concat(F.get(branches, F.col(_PLACE) - 1), F.substring(value, FRAME_BYTES + 1, 2**31 - 1))
-    return from_avro(body, union.writer, {"avroSchema": union.reader, "mode": "PERMISSIVE"})
+def _by_writer(value: Column, schemas: Schemas) -> Column:
+    body = F.substring(value, FRAME_BYTES + 1, 2**31 - 1)
+    reader = json.loads(schemas.reader)
+    reader["fields"] = [*reader["fields"], {"name": DECODED, "type": "boolean", "default": True}]
+    options = {"avroSchema": json.dumps(reader), "mode": "PERMISSIVE"}
+    cases = [
+        (F.col("schema_id") == schema_id, from_avro(body, schema, options))
+        for schema_id, schema in sorted(schemas.writers.items())
+    ]
+    return _chain(cases, F.lit(None))
 
 
 def _judged(
@@ -127,17 +135,17 @@ def _judged(
     if on_unknown == "stop":
         stop = F.raise_error(F.concat(F.lit(UNKNOWN_MARK), schema_id, F.lit(";"), unknown, where))
         unknown = F.when(schema_id.isin(sorted(missing_ids)), unknown).otherwise(stop) if missing_ids else stop
-    error = F.when(F.col("_event").isNotNull() | value.isNull(), None).when(schema_id.isNull(), F.lit(_UNFRAMED))
-    if schemas.others:
-        pairs = [F.lit(part) for pair in sorted(schemas.others.items()) for part in pair]
-        reasons = F.create_map(*pairs)
-        error = error.when(schema_id.isin(sorted(schemas.others)), F.element_at(reasons, schema_id))
+    error = F.when(F.col("_event").getField(DECODED).isNotNull() | value.isNull(), None).when(
+        schema_id.isNull(), F.lit(_UNFRAMED)
+    )
+    for other, reason in sorted(schemas.others.items()):
+        error = error.when(schema_id == other, F.lit(reason))
     damaged = F.concat(F.lit("damaged: the body does not fit schema id "), schema_id)
     error = error.when(schema_id.isin(sorted(schemas.writers)), damaged).otherwise(unknown)
     if on_error == "fail":
         error = F.when(error.isNotNull(), F.raise_error(F.concat(error, where)))
-    event = F.when(F.col("error").isNull(), F.col("_event"))
-    return decoded.withColumn("error", error).withColumn("event", event)
+    event = F.when(F.col("error").isNull(), F.col("_event").dropFields(DECODED))
+    return decoded.withColumn("error", error).withColumn("event", event).drop("_event")
 
 
 def nullable(schema: Any) -> bool:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - Spark's own convention
 from pyspark.sql.pandas.types import to_arrow_type
 
-from busway_spark.avro import FRAME_BYTES
+from busway_spark.avro import DECODED, FRAME_BYTES
 from busway_spark.schemas import NAMED, NoColumns, Schemas, full_name
 
 _PRIMITIVES: Final[dict[str, T.DataType]] = {
@@ -118,14 +118,15 @@ def _plain(schema: Any) -> Any:
 
 
 def decode_in_python(frame: DataFrame, schemas: Schemas, column: str) -> DataFrame:
-    """`frame` with `_event`: a struct, null for what was not decoded.
+    """`frame` with `_event`, which has the field that tells decoded records from damaged ones.
 
     Raises:
         NoColumns: see `spark_type`.
     """
     reader = json.loads(schemas.reader)
-    event = spark_type(reader)
-    assert isinstance(event, T.StructType)
+    fields = spark_type(reader)
+    assert isinstance(fields, T.StructType)
+    event = T.StructType([*fields.fields, T.StructField(DECODED, T.BooleanType())])
     schema = T.StructType([*frame.schema.fields, T.StructField("_event", event)])
     writers = {schema_id: json.dumps(_plain(json.loads(text))) for schema_id, text in schemas.writers.items()}
     return frame.mapInArrow(_decoding(writers, json.dumps(_plain(reader)), event, column), schema)
@@ -156,4 +157,5 @@ def _event(source: Any, target: Any, value: bytes) -> dict[str, Any] | None:
     except Exception:  # noqa: BLE001 - fastavro raises whatever a damaged body leads it into; the row is kept with the reason
         return None
     assert isinstance(event, dict)
+    event[DECODED] = True
     return event

@@ -6,7 +6,6 @@ that cannot, with the reason. What does not: decoding (`avro`). Only the driver 
 
 import asyncio
 import json
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -131,64 +130,31 @@ def _parsed(text: str) -> Any:
 
 def _in_place(schema: Any, namespace: str, referred: dict[str, Any], defined: set[str]) -> Any:
     """A schema with each reference replaced by what it names, the first time it occurs."""
-
-    def definition(found: dict[str, Any], full: str) -> dict[str, Any]:
-        defined.add(full)
-        return found
-
-    def reference(name: str, inside: str) -> Any:
-        target = named_in(referred, name, inside)
-        if target not in referred or target in defined:
-            return name
-        return _in_place(referred[target], "", referred, defined)
-
-    return rebuilt(schema, namespace, definition, reference)
-
-
-def rebuilt(
-    schema: Any,
-    namespace: str,
-    definition: Callable[[dict[str, Any], str], dict[str, Any]],
-    reference: Callable[[str, str], Any],
-) -> Any:
-    """A schema made anew, its definitions and references as they are told to be.
-
-    Args:
-        schema: parsed.
-        namespace: that it stands in.
-        definition: is given each named type and its full name, before what is in it, and returns what takes its place.
-        reference: is given the name of each type that is defined elsewhere, and the namespace that it stands in, and returns the same.
-    """
-
-    def inner(part: Any, space: str) -> Any:
-        return rebuilt(part, space, definition, reference)
-
     if isinstance(schema, str):
-        return schema if schema in PRIMITIVES else reference(schema, namespace)
+        full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
+        name = next((one for one in (full, schema) if one in referred), None)
+        if schema in PRIMITIVES or name is None or name in defined:
+            return schema
+        return _in_place(referred[name], "", referred, defined)
     if isinstance(schema, list):
-        return [inner(one, namespace) for one in schema]
-    kind, result = schema["type"], dict(schema)
-    if not isinstance(kind, str):
-        result["type"] = inner(kind, namespace)
-    elif kind in NAMED:
+        return [_in_place(one, namespace, referred, defined) for one in schema]
+    kind = schema["type"]
+    if kind in NAMED:
         full = full_name(schema, namespace)
-        result = definition(result, full)
-        if "fields" in result:
-            space = full.rpartition(".")[0]
-            result["fields"] = [{**field, "type": inner(field["type"], space)} for field in result["fields"]]
+        defined.add(full)
+        namespace = full.rpartition(".")[0]
+    result = dict(schema)
+    if kind in {"record", "error"}:
+        result["fields"] = [
+            {**field, "type": _in_place(field["type"], namespace, referred, defined)} for field in schema["fields"]
+        ]
     elif kind == "array":
-        result["items"] = inner(schema["items"], namespace)
+        result["items"] = _in_place(schema["items"], namespace, referred, defined)
     elif kind == "map":
-        result["values"] = inner(schema["values"], namespace)
-    elif kind not in PRIMITIVES:
-        result["type"] = reference(kind, namespace)
+        result["values"] = _in_place(schema["values"], namespace, referred, defined)
+    elif kind not in NAMED and kind not in PRIMITIVES:
+        result["type"] = _in_place(kind, namespace, referred, defined)
     return result
-
-
-def named_in(known: Collection[str], name: str, namespace: str) -> str:
-    """The full name of what is called `name` inside a namespace: there, or else in none, if it is known there."""
-    full = full_name({"name": name}, namespace)
-    return name if full not in known and name in known else full
 
 
 def full_name(schema: dict[str, Any], namespace: str) -> str:

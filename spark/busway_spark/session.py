@@ -52,7 +52,7 @@ def session(
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
-        # HotSpot never compiles a longer method, and the projection of a wide event may be one; above it Spark cuts it into pieces.
+        # HotSpot never compiles a longer method, and a decoder of some 25 schema ids or more is one; above it Spark cuts it into pieces.
         "spark.sql.codegen.hugeMethodLimit": "8000",
     }
     builder = SparkSession.builder.appName(app_name)
