@@ -51,6 +51,12 @@ class BuswayProcess:
         """Where its logs are."""
         return self._folder / "data"
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start the process and wait until it says where it serves."""
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(self.data_dir), **self._settings}
