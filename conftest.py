@@ -16,6 +16,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path == SPARK and "not spark" in config.option.markexpr else None
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many processes `-n auto` means: one more than there are processors, since most tests wait for processes and disks."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """Spark in this process, with its Kafka source and Delta; few partitions, and quiet."""

@@ -5,7 +5,7 @@ import random
 import pytest
 from tests.integration.app.torture import torture
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.hostile]
 
 
 async def test_what_a_service_promises_holds_whatever_happens_to_it() -> None:

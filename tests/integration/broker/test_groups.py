@@ -129,27 +129,26 @@ async def test_nobody_is_left_without_an_answer_when_the_disk_fails(
         assert cluster.node.failed.is_set()
 
 
-async def test_a_damaged_log_of_groups_takes_only_its_groups_along(
-    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_damaged_log_of_groups_takes_only_its_groups_along(caplog: pytest.LogCaptureFixture) -> None:
     """The node starts, says which log is damaged, refuses its groups and serves the others."""
-    async with run_against(cluster.bootstrap_servers) as run:
-        for group_id in ("g", "other"):
-            await (await run.peer("a", group_id)).commit()
-    await cluster.stop()
-    damaged = [
-        path
-        for path in Path(cluster.data_dir).glob("__consumer_offsets-*/*.log")
-        if b"\0\1g\0\4read" in path.read_bytes()
-    ]
-    assert len(damaged) == 1
-    data = bytearray(damaged[0].read_bytes())
-    data[-1] ^= 1
-    damaged[0].write_bytes(data)
-    with caplog.at_level(logging.ERROR):
-        await cluster.start()
-    assert [record.message for record in caplog.records if damaged[0].parent.name in record.message]
-    async with run_against(cluster.bootstrap_servers, "other") as run:
-        assert await offset(run, "other") == 7
-        answer = await (await run.peer("a", "g")).commit()
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    async with LocalCluster(properties={"offsets.topic.num.partitions": "50"}) as cluster:
+        async with run_against(cluster.bootstrap_servers) as run:
+            for group_id in ("g", "other"):
+                await (await run.peer("a", group_id)).commit()
+        await cluster.stop()
+        damaged = [
+            path
+            for path in Path(cluster.data_dir).glob("__consumer_offsets-*/*.log")
+            if b"\0\1g\0\4read" in path.read_bytes()
+        ]
+        assert len(damaged) == 1
+        data = bytearray(damaged[0].read_bytes())
+        data[-1] ^= 1
+        damaged[0].write_bytes(data)
+        with caplog.at_level(logging.ERROR):
+            await cluster.start()
+        assert [record.message for record in caplog.records if damaged[0].parent.name in record.message]
+        async with run_against(cluster.bootstrap_servers, "other") as run:
+            assert await offset(run, "other") == 7
+            answer = await (await run.peer("a", "g")).commit()
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -129,6 +129,7 @@ async def read(connection: Connection) -> dict[int, bytes]:
             offset = header.next_offset
 
 
+@pytest.mark.hostile
 @pytest.mark.slow
 async def test_kill_nine_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     """Three times killed with five requests under way: after each start the producer repeats what was not answered, and in
@@ -153,6 +154,7 @@ async def test_kill_nine_loses_nothing_and_repeats_nothing(tmp_path: Path) -> No
     assert len(list((tmp_path / "data" / "t-0").glob("*.log"))) > 5
 
 
+@pytest.mark.hostile
 @pytest.mark.slow
 async def test_kill_nine_while_logs_are_compacted_loses_no_key(tmp_path: Path) -> None:
     """With cleanings all the time, wherever the kill strikes: of each key the newest acknowledged record or a later one is there,

@@ -49,6 +49,7 @@ CONFIG = {
 }
 
 
+@pytest.mark.hostile
 @pytest.mark.slow
 async def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(bus: str) -> None:
     """SIGKILL at random moments, six times: every number is there as often as the source gave it, each partition in order."""
@@ -166,6 +167,7 @@ async def test_the_last_mark_is_found_behind_what_others_wrote(bus: str) -> None
         assert not written.has(TopicPartition("shared", 0), mark)
 
 
+@pytest.mark.hostile
 @pytest.mark.slow
 async def test_a_second_worker_stands_by_and_takes_over(bus: str) -> None:
     """One of a group works; when it is killed the other goes on where it was."""

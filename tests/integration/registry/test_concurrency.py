@@ -63,6 +63,7 @@ async def test_registering_and_deleting_at_once(client: Client) -> None:
     assert len({each["schema"] for each in found}) == len({each["id"] for each in found})
 
 
+@pytest.mark.hostile
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", POSTGRES], indirect=True)
 async def test_killed_while_registering(database: str) -> None:

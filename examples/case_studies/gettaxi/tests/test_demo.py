@@ -10,7 +10,7 @@ import pytest
 from kit.parts import Parts
 
 CASES = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.hostile]
 
 
 async def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 from kit.parts import CASES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.hostile]
 
 
 async def test_the_demo_without_spark_is_exact_though_each_part_is_killed() -> None:

@@ -113,6 +113,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     running.close()
 
 
+@pytest.mark.foreign  # it asks with curl, as the page says
 def test_the_tutorial_up_to_spark(terminal: Terminal) -> None:
     """Bus, topic, trucks, dashboard and alerts need nothing but Python."""
     for step in steps(README.read_text(encoding="utf-8").partition(SPARK_FROM)[0]):

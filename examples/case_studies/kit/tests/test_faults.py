@@ -94,6 +94,7 @@ async def test_nobody_is_disturbed_without_victims() -> None:
     assert summary.lines == []
 
 
+@pytest.mark.hostile
 @pytest.mark.slow
 async def test_the_registry_is_killed_while_a_service_runs(tmp_path: Path) -> None:
     """What the service knows it goes on with; a new version of an event waits until the registry is back, and is no dead letter. A

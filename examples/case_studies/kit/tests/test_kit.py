@@ -111,6 +111,7 @@ def first_pixel(png: Path) -> tuple[int, ...]:
     return tuple(zlib.decompress(packed)[1:4])
 
 
+@pytest.mark.foreign
 @pytest.mark.slow
 async def test_a_picture_is_taken_when_the_page_is_ready(tmp_path: Path) -> None:
     """The mark comes late, while the page still loads something that never ends, as a live page does."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 CASES = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.hostile]
 
 
 def processes_of(folder: Path) -> list[str]:

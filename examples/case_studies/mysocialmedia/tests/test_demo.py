@@ -10,6 +10,7 @@ import pytest
 CASES = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.hostile
 @pytest.mark.slow
 async def test_the_demo_proves_its_counts_and_ends() -> None:
     """Service, registry and bus are killed in the burst; exit code 0, nothing lost, nothing doubled."""
