@@ -23,6 +23,7 @@ from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.server.listener import Listeners
+from busway_protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("busway.node")
 
@@ -80,7 +81,7 @@ class Node:
             await metadata.format()
             self._store.remove_leftovers(_partitions(metadata.image))
             replicas = ReplicaManager(self.config, self._store, self._flusher)
-            metadata.subscribe(replicas.follow)
+            await metadata.subscribe(replicas.follow)
             self._services = NodeServices(
                 config=self.config,
                 cluster_id=self._store.identity.cluster_id,
@@ -107,7 +108,12 @@ class Node:
         log.info("node %d serves %s from %s", self.config.node_id, doors, self.config.data_dir)
 
     async def _create_offsets_topic(self) -> None:
-        await create_topic(self.services, OFFSETS_TOPIC)
+        try:
+            await create_topic(self.services, OFFSETS_TOPIC)
+        except KafkaError as problem:
+            # Whoever asked before may be gone, but what it asked for was carried out.
+            if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
 
     def _all_chores(self) -> list[Coroutine[None, None, None]]:
         services, config = self.services, self.config
@@ -151,6 +157,7 @@ class Node:
         await self._listeners.close()
         if self._services is not None:
             self._services.groups.close()
+            await self._services.metadata.drain()
         await self._flusher.drain()
         if self._store is not None and not self.failed.is_set():
             self._store.close(clean=clean)

@@ -38,7 +38,7 @@ async def create_topic(
             "segment.bytes": str(max(segment_bytes, 1_048_576)),
         }
     topic_id = uuid4()
-    await node.metadata.run(
+    return await node.metadata.run(
         lambda image: create(
             image,
             name,
@@ -52,4 +52,3 @@ async def create_topic(
             directory_id=node.directory_id,
         )
     )
-    return node.image.topics[name]

@@ -151,8 +151,7 @@ class _Recovery:
             if segment.next_offset < self._floor:
                 raise CorruptLog(
                     f"{segment.path('.log')} is damaged behind offset {segment.next_offset}, but was flushed up to "
-                    f"{min(self._floor, upper or self._floor)}: {problem}. Restore the file from a copy, or remove the "
-                    f"partition's directory to accept the loss"
+                    f"{min(self._floor, upper or self._floor)}: {problem}"
                 )
             segment.cut(intact)
         if scanned:

@@ -16,6 +16,7 @@ from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import AppendInfo, CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore
+from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage, TopicImage
 from busway_bus.replication.cleaning import Compactor, off_loop
 from busway_bus.replication.partition import Partition
@@ -40,39 +41,49 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], UUID] = {}
         self._names: dict[UUID, str] = {}
+        self._of: dict[UUID, list[tuple[str, int]]] = {}
         self._compactor = Compactor(store)
         self._checkpointing = asyncio.Lock()
 
-    def follow(self, image: ClusterImage) -> None:
-        """Open the logs of new topics, delete those of topics that are gone, take over changed settings."""
-        wanted: dict[tuple[str, int], tuple[TopicImage, int]] = {
-            (topic.name, number): (topic, partition.leader_epoch)
-            for topic in image.topics.values()
-            for number, partition in enumerate(topic.partitions)
-        }
-        for key, partition in list(self._partitions.items()):
-            if key not in wanted or wanted[key][0].topic_id != partition.topic_id:
-                del self._partitions[key]
+    async def follow(self, image: ClusterImage, delta: Delta) -> None:
+        """Open the logs of new partitions, delete those of topics that are gone, take over changed settings."""
+        for topic_id, name in delta.removed.items():
+            for key in self._of.pop(topic_id, ()):
+                partition = self._partitions.pop(key, None)
+                self._offline.pop(key, None)
                 self._store.delete(*key)
-                partition.wake()
-        for key, topic_id in list(self._offline.items()):
-            if key not in wanted or wanted[key][0].topic_id != topic_id:
-                del self._offline[key]
-                self._store.delete(*key)
-        for key, (topic, epoch) in wanted.items():
-            known = self._partitions.get(key)
-            if known is not None:
-                known.leader_epoch = epoch
-            elif key not in self._offline:
-                self._open(image, topic, key[1], epoch)
-        self._names = {topic.topic_id: topic.name for topic in image.topics.values()}
+                if partition is not None:
+                    partition.wake()
+            self._names.pop(topic_id, None)
+            log.info("topic %s is deleted", name)
+        for name in delta.changed:
+            topic = image.topics[name]
+            self._names[topic.topic_id] = name
+            known = self._of.setdefault(topic.topic_id, [])
+            for number, placed in enumerate(topic.partitions):
+                partition = self._partitions.get((name, number))
+                if partition is not None:
+                    partition.leader_epoch = placed.leader_epoch
+                elif number >= len(known):
+                    known.append((name, number))
+                    self._open(image, topic, number, placed.leader_epoch)
+        for name in delta.configured:
+            self._reconfigure(image, name)
 
     def _open(self, image: ClusterImage, topic: TopicImage, number: int, epoch: int) -> None:
         """Open one log; where that fails, the partition is offline until the next start and the others are served."""
         key = (topic.name, number)
         try:
             opened = self._store.open(*key, topic.topic_id, self._log_config(image, topic.name), wall_ms())
-        except (CorruptLog, OSError) as problem:
+        except CorruptLog as problem:
+            self._offline[key] = topic.topic_id
+            log.error(
+                "partition %s-%d is offline: %s. Restore the file from a copy, or remove the partition's directory to accept the loss",
+                *key,
+                problem,
+            )
+            return
+        except OSError as problem:
             self._offline[key] = topic.topic_id
             log.error("partition %s-%d is offline: %s", *key, problem)
             return
@@ -80,11 +91,13 @@ class ReplicaManager:
             topic=topic.name, number=number, topic_id=topic.topic_id, log=opened, leader_epoch=epoch
         )
 
-    def reconfigure(self, image: ClusterImage, topic: str) -> None:
-        """Take over the settings of one topic."""
-        config = self._log_config(image, topic)
-        for number in range(len(image.topics[topic].partitions)):
-            partition = self._partitions.get((topic, number))
+    def _reconfigure(self, image: ClusterImage, name: str) -> None:
+        topic = image.topics.get(name)
+        if topic is None:
+            return
+        config = self._log_config(image, name)
+        for key in self._of.get(topic.topic_id, ()):
+            partition = self._partitions.get(key)
             if partition is not None:
                 partition.log.config = config
 
