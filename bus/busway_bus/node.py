@@ -79,7 +79,8 @@ class Node:
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=uuid.uuid4)
             metadata = MetadataLog(self._store, self._flusher)
             await metadata.format()
-            self._store.remove_leftovers(_partitions(metadata.image))
+            for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
+                log.warning("%s: %s", self.config.data_dir, line)
             replicas = ReplicaManager(self.config, self._store, self._flusher)
             await metadata.subscribe(replicas.follow)
             self._services = NodeServices(

@@ -4,18 +4,30 @@ What lives here: opening, creating, deleting and closing logs; checkpoints. What
 (`replication`), and the clock. The layout is Kafka's: a directory `topic-partition` for each log.
 """
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
 from uuid import UUID
 
 from busway_bus.kernel.files import Files
 from busway_bus.log import checkpoints as cp
+from busway_bus.log.directories import (
+    DELETED,
+    STRAY,
+    Key,
+    Leftovers,
+    aside,
+    directory_of,
+    metadata_bytes,
+    partitions_in,
+    settle,
+    topic_id_in,
+)
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
 
-_DELETED: Final = "-delete"
+log = logging.getLogger("busway.log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +48,7 @@ class Checkpoint:
 
 
 class WrongDirectory(RuntimeError):
-    """The data directory belongs to another node or is not one of ours; the text says which."""
+    """A directory belongs to somebody else, or is gone although it held records; the text says which, and what to do."""
 
 
 class LogStore:
@@ -49,15 +61,18 @@ class LogStore:
 
     def __init__(self, files: Files, *, node_id: int, new_ids: Callable[[], UUID]) -> None:
         self._files = files
-        self.logs: dict[tuple[str, int], PartitionLog] = {}
-        self.topic_ids: dict[tuple[str, int], UUID] = {}
+        self._new_ids = new_ids
+        self.logs: dict[Key, PartitionLog] = {}
+        self.topic_ids: dict[Key, UUID] = {}
+        self.formatted = False
+        """Whether the directory was empty and got its identity now."""
         self.identity = self._format(node_id, new_ids)
         self._clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
         files.remove(cp.CLEAN_SHUTDOWN)
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
         self._cleaned = self._offsets(cp.CLEANER_OFFSETS)
-        self._offline: set[tuple[str, int]] = set()
+        self._offline: set[Key] = set()
         self._written: dict[str, bytes] = {}
         self._deletions = 0
         self._writing = threading.Lock()
@@ -65,6 +80,13 @@ class LogStore:
     def _format(self, node_id: int, new_ids: Callable[[], UUID]) -> Identity:
         content = self._files.read_bytes(cp.META_PROPERTIES)
         if content is None:
+            if held := list(partitions_in(self._files)):
+                raise WrongDirectory(
+                    f"{cp.META_PROPERTIES} is missing from the data directory, but {held[0]}"
+                    f"{f' and {len(held) - 1} others' if len(held) > 1 else ''} hold data. Restore it from a copy, or write it "
+                    f"anew: the lines version=1, node.id={node_id}, cluster.id= and directory.id= with the ids it had. To "
+                    f"begin with nothing, choose an empty directory"
+                )
             identity = Identity(cluster_id=cp.uuid_text(new_ids()), node_id=node_id, directory_id=new_ids())
             text = cp.properties_text(
                 {
@@ -75,6 +97,7 @@ class LogStore:
                 }
             )
             self._files.replace(cp.META_PROPERTIES, text.encode())
+            self.formatted = True
             return identity
         found = cp.properties_from_text(content.decode(errors="replace"))
         try:
@@ -91,31 +114,36 @@ class LogStore:
             )
         return identity
 
-    def _offsets(self, name: str) -> dict[tuple[str, int], int]:
+    def _offsets(self, name: str) -> dict[Key, int]:
         content = self._files.read_bytes(name)
         return cp.offsets_from_text(content.decode(errors="replace")) if content else {}
 
-    def open(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int) -> PartitionLog:
+    def open(
+        self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int, *, new: bool = True
+    ) -> PartitionLog:
         """The log of a partition, made when it is not there.
+
+        Args:
+            new: whether the partition was created just now, so that there is no directory yet.
 
         Raises:
             CorruptLog: flushed data is damaged.
-            WrongDirectory: the directory belongs to an older topic of the same name.
+            WrongDirectory: the directory belongs to another topic, or is gone with its records.
         """
         key = (topic, partition)
         self.topic_ids[key] = topic_id
         self._offline.add(key)  # until it is open
-        directory = f"{topic}-{partition}"
+        directory = directory_of(key)
         path = f"{directory}/{cp.PARTITION_METADATA}"
         content = self._files.read_bytes(path)
         if content is None:
-            self._forget(key)  # an operator may have removed the directory to accept the loss of what was in it
+            if not new:
+                self._check_loss(key, directory)
+            self._forget(key)
             self._files.make_directory(directory)
-            self._files.replace(path, f"version: 0\ntopic_id: {cp.uuid_text(topic_id)}".encode())
-        else:
-            found = content.decode(errors="replace").rpartition("topic_id:")[2].strip()
-            if found != cp.uuid_text(topic_id):
-                raise WrongDirectory(f"{directory} belongs to the topic id {found}, not {cp.uuid_text(topic_id)}")
+            self._files.replace(path, metadata_bytes(topic_id))
+        elif topic_id_in(content) != topic_id:
+            self._refuse(directory, topic_id, topic_id_in(content))
         log = PartitionLog(
             self._files,
             directory,
@@ -132,31 +160,64 @@ class LogStore:
         self.logs[key] = log
         return log
 
+    def _check_loss(self, key: Key, directory: str) -> None:
+        """A partition that is known and has no `partition.metadata`: an empty directory is the operator's word that it may begin
+        anew; without any, it may where nothing says that it had records."""
+        names = self._files.list(directory)
+        if any(name.endswith(".log") for name in names):
+            self._refuse(directory, self.topic_ids[key], None)
+        had = max(self._recovery.get(key, 0), self._starts.get(key, 0))
+        if had and directory not in self._files.list("."):
+            raise WrongDirectory(
+                f"its directory {directory} is gone, but it had records up to offset {had}. Restore the directory from a copy, "
+                f"or, to accept the loss, make an empty directory of that name"
+            )
+        if not names:
+            log.warning("%s has no files: the partition begins anew at offset 0", directory)
+
+    @staticmethod
+    def _refuse(directory: str, wanted: UUID, found: UUID | None) -> None:
+        text = cp.uuid_text(wanted)
+        whose = f"belongs to the topic id {cp.uuid_text(found)}, not {text}" if found else "cannot be told whose it is"
+        raise WrongDirectory(
+            f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if found else 'missing or damaged'} one. "
+            f"Nothing of it is read or removed. If its records are this partition's, let the file say 'version: 0' and, in a "
+            f"second line, 'topic_id: {text}'; otherwise move the directory away and restore the right one, or make an empty one "
+            f"to accept the loss"
+        )
+
     def delete(self, topic: str, partition: int) -> None:
-        """Remove a partition's log and all its files, also one that could not be opened."""
+        """Remove a partition's log and all its files, also one that could not be opened; a directory that is not proved to be its own
+        is set aside."""
         key = (topic, partition)
-        log = self.logs.pop(key, None)
+        closing = self.logs.pop(key, None)
         topic_id = self.topic_ids.pop(key)
         self._offline.discard(key)
-        if log is not None:
-            log.close(clean=False)
+        if closing is not None:
+            closing.close(clean=False)
         self._forget(key)
-        directory = doomed = f"{topic}-{partition}"
-        if self._files.list(directory):  # one that could not be made holds nothing
-            doomed = f"{directory}.{topic_id.hex}{_DELETED}"
+        directory = directory_of(key)
+        if not self._files.list(directory):  # one that could not be made holds nothing
+            self._files.remove_tree(directory)
+        elif topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == topic_id:
+            doomed = aside(key, topic_id, DELETED)
             self._files.rename(directory, doomed)
-        self._files.remove_tree(doomed)
+            self._files.remove_tree(doomed)
+        else:
+            kept = aside(key, topic_id, STRAY)
+            self._files.rename(directory, kept)
+            log.warning("%s was not the deleted topic's own and is kept as %s", directory, kept)
 
-    def cleaned_offset(self, key: tuple[str, int]) -> int:
+    def cleaned_offset(self, key: Key) -> int:
         """Up to where a log was compacted."""
         return self._cleaned.get(key, 0)
 
-    def note_cleaned(self, key: tuple[str, int], offset: int) -> None:
+    def note_cleaned(self, key: Key, offset: int) -> None:
         """Remember that a log was compacted up to `offset`; the next checkpoint writes it down."""
         if key in self.logs:
             self._cleaned[key] = offset
 
-    def _forget(self, key: tuple[str, int]) -> None:
+    def _forget(self, key: Key) -> None:
         """Take a partition out of the checkpoints: one made anew under its name must not be measured by them."""
         with self._writing:
             self._deletions += 1
@@ -170,27 +231,18 @@ class LogStore:
                 if kept.pop(key, None) is not None:
                     self._put(name, cp.offsets_text(kept).encode())
 
-    def remove_leftovers(self, known: Mapping[tuple[str, int], UUID]) -> list[str]:
-        """Remove directories that a crash left half deleted, and those of topics that are gone; answers their names."""
-        removed = []
-        for name in self._files.list("."):
-            topic, dash, partition = name.rpartition("-")
-            if name.endswith(_DELETED):
-                removed.append(name)
-            elif dash and partition.isdigit() and self._files.read_bytes(f"{name}/{cp.PARTITION_METADATA}") is not None:
-                content = self._files.read_bytes(f"{name}/{cp.PARTITION_METADATA}") or b""
-                found = content.decode(errors="replace").rpartition("topic_id:")[2].strip()
-                wanted = known.get((topic, int(partition)))
-                if wanted is None or cp.uuid_text(wanted) != found:
-                    removed.append(name)
-        for name in removed:
-            topic, _, partition = name.rpartition("-")
-            if partition.isdigit():
-                self._forget((topic, int(partition)))
-            self._files.remove_tree(name)
-        return removed
+    def settle(self, known: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
+        """Finish what deletions a crash cut off and set aside what is nobody's (see `directories.settle`)."""
+        found = settle(self._files, known, removed, self._new_ids())
+        for key in found.gone:
+            self._forget(key)
+        return found
 
-    def checkpoint(self, high_watermarks: Mapping[tuple[str, int], int]) -> Checkpoint:
+    def partitions(self) -> Collection[Key]:
+        """Those that there are directories of."""
+        return partitions_in(self._files).values()
+
+    def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
         """How far each log is on disk, readable and compacted, and where it begins; logs that are offline keep what is known."""
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}

@@ -15,7 +15,7 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import AppendInfo, CorruptLog, PartitionLog
-from busway_bus.log.store import LogStore
+from busway_bus.log.store import LogStore, WrongDirectory
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage, TopicImage
 from busway_bus.replication.cleaning import Compactor, off_loop
@@ -39,6 +39,7 @@ class ReplicaManager:
         self._store = store
         self._flusher = flusher
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._started = False
         self._offline: dict[tuple[str, int], UUID] = {}
         self._names: dict[UUID, str] = {}
         self._of: dict[UUID, list[tuple[str, int]]] = {}
@@ -69,21 +70,25 @@ class ReplicaManager:
                     self._open(image, topic, number, placed.leader_epoch)
         for name in delta.configured:
             self._reconfigure(image, name)
+        self._started = True
 
     def _open(self, image: ClusterImage, topic: TopicImage, number: int, epoch: int) -> None:
         """Open one log; where that fails, the partition is offline until the next start and the others are served."""
         key = (topic.name, number)
         try:
-            opened = self._store.open(*key, topic.topic_id, self._log_config(image, topic.name), wall_ms())
+            opened = self._store.open(
+                *key, topic.topic_id, self._log_config(image, topic.name), wall_ms(), new=self._started
+            )
         except CorruptLog as problem:
             self._offline[key] = topic.topic_id
             log.error(
-                "partition %s-%d is offline: %s. Restore the file from a copy, or remove the partition's directory to accept the loss",
+                "partition %s-%d is offline: %s. Restore the file from a copy, or, to accept the loss, put an empty directory in "
+                "place of the partition's",
                 *key,
                 problem,
             )
             return
-        except OSError as problem:
+        except (WrongDirectory, OSError) as problem:
             self._offline[key] = topic.topic_id
             log.error("partition %s-%d is offline: %s", *key, problem)
             return

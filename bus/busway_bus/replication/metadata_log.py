@@ -8,18 +8,19 @@ not: any rule about topics or settings (`controller`). One node is its own quoru
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from busway_bus.kernel.decision import Decision
+from busway_bus.log.checkpoints import uuid_text
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
-from busway_bus.log.store import LogStore
+from busway_bus.log.store import LogStore, WrongDirectory
 from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.image import ClusterImage
-from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, from_bytes, to_bytes
+from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, PartitionRecord, from_bytes, to_bytes
 from busway_bus.replication.manager import wall_ms
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.records.batch import read_header, verify_crc
@@ -35,6 +36,10 @@ METADATA_VERSION: Final = 30
 """metadata.version of Kafka 4.3 (4.3-IV0): what the records in this log follow."""
 COMMANDS_MAX: Final = 10_000
 """Commands that wait for the writer. Each connection has one at a time, but they outlive connections that come and go."""
+_REMEDY: Final = (
+    f"Without the metadata log nobody knows which topics there are: restore {TOPIC}-0 from a copy. "
+    f"Until then nothing starts here and nothing is removed"
+)
 _KEEP: Final = LogConfig(retention_ms=-1, retention_bytes=-1)
 
 
@@ -53,6 +58,7 @@ class MetadataLog:
 
     Raises:
         CorruptLog: the log is damaged; without it the node knows nothing of its topics.
+        WrongDirectory: it is not the log of the topics in this directory.
     """
 
     def __init__(self, store: LogStore, flusher: Flusher) -> None:
@@ -60,14 +66,14 @@ class MetadataLog:
         self._followers: list[Follower] = []
         self._commands: deque[_Command] = deque()
         self._writer: asyncio.Task[None] | None = None
+        self._directories: set[UUID] = set()
         try:
-            self._log: PartitionLog = store.open(TOPIC, 0, UUID(int=TOPIC_ID_INT), _KEEP, wall_ms())
+            topic_id = UUID(int=TOPIC_ID_INT)
+            self._log: PartitionLog = store.open(TOPIC, 0, topic_id, _KEEP, wall_ms(), new=store.formatted)
             self._stored = self._replay()
         except CorruptLog as problem:
-            raise CorruptLog(
-                f"{problem}. This is the metadata log: without it nobody knows which topics there are. Restore "
-                f"{TOPIC}-0 from a copy; until then nothing starts here and nothing is removed"
-            ) from None
+            raise CorruptLog(f"{problem}. {_REMEDY}") from None
+        self._check_place(store)
         self.image = self._stored.image()
         for note in self._stored.notes:
             log.warning("%s: %s", self._log.directory, note)
@@ -82,11 +88,41 @@ class MetadataLog:
                 verify_crc(batch, header)
                 for record in decode_records(batch):
                     offset = record.offset
-                    if record.value is not None:
-                        delta.apply(from_bytes(record.value))
+                    if record.value is None:
+                        continue
+                    change = from_bytes(record.value)
+                    delta.apply(change)
+                    if isinstance(change, PartitionRecord):
+                        self._directories.update(change.directories)
         except (ProtocolError, BrokenHistory) as problem:
             raise CorruptLog(f"{self._log.directory} is damaged at offset {offset}: {problem}") from None
         return delta
+
+    def _check_place(self, store: LogStore) -> None:
+        """Refuse a directory whose topics this log does not know: all of them would be taken for strays.
+
+        Raises:
+            WrongDirectory: it is empty beside topics, or was written for another directory.
+        """
+        if not self._log.end_offset and (others := sorted(key for key in store.partitions() if key[0] != TOPIC)):
+            raise WrongDirectory(
+                f"there is no metadata log in the data directory, but {others[0][0]}-{others[0][1]}"
+                f"{f' and {len(others) - 1} others' if len(others) > 1 else ''} hold records. {_REMEDY}. To begin with "
+                f"nothing, choose an empty directory"
+            )
+        mine = store.identity.directory_id
+        if self._directories and mine not in self._directories:
+            other = uuid_text(min(self._directories))
+            raise WrongDirectory(
+                f"the metadata log was written for the directory.id {other}, but meta.properties says {uuid_text(mine)}: one of "
+                f"them is another cluster's. Restore the right one from a copy; if the metadata log is the right one, set "
+                f"directory.id={other} in meta.properties. Until then nothing starts here and nothing is removed"
+            )
+
+    @property
+    def removed(self) -> Collection[UUID]:
+        """The ids of all topics whose deletion was committed before the start."""
+        return self._stored.removed.keys()
 
     async def subscribe(self, follow: Follower) -> None:
         """Tell `follow` of the current image now, and of every new one."""

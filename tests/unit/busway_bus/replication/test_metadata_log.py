@@ -58,7 +58,7 @@ def creation(name="t", topic_id=T, partitions=2):
         configs={"retention.ms": "7"},
         node_id=1,
         topic_id=topic_id,
-        directory_id=UUID(int=5),
+        directory_id=UUID(int=101),
     )
 
 
@@ -90,7 +90,7 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     await node.format()
     made = await node.run(creation())
     assert (made.name, len(made.partitions)) == ("t", 2)
-    await node.run(lambda image: grow(image, "t", partitions=3, node_id=1, directory_id=UUID(int=5)))
+    await node.run(lambda image: grow(image, "t", partitions=3, node_id=1, directory_id=UUID(int=101)))
     await node.run(creation("u", U))
     await node.run(lambda image: delete(image, "u"))
     assert [entry[1:] for entry in watcher.told[2:]] == [
@@ -197,7 +197,7 @@ async def test_a_record_that_cannot_follow_is_a_damaged_log_with_its_place_and_a
     monkeypatch.setattr(metadata_log.Delta, "apply", lambda *_: None)
     await node.run(raw(record))
     monkeypatch.undo()
-    with pytest.raises(CorruptLog, match=rf"__cluster_metadata-0 is damaged at offset {end}: .*Restore .* from a copy"):
+    with pytest.raises(CorruptLog, match=rf"__cluster_metadata-0 is damaged at offset {end}: .*restore .* from a copy"):
         start(files)
 
 
@@ -223,7 +223,7 @@ async def test_every_flipped_bit_is_found_after_a_clean_stop_too():
         except CorruptLog as problem:
             told.append(str(problem))
     assert len(told) > len(whole)
-    assert all("Restore __cluster_metadata-0 from a copy" in text for text in told)
+    assert all("restore __cluster_metadata-0 from a copy" in text for text in told)
     assert not any("accept the loss" in text for text in told)
 
 
