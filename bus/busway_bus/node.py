@@ -29,6 +29,8 @@ log = logging.getLogger("busway.node")
 
 _SWEEP_S = 1.0
 _UNFORCED_FLUSH_S = 0.1
+_REOPEN_S = 5.0
+"""How often partitions that the operating system refused to open are tried again."""
 
 
 class Node:
@@ -82,7 +84,7 @@ class Node:
             for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
                 log.warning("%s: %s", self.config.data_dir, line)
             replicas = ReplicaManager(self.config, self._store, self._flusher)
-            await metadata.subscribe(replicas.follow)
+            await metadata.subscribe(replicas.local.follow)
             self._services = NodeServices(
                 config=self.config,
                 cluster_id=self._store.identity.cluster_id,
@@ -140,6 +142,7 @@ class Node:
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.flush_unforced),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.maintain),
+            every(_REOPEN_S, "opening partitions", services.replicas.local.reopen),
             every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]
@@ -159,6 +162,7 @@ class Node:
         if self._services is not None:
             self._services.groups.close()
             await self._services.metadata.drain()
+            await self._services.replicas.local.close()
         await self._flusher.drain()
         if self._store is not None and not self.failed.is_set():
             self._store.close(clean=clean)

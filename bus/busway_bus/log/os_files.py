@@ -137,6 +137,13 @@ class OsFiles:
         (self.root / old).rename(target)
         sync_directory(target.parent)
 
+    def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Rename durably, with one sync for each directory that got a name."""
+        for old, new in pairs:
+            (self.root / old).rename(self.root / new)
+        for parent in {(self.root / new).parent for _, new in pairs}:
+            sync_directory(parent)
+
     def list(self, path: str) -> Sequence[str]:
         """The names in a directory, sorted; empty when it is not there."""
         try:
@@ -149,6 +156,13 @@ class OsFiles:
         target = self.root / path
         target.mkdir(exist_ok=True)
         sync_directory(target.parent)
+
+    def make_directories(self, names: Sequence[str]) -> None:
+        """Make directories below the root, with one sync."""
+        for name in names:
+            (self.root / name).mkdir(exist_ok=True)
+        if names:
+            sync_directory(self.root)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""

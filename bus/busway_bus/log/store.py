@@ -6,7 +6,7 @@ What lives here: opening, creating, deleting and closing logs; checkpoints. What
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from busway_bus.log.directories import (
     topic_id_in,
 )
 from busway_bus.log.log_config import LogConfig
-from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.partition_log import CorruptLog, PartitionLog
 
 log = logging.getLogger("busway.log")
 
@@ -41,10 +41,29 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The content of the checkpoint files at one moment, to be written by `LogStore.write` in any thread."""
+    """What the checkpoint files should say of one moment, to be written by `LogStore.write` in any thread."""
 
-    contents: Mapping[str, bytes]
+    offsets: Mapping[str, Mapping[Key, int]]
     deletions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A partition whose log is wanted; `new` when it was created just now, so that there is no directory yet."""
+
+    key: Key
+    topic_id: UUID
+    config: LogConfig
+    new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doomed:
+    """A partition that is deleted, with its log where that was open."""
+
+    key: Key
+    topic_id: UUID
+    log: PartitionLog | None
 
 
 class WrongDirectory(RuntimeError):
@@ -63,7 +82,6 @@ class LogStore:
         self._files = files
         self._new_ids = new_ids
         self.logs: dict[Key, PartitionLog] = {}
-        self.topic_ids: dict[Key, UUID] = {}
         self.formatted = False
         """Whether the directory was empty and got its identity now."""
         self.identity = self._format(node_id, new_ids)
@@ -121,52 +139,86 @@ class LogStore:
     def open(
         self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int, *, new: bool = True
     ) -> PartitionLog:
-        """The log of a partition, made when it is not there.
-
-        Args:
-            new: whether the partition was created just now, so that there is no directory yet.
+        """The log of one partition, made when it is not there; waits for the disk.
 
         Raises:
             CorruptLog: flushed data is damaged.
             WrongDirectory: the directory belongs to another topic, or is gone with its records.
         """
-        key = (topic, partition)
-        self.topic_ids[key] = topic_id
-        self._offline.add(key)  # until it is open
-        directory = directory_of(key)
-        path = f"{directory}/{cp.PARTITION_METADATA}"
-        content = self._files.read_bytes(path)
-        if content is None:
-            if not new:
-                self._check_loss(key, directory)
-            self._forget(key)
-            self._files.make_directory(directory)
-            self._files.replace(path, metadata_bytes(topic_id))
-        elif topic_id_in(content) != topic_id:
-            self._refuse(directory, topic_id, topic_id_in(content))
-        log = PartitionLog(
-            self._files,
-            directory,
-            config,
-            now_ms=now_ms,
-            flushed=self._recovery.get(key, 0),
-            cleaned=self._cleaned.get(key, 0),
-            clean=self._clean,
-        )
-        self._offline.discard(key)
-        start = self._starts.get(key, 0)
-        if start:
-            log.advance_start(min(start, log.end_offset), now_ms)
-        self.logs[key] = log
-        return log
+        opening = Opening(key=(topic, partition), topic_id=topic_id, config=config, new=new)
+        self.expect([opening])
+        outcome = self.prepare([opening]).get(opening.key) or self.load(opening, now_ms)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return self.adopt(opening, outcome)
 
-    def _check_loss(self, key: Key, directory: str) -> None:
+    # Opening many: `expect` and `adopt` belong to the loop's thread, `prepare` and `load` wait for the disk in any other
+
+    def expect(self, openings: Iterable[Opening]) -> None:
+        """There is no clean stop until these are open, or deleted."""
+        self._offline.update(opening.key for opening in openings)
+
+    def prepare(self, openings: Sequence[Opening]) -> dict[Key, Exception]:
+        """Make the directories that are missing, all with one sync; answers which partitions cannot be opened."""
+        problems: dict[Key, Exception] = {}
+        missing: list[Opening] = []
+        for opening in openings:
+            directory = directory_of(opening.key)
+            try:
+                content = self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")
+                if content is not None:
+                    found = topic_id_in(content)
+                    if found != opening.topic_id:
+                        raise _not_its_own(directory, opening.topic_id, found)
+                    continue
+                if not opening.new:
+                    self._check_loss(opening, directory)
+                missing.append(opening)
+            except (WrongDirectory, OSError) as problem:
+                problems[opening.key] = problem
+        try:
+            self._forget({opening.key for opening in missing})
+            self._files.make_directories([directory_of(opening.key) for opening in missing])
+        except OSError as problem:
+            problems.update((opening.key, problem) for opening in missing)
+        return problems
+
+    def load(self, opening: Opening, now_ms: int) -> "PartitionLog | CorruptLog | OSError":
+        """Open one log below a directory that is prepared."""
+        key, directory = opening.key, directory_of(opening.key)
+        path = f"{directory}/{cp.PARTITION_METADATA}"
+        try:
+            if self._files.read_bytes(path) is None:
+                self._files.replace(path, metadata_bytes(opening.topic_id))
+            found = PartitionLog(
+                self._files,
+                directory,
+                opening.config,
+                now_ms=now_ms,
+                flushed=self._recovery.get(key, 0),
+                cleaned=self._cleaned.get(key, 0),
+                clean=self._clean,
+            )
+            start = self._starts.get(key, 0)
+            if start:
+                found.advance_start(min(start, found.end_offset), now_ms)
+        except (CorruptLog, OSError) as problem:
+            return problem
+        return found
+
+    def adopt(self, opening: Opening, opened: PartitionLog) -> PartitionLog:
+        """Take an open log in."""
+        self._offline.discard(opening.key)
+        self.logs[opening.key] = opened
+        return opened
+
+    def _check_loss(self, opening: Opening, directory: str) -> None:
         """A partition that is known and has no `partition.metadata`: an empty directory is the operator's word that it may begin
         anew; without any, it may where nothing says that it had records."""
         names = self._files.list(directory)
         if any(name.endswith(".log") for name in names):
-            self._refuse(directory, self.topic_ids[key], None)
-        had = max(self._recovery.get(key, 0), self._starts.get(key, 0))
+            raise _not_its_own(directory, opening.topic_id, None)
+        had = max(self._recovery.get(opening.key, 0), self._starts.get(opening.key, 0))
         if had and directory not in self._files.list("."):
             raise WrongDirectory(
                 f"its directory {directory} is gone, but it had records up to offset {had}. Restore the directory from a copy, "
@@ -175,38 +227,43 @@ class LogStore:
         if not names:
             log.warning("%s has no files: the partition begins anew at offset 0", directory)
 
-    @staticmethod
-    def _refuse(directory: str, wanted: UUID, found: UUID | None) -> None:
-        text = cp.uuid_text(wanted)
-        whose = f"belongs to the topic id {cp.uuid_text(found)}, not {text}" if found else "cannot be told whose it is"
-        raise WrongDirectory(
-            f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if found else 'missing or damaged'} one. "
-            f"Nothing of it is read or removed. If its records are this partition's, let the file say 'version: 0' and, in a "
-            f"second line, 'topic_id: {text}'; otherwise move the directory away and restore the right one, or make an empty one "
-            f"to accept the loss"
-        )
+    # Deleting: `doom` belongs to the loop's thread, `delete` and `remove` to any other
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Remove a partition's log and all its files, also one that could not be opened; a directory that is not proved to be its own
-        is set aside."""
-        key = (topic, partition)
-        closing = self.logs.pop(key, None)
-        topic_id = self.topic_ids.pop(key)
+    def doom(self, key: Key, topic_id: UUID) -> Doomed:
+        """Have no more to do with a partition."""
         self._offline.discard(key)
-        if closing is not None:
-            closing.close(clean=False)
-        self._forget(key)
-        directory = directory_of(key)
-        if not self._files.list(directory):  # one that could not be made holds nothing
-            self._files.remove_tree(directory)
-        elif topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == topic_id:
-            doomed = aside(key, topic_id, DELETED)
-            self._files.rename(directory, doomed)
-            self._files.remove_tree(doomed)
-        else:
-            kept = aside(key, topic_id, STRAY)
-            self._files.rename(directory, kept)
-            log.warning("%s was not the deleted topic's own and is kept as %s", directory, kept)
+        return Doomed(key=key, topic_id=topic_id, log=self.logs.pop(key, None))
+
+    def delete(self, doomed: Sequence[Doomed]) -> list[str]:
+        """Close logs and give their directories the names of deleted ones, all with one sync; answers the names, for `remove`.
+
+        A directory that is not proved to be the partition's own is set aside instead.
+
+        Raises:
+            OSError: the disk failed; the next start finishes what is not done.
+        """
+        pairs, gone = [], []
+        for each in doomed:
+            if each.log is not None:
+                each.log.close(clean=False)
+            directory = directory_of(each.key)
+            names = self._files.list(directory)
+            if not names:
+                self._files.remove_tree(directory)  # one that could not be made holds nothing
+                continue
+            own = topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == each.topic_id
+            pairs.append((directory, aside(each.key, each.topic_id, DELETED if own else STRAY)))
+            if own:
+                gone.append(pairs[-1][1])
+            else:
+                log.warning("%s was not the deleted topic's own and is kept as %s", *pairs[-1])
+        self._files.rename_all(pairs)
+        self._forget({each.key for each in doomed})
+        return gone
+
+    def remove(self, directory: str) -> None:
+        """Remove a directory that `delete` named, with all that is in it."""
+        self._files.remove_tree(directory)
 
     def cleaned_offset(self, key: Key) -> int:
         """Up to where a log was compacted."""
@@ -217,8 +274,10 @@ class LogStore:
         if key in self.logs:
             self._cleaned[key] = offset
 
-    def _forget(self, key: Key) -> None:
-        """Take a partition out of the checkpoints: one made anew under its name must not be measured by them."""
+    def _forget(self, keys: Collection[Key]) -> None:
+        """Take partitions out of the checkpoints, in any thread: what is made anew under their names must not be measured by them."""
+        if not keys:
+            return
         with self._writing:
             self._deletions += 1
             for name, offsets in (
@@ -226,16 +285,17 @@ class LogStore:
                 (cp.LOG_STARTS, self._starts),
                 (cp.CLEANER_OFFSETS, self._cleaned),
             ):
-                offsets.pop(key, None)
-                kept = self._offsets(name)
-                if kept.pop(key, None) is not None:
+                for key in keys:
+                    offsets.pop(key, None)
+                written = self._offsets(name)
+                kept = {key: offset for key, offset in written.items() if key not in keys}
+                if len(kept) < len(written):
                     self._put(name, cp.offsets_text(kept).encode())
 
     def settle(self, known: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
         """Finish what deletions a crash cut off and set aside what is nobody's (see `directories.settle`)."""
         found = settle(self._files, known, removed, self._new_ids())
-        for key in found.gone:
-            self._forget(key)
+        self._forget(found.gone)
         return found
 
     def partitions(self) -> Collection[Key]:
@@ -246,22 +306,21 @@ class LogStore:
         """How far each log is on disk, readable and compacted, and where it begins; logs that are offline keep what is known."""
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
-        texts = {
+        offsets = {
             cp.RECOVERY_POINTS: recovery,
             cp.HIGH_WATERMARKS: high_watermarks,
             cp.LOG_STARTS: starts,
             cp.CLEANER_OFFSETS: dict(self._cleaned),
         }
-        contents = {name: cp.offsets_text(offsets).encode() for name, offsets in texts.items()}
-        return Checkpoint(contents=contents, deletions=self._deletions)
+        return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
         """Put a checkpoint on disk, in any thread; False when a log was deleted since it was taken, so that it is void."""
         with self._writing:
             if checkpoint.deletions != self._deletions:
                 return False
-            for name, content in checkpoint.contents.items():
-                self._put(name, content)
+            for name, offsets in checkpoint.offsets.items():
+                self._put(name, cp.offsets_text(offsets).encode())
             return True
 
     def _put(self, name: str, content: bytes) -> None:
@@ -301,3 +360,14 @@ class LogStore:
         self.write(self.checkpoint(high_watermarks))
         if not self._offline:
             self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+
+
+def _not_its_own(directory: str, wanted: UUID, found: UUID | None) -> WrongDirectory:
+    text = cp.uuid_text(wanted)
+    whose = f"belongs to the topic id {cp.uuid_text(found)}, not {text}" if found else "cannot be told whose it is"
+    return WrongDirectory(
+        f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if found else 'missing or damaged'} one. "
+        f"Nothing of it is read or removed. If its records are this partition's, let the file say 'version: 0' and, in a "
+        f"second line, 'topic_id: {text}'; otherwise move the directory away and restore the right one, or make an empty one "
+        f"to accept the loss"
+    )

@@ -6,6 +6,7 @@ not: any rule about topics or settings (`controller`). One node is its own quoru
 """
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
@@ -21,7 +22,8 @@ from busway_bus.log.store import LogStore, WrongDirectory
 from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, PartitionRecord, from_bytes, to_bytes
-from busway_bus.replication.manager import wall_ms
+from busway_bus.replication.cleaning import off_loop
+from busway_bus.replication.local_partitions import wall_ms
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.records.batch import read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
@@ -36,6 +38,8 @@ METADATA_VERSION: Final = 30
 """metadata.version of Kafka 4.3 (4.3-IV0): what the records in this log follow."""
 COMMANDS_MAX: Final = 10_000
 """Commands that wait for the writer. Each connection has one at a time, but they outlive connections that come and go."""
+_BUILT_ON_LOOP_MAX: Final = 1_000
+"""Records of a decision that are encoded between two others' requests; more of them, in another thread."""
 _REMEDY: Final = (
     f"Without the metadata log nobody knows which topics there are: restore {TOPIC}-0 from a copy. "
     f"Until then nothing starts here and nothing is removed"
@@ -181,7 +185,8 @@ class MetadataLog:
         for record in decision.records:
             delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
         image = delta.image()
-        self._append(decision.records)
+        build = functools.partial(_batch, decision.records)
+        self._append(build() if len(decision.records) < _BUILT_ON_LOOP_MAX else await off_loop(build))
         await self._flusher.request(self._log)
         for follow in self._followers:
             try:
@@ -191,19 +196,24 @@ class MetadataLog:
         self.image = image
         return decision.reply
 
-    def _append(self, records: tuple[Any, ...]) -> None:
+    def _append(self, batch: bytes | bytearray) -> None:
         if self._flusher.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
-        builder = BatchBuilder()
-        now = wall_ms()
-        for record in records:
-            builder.append(now, None, to_bytes(record))
         try:
-            self._log.append_own(builder.build(), leader_epoch=1, now_ms=now)
+            self._log.append_own(batch, leader_epoch=1, now_ms=wall_ms())
         except OSError as problem:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {problem.strerror or problem}"
             ) from problem
+
+
+def _batch(records: tuple[Any, ...]) -> bytes | bytearray:
+    """One batch for one decision: all of it is there after a crash, or nothing."""
+    builder = BatchBuilder()
+    now = wall_ms()
+    for record in records:
+        builder.append(now, None, to_bytes(record))
+    return builder.build()
 
 
 def _fail(reply: "asyncio.Future[Any]", problem: Exception) -> None:

@@ -138,6 +138,11 @@ class SimFiles:
             self._directories.discard(old)
             self._directories.add(new)
 
+    def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Rename several."""
+        for old, new in pairs:
+            self.rename(old, new)
+
     def list(self, path: str) -> Sequence[str]:
         """The names in a directory, sorted; empty when it is not there."""
         prefix = "" if path == "." else f"{path}/"
@@ -147,6 +152,11 @@ class SimFiles:
     def make_directory(self, path: str) -> None:
         """Make a directory; nothing happens when it is there."""
         self._directories.add(path)
+
+    def make_directories(self, names: Sequence[str]) -> None:
+        """Make several directories below the root."""
+        for name in names:
+            self.make_directory(name)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""

@@ -41,6 +41,12 @@ def save(store: LogStore) -> bool:
     return store.write(store.checkpoint({}))
 
 
+def delete(store: LogStore, topic: str = "t", topic_id: UUID = TOPIC) -> None:
+    """Delete a partition and its files."""
+    for directory in store.delete([store.doom((topic, 0), topic_id)]):
+        store.remove(directory)
+
+
 def text(files: SimFiles, name: str) -> list[str]:
     """The entries of a checkpoint."""
     return (files.read_bytes(name) or b"").decode().splitlines()[2:]
@@ -109,7 +115,7 @@ def test_a_partition_that_cannot_be_opened_can_be_deleted():
     store._recovery["t", 0] = 3
     with pytest.raises(CorruptLog):
         store.open("t", 0, TOPIC, CONFIG, NOW)
-    store.delete("t", 0)
+    delete(store)
     assert not files.list("t-0")
     assert store.open("t", 0, OTHER, CONFIG, NOW).end_offset == 0
     store.close()
@@ -124,7 +130,7 @@ def test_a_partition_whose_directory_could_not_be_made_can_be_deleted():
     with pytest.raises(OSError, match="simulated"):
         store.open("t", 0, TOPIC, CONFIG, NOW)
     files.failing = False
-    store.delete("t", 0)
+    delete(store)
     assert store.open("t", 0, OTHER, CONFIG, NOW).end_offset == 0
 
 
@@ -147,7 +153,7 @@ def test_a_deleted_topic_leaves_nothing_that_could_harm_its_successor():
     store.note_cleaned(("t", 0), 1)
     save(store)
     late = store.checkpoint({})
-    store.delete("t", 0)
+    delete(store)
     assert not store.write(late)
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint"):
         assert text(files, name) == []
@@ -233,7 +239,7 @@ def test_a_damaged_partition_metadata_costs_no_record(damage):
     with pytest.raises(WrongDirectory, match=r"t-0 cannot be told whose it is.*topic_id: AAAAAAAAAAAAAAAAAAAAAQ"):
         store.open("t", 0, TOPIC, CONFIG, NOW, new=False)
     assert content(files, "t-0") == before
-    store.delete("t", 0)
+    delete(store)
     assert content(files, aside(("t", 0), TOPIC, "-stray")) == before
 
 
