@@ -9,9 +9,14 @@ from typing import Protocol
 
 
 class File(Protocol):
-    """One open file. Sizes and positions are in bytes."""
+    """One open file. Sizes and positions are in bytes.
+
+    Attributes:
+        disposable: to be set by who can make the content again and never syncs it.
+    """
 
     size: int
+    disposable: bool
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end, all or an OSError."""

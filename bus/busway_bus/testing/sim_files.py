@@ -15,7 +15,7 @@ class PowerCut(BaseException):
 class SimFile:
     """One file: what was written, and how much of it is on disk; `synced` is None until its name is on disk too."""
 
-    __slots__ = ("_files", "closed", "content", "size", "synced")
+    __slots__ = ("_files", "closed", "content", "disposable", "size", "synced")
 
     def __init__(self, files: "SimFiles") -> None:
         self._files = files
@@ -23,6 +23,7 @@ class SimFile:
         self.synced: bytes | None = None
         self.size = 0
         self.closed = False
+        self.disposable = False
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end."""

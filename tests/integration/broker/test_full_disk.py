@@ -3,6 +3,7 @@
 import inspect
 
 import pytest
+from tests.integration.broker.test_hang_up import CASES
 
 from busway_bus.handlers.context import RequestContext
 from busway_bus.handlers.registry import HANDLERS
@@ -10,7 +11,6 @@ from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
-from tests.integration.broker.test_hang_up import CASES
 
 
 def codes(answer) -> set[int]:
