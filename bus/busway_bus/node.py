@@ -23,11 +23,14 @@ from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.server.listener import Listeners
+from busway_protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("busway.node")
 
 _SWEEP_S = 1.0
 _UNFORCED_FLUSH_S = 0.1
+_REOPEN_S = 5.0
+"""How often partitions that the operating system refused to open are tried again."""
 
 
 class Node:
@@ -78,9 +81,10 @@ class Node:
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=uuid.uuid4)
             metadata = MetadataLog(self._store, self._flusher)
             await metadata.format()
-            self._store.remove_leftovers(_partitions(metadata.image))
+            for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
+                log.warning("%s: %s", self.config.data_dir, line)
             replicas = ReplicaManager(self.config, self._store, self._flusher)
-            metadata.subscribe(replicas.follow)
+            await metadata.subscribe(replicas.local.follow)
             self._services = NodeServices(
                 config=self.config,
                 cluster_id=self._store.identity.cluster_id,
@@ -107,7 +111,12 @@ class Node:
         log.info("node %d serves %s from %s", self.config.node_id, doors, self.config.data_dir)
 
     async def _create_offsets_topic(self) -> None:
-        await create_topic(self.services, OFFSETS_TOPIC)
+        try:
+            await create_topic(self.services, OFFSETS_TOPIC)
+        except KafkaError as problem:
+            # Whoever asked before may be gone, but what it asked for was carried out.
+            if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
 
     def _all_chores(self) -> list[Coroutine[None, None, None]]:
         services, config = self.services, self.config
@@ -133,6 +142,7 @@ class Node:
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.flush_unforced),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.maintain),
+            every(_REOPEN_S, "opening partitions", services.replicas.local.reopen),
             every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]
@@ -151,6 +161,8 @@ class Node:
         await self._listeners.close()
         if self._services is not None:
             self._services.groups.close()
+            await self._services.metadata.drain()
+            await self._services.replicas.local.close()
         await self._flusher.drain()
         if self._store is not None and not self.failed.is_set():
             self._store.close(clean=clean)

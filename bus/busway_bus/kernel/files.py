@@ -9,9 +9,14 @@ from typing import Protocol
 
 
 class File(Protocol):
-    """One open file. Sizes and positions are in bytes."""
+    """One open file. Sizes and positions are in bytes.
+
+    Attributes:
+        disposable: to be set by who can make the content again and never syncs it.
+    """
 
     size: int
+    disposable: bool
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end, all or an OSError."""
@@ -45,13 +50,20 @@ class Files(Protocol):
         """Remove a file; nothing happens when it is not there."""
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory."""
+        """Rename a file or directory durably."""
+
+    def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Rename files or directories of one directory durably, with one wait for the disk; or an OSError, and some of them have the
+        new name."""
 
     def list(self, path: str) -> Sequence[str]:
         """The names in a directory, sorted; empty when it is not there."""
 
     def make_directory(self, path: str) -> None:
         """Make a directory durably; nothing happens when it is there."""
+
+    def make_directories(self, names: Sequence[str]) -> None:
+        """Make directories below the root durably, with one wait for the disk; nothing happens to those that are there."""
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""

@@ -7,7 +7,7 @@ are the base offset in twenty digits, as Kafka writes them. What does not: which
 from collections.abc import Iterator
 from typing import Final
 
-from busway_bus.kernel.files import Files
+from busway_bus.kernel.files import File, Files
 from busway_bus.log.index import OffsetIndex, TimeIndex
 from busway_bus.log.log_config import LogConfig
 from busway_protocol.records.batch import (
@@ -72,9 +72,16 @@ class Segment:
         self.created_ms = created_ms
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
-        self._log = files.open(self.path(".log"))
-        self._index_file = files.open(self.path(".index"))
-        self._time_file = files.open(self.path(".timeindex"))
+        opened: list[File] = []
+        try:
+            for name in (".log", ".index", ".timeindex"):
+                opened.append(files.open(self.path(name)))  # noqa: PERF401 - those before one that fails are closed
+        except OSError:
+            for file in opened:
+                file.close()
+            raise
+        self._log, self._index_file, self._time_file = opened
+        self._index_file.disposable = self._time_file.disposable = True
         self.offsets = OffsetIndex()
         self.times = TimeIndex()
         self._bytes_since_entry = 0
