@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from busway_registry.domain import errors
+from busway_registry.domain.compatibility.breaches import TooMuchWork
 from busway_registry.domain.compatibility.check import Earlier, explain
+from busway_registry.domain.compatibility.levels import Level
 from busway_registry.domain.modes import Mode
 from busway_registry.domain.schemas import Artifact, SchemaRequest, build
 from busway_registry.domain.subjects import LATEST, MAX_ID
@@ -74,7 +76,7 @@ class Registry:
                     return Registered(version=one, schema=known)
             if mode is not Mode.IMPORT and not force:
                 level = await self.settings.level(tx, subject)
-                found = explain(artifact, texts, await self._earlier(tx, live), level)
+                found = _explain(artifact, texts, await self._earlier(tx, live), level)
                 if found:
                     raise errors.incompatible(subject, ", ".join(found))
             number = _next_version(request, versions, mode)
@@ -128,7 +130,7 @@ class Registry:
                     raise errors.version_not_found(version)
             normalize = normalize or await self.settings.normalizes(tx, subject)
             artifact, texts = await _build(tx, request, normalize=normalize)
-            return explain(artifact, texts, await self._earlier(tx, live), await self.settings.level(tx, subject))
+            return _explain(artifact, texts, await self._earlier(tx, live), await self.settings.level(tx, subject))
 
     # Schemas
 
@@ -347,6 +349,13 @@ async def _build(tx: Transaction, request: SchemaRequest, *, normalize: bool) ->
     request = await with_numbers(tx, request)
     texts = await reference_texts(tx, request.references)
     return build(request, texts, normalize=normalize), texts
+
+
+def _explain(artifact: Artifact, texts: Sequence[str], earlier: Sequence[Earlier], level: Level) -> list[str]:
+    try:
+        return explain(artifact, texts, earlier, level)
+    except TooMuchWork as problem:
+        raise errors.invalid_schema(str(problem)) from None
 
 
 def _check_writable(subject: str, mode: Mode, request: SchemaRequest) -> None:
