@@ -1,30 +1,17 @@
-"""What the registry does: register, look up, check, delete.
+"""What the registry does: register, look up, check, read, delete.
 
-What lives here: the use cases, each one transaction on a `Store`. What does not: HTTP (`http`), SQL (`store`), the rules themselves
-(`domain`).
+What lives here: the use cases that read and delete, each one transaction on a `Store`. What does not: those that judge a schema
+(`registering`), HTTP (`http`), SQL (`store`), the rules themselves (`domain`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from busway_registry.domain import errors
-from busway_registry.domain.compatibility.breaches import TooMuchWork
-from busway_registry.domain.compatibility.check import Earlier, explain
-from busway_registry.domain.compatibility.levels import Level
-from busway_registry.domain.modes import Mode
-from busway_registry.domain.schemas import Artifact, SchemaRequest, build
-from busway_registry.domain.subjects import LATEST, MAX_ID
-from busway_registry.resolve import reference_texts, with_numbers
+from busway_registry.domain.subjects import LATEST
+from busway_registry.judging.judge import Judge
+from busway_registry.registering import Registrar
 from busway_registry.settings import Settings, read_only
-from busway_registry.store.interface import IdTaken, NoMoreIds, Store, StoredSchema, Transaction, Version
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    """A version of a subject with its schema."""
-
-    version: Version
-    schema: StoredSchema
+from busway_registry.store.interface import Registered, Store, StoredSchema, Transaction, Version
 
 
 class Registry:
@@ -33,104 +20,25 @@ class Registry:
     Args:
         store: where schemas are kept.
         settings: levels and modes.
+        judge: judges schemas.
         now_ms: the clock, milliseconds since 1970.
         max_schema_chars: how long a schema may be.
     """
 
     def __init__(
-        self, store: Store, settings: Settings, now_ms: Callable[[], int], max_schema_chars: int = 1_000_000
+        self,
+        store: Store,
+        settings: Settings,
+        judge: Judge,
+        now_ms: Callable[[], int],
+        max_schema_chars: int = 1_000_000,
     ) -> None:
         self._store = store
         self.settings = settings
-        self._now_ms = now_ms
-        self._max_chars = max_schema_chars
-
-    # Register and look up
-
-    async def register(
-        self, subject: str, request: SchemaRequest, *, normalize: bool = False, force: bool = False
-    ) -> Registered:
-        """The version of the subject that holds this schema; a new one unless it is there.
-
-        Raises:
-            RegistryError: 409 incompatible; 42201 not valid; 42205 read-only, or an id where none may be given; 42209 too large.
-        """
-        if len(request.text) > self._max_chars:
-            raise errors.schema_too_large(len(request.text), self._max_chars)
-        async with self._store.write() as tx:
-            mode = await self.settings.mode(tx, subject)
-            _check_writable(subject, mode, request)
-            normalize = mode is not Mode.IMPORT and (normalize or await self.settings.normalizes(tx, subject))
-            artifact, texts = await _build(tx, request, normalize=normalize)
-            known = await tx.find_schema(artifact.fingerprint)
-            if known is not None and request.id is not None and request.id != known.id:
-                raise errors.id_mismatch(request.id)
-            versions = await tx.versions(subject)
-            live = [one for one in versions if not one.deleted]
-            for one in live:
-                if (
-                    known is not None
-                    and one.schema_id == known.id
-                    and request.version in {None, 0, LATEST, one.version}
-                ):
-                    return Registered(version=one, schema=known)
-            if mode is not Mode.IMPORT and not force:
-                level = await self.settings.level(tx, subject)
-                found = _explain(artifact, texts, await self._earlier(tx, live), level)
-                if found:
-                    raise errors.incompatible(subject, ", ".join(found))
-            number = _next_version(request, versions, mode)
-            stored = await self._keep(tx, artifact, known, request.id)
-            await self._purge_replaced(tx, stored, versions)
-            version = Version(
-                subject=subject, version=number, schema_id=stored.id, deleted=False, timestamp_ms=self._now_ms()
-            )
-            await tx.add_version(version)
-            return Registered(version=version, schema=stored)
-
-    async def look_up(
-        self, subject: str, request: SchemaRequest, *, normalize: bool = False, deleted: bool = False
-    ) -> Registered:
-        """The version of the subject that holds this schema.
-
-        Raises:
-            RegistryError: 40401 no subject; 40403 no such schema in it; 42201 not valid.
-        """
-        async with self._store.read() as tx:
-            normalize = normalize or await self.settings.normalizes(tx, subject)
-            artifact, _ = await _build(tx, request, normalize=normalize)
-            versions = await self._versions(tx, subject, deleted=deleted)
-            known = await tx.find_schema(artifact.fingerprint)
-            for one in reversed(versions):
-                if known is not None and one.schema_id == known.id:
-                    return Registered(version=one, schema=known)
-            raise errors.schema_not_found()
-
-    async def check(
-        self, subject: str, request: SchemaRequest, version: int | None, *, normalize: bool = False
-    ) -> list[str]:
-        """What speaks against the schema at the subject's level; empty when it is compatible.
-
-        Args:
-            subject: whose versions it is compared with; one that does not exist is compatible with everything.
-            request: the schema.
-            version: the one version to compare with, `LATEST`, or None for all that the level names.
-            normalize: write the schema in normal form first.
-
-        Raises:
-            RegistryError: 40402 no such version; 42201 not valid.
-        """
-        async with self._store.read() as tx:
-            live = [one for one in await tx.versions(subject) if not one.deleted]
-            if version == LATEST:
-                live = live[-1:]
-            elif version is not None:
-                live = [one for one in live if one.version == version]
-                if not live:
-                    raise errors.version_not_found(version)
-            normalize = normalize or await self.settings.normalizes(tx, subject)
-            artifact, texts = await _build(tx, request, normalize=normalize)
-            return _explain(artifact, texts, await self._earlier(tx, live), await self.settings.level(tx, subject))
+        self._registrar = Registrar(store, settings, judge, now_ms, max_schema_chars)
+        self.register = self._registrar.register
+        self.look_up = self._registrar.look_up
+        self.check = self._registrar.check
 
     # Schemas
 
@@ -275,34 +183,6 @@ class Registry:
 
     # Parts of the above
 
-    async def _earlier(self, tx: Transaction, versions: Sequence[Version]) -> list[Earlier]:
-        found = []
-        for one in reversed(versions):
-            artifact = (await self._registered(tx, one)).schema.artifact
-            texts = await reference_texts(tx, artifact.references)
-            found.append(Earlier(version=one.version, artifact=artifact, reference_texts=texts))
-        return found
-
-    async def _keep(
-        self, tx: Transaction, artifact: Artifact, known: StoredSchema | None, wanted: int | None
-    ) -> StoredSchema:
-        if known is not None:
-            return known
-        try:
-            return await tx.add_schema(artifact, wanted)
-        except IdTaken:
-            raise errors.not_permitted(f"Overwrite new schema with id {wanted} is not permitted.") from None
-        except NoMoreIds:
-            raise errors.not_permitted(
-                f"The id {MAX_ID} has been given out; there are no more ids on the wire"
-            ) from None
-
-    async def _purge_replaced(self, tx: Transaction, stored: StoredSchema, versions: Sequence[Version]) -> None:
-        """A soft-deleted version that held the schema goes for good when the schema comes back, unless it is referred to."""
-        for one in versions:
-            if one.deleted and one.schema_id == stored.id and not await tx.referenced_by(one.subject, one.version):
-                await tx.remove_version(one.subject, one.version)
-
     async def _delete(self, tx: Transaction, version: Version, *, permanent: bool) -> None:
         if not permanent:
             await tx.mark_deleted(version.subject, version.version)
@@ -342,43 +222,3 @@ class Registry:
         schema = await tx.schema(version.schema_id)
         assert schema is not None, f"version {version} has no schema"
         return Registered(version=version, schema=schema)
-
-
-async def _build(tx: Transaction, request: SchemaRequest, *, normalize: bool) -> tuple[Artifact, list[str]]:
-    """The schema of a request, and the texts that it refers to."""
-    request = await with_numbers(tx, request)
-    texts = await reference_texts(tx, request.references)
-    return build(request, texts, normalize=normalize), texts
-
-
-def _explain(artifact: Artifact, texts: Sequence[str], earlier: Sequence[Earlier], level: Level) -> list[str]:
-    try:
-        return explain(artifact, texts, earlier, level)
-    except TooMuchWork as problem:
-        raise errors.invalid_schema(str(problem)) from None
-
-
-def _check_writable(subject: str, mode: Mode, request: SchemaRequest) -> None:
-    if not mode.writable:
-        raise read_only(subject)
-    if mode is Mode.IMPORT and request.id is None:
-        raise errors.not_permitted(f"Subject {subject} is in import mode; a schema needs its id")
-    if mode is not Mode.IMPORT and request.id is not None:
-        raise errors.not_permitted(f"Subject {subject} is not in import mode; leave the id out")
-
-
-def _next_version(request: SchemaRequest, versions: Sequence[Version], mode: Mode) -> int:
-    following = max((one.version for one in versions), default=0) + 1
-    wanted = request.version
-    if wanted in {None, 0, LATEST}:
-        return following
-    assert wanted is not None
-    if mode is Mode.IMPORT:
-        if any(one.version == wanted for one in versions):
-            raise errors.not_permitted(f"Overwrite version {wanted} is not permitted.")
-        return wanted
-    if wanted != following:
-        raise errors.invalid_schema(
-            f"Version is not one more than previous version: {wanted} was given, {following} is next"
-        )
-    return wanted

@@ -15,8 +15,8 @@ from busway_registry.domain import contracts
 from busway_registry.domain.errors import RegistryError
 from busway_registry.domain.schemas import AVRO, Reference, SchemaRequest
 from busway_registry.domain.subjects import LATEST, MAX_VERSION, check_subject, parse_number
-from busway_registry.service import Registered, Registry
-from busway_registry.store.interface import StoredSchema
+from busway_registry.service import Registry
+from busway_registry.store.interface import Registered, StoredSchema
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _OFFERED: Final = (MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json")

@@ -3,6 +3,7 @@
 What lives here: the rows and the two protocols. Every implementation passes `tests/contracts/test_store.py`.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
@@ -43,6 +44,14 @@ class Version:
     schema_id: int
     deleted: bool
     timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A version of a subject with its schema."""
+
+    version: Version
+    schema: StoredSchema
 
 
 class Transaction(Protocol):
@@ -91,6 +100,9 @@ class Transaction(Protocol):
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
         """A subject's settings, or with `GLOBAL` the registry's; None when it has none."""
+
+    async def settings(self, subject: str) -> Mapping[tuple[Setting, str], Json]:
+        """All settings that a subject has, and the registry's."""
 
     async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
         """Replace them."""

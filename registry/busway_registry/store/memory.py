@@ -4,13 +4,13 @@ What lives here: plain dictionaries, copied for a writing transaction and swappe
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from busway_registry.domain.schemas import Artifact, Json
 from busway_registry.domain.subjects import MAX_ID
-from busway_registry.store.interface import IdTaken, NoMoreIds, Setting, StoredSchema, Transaction, Version
+from busway_registry.store.interface import GLOBAL, IdTaken, NoMoreIds, Setting, StoredSchema, Transaction, Version
 
 
 @dataclass(slots=True)
@@ -20,11 +20,11 @@ class _Tables:
     schemas: dict[int, StoredSchema] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
     uses: dict[tuple[str, int], Version] = field(default_factory=dict)
-    settings: dict[tuple[Setting, str], Json] = field(default_factory=dict)
+    kept: dict[tuple[Setting, str], Json] = field(default_factory=dict)
     last_id: int = 0
 
     def copy(self) -> "_Tables":
-        return _Tables(dict(self.schemas), dict(self.ids), dict(self.uses), dict(self.settings), self.last_id)
+        return _Tables(dict(self.schemas), dict(self.ids), dict(self.uses), dict(self.kept), self.last_id)
 
     async def schema(self, schema_id: int) -> StoredSchema | None:
         return self.schemas.get(schema_id)
@@ -78,13 +78,16 @@ class _Tables:
         )
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
-        return self.settings.get((kind, subject))
+        return self.kept.get((kind, subject))
+
+    async def settings(self, subject: str) -> Mapping[tuple[Setting, str], Json]:
+        return {key: value for key, value in self.kept.items() if key[1] in {GLOBAL, subject}}
 
     async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
-        self.settings[kind, subject] = dict(value)
+        self.kept[kind, subject] = dict(value)
 
     async def remove_setting(self, kind: Setting, subject: str) -> None:
-        self.settings.pop((kind, subject), None)
+        self.kept.pop((kind, subject), None)
 
 
 class MemoryStore:

@@ -5,7 +5,7 @@ the registry (`service`). Writing transactions take turns (`BEGIN IMMEDIATE`, an
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -17,7 +17,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from busway_registry.domain.schemas import Artifact, Json, Reference
 from busway_registry.domain.subjects import MAX_ID
 from busway_registry.store.engines import WRITES, create_engine, try_sqlite
-from busway_registry.store.interface import IdTaken, NoMoreIds, Setting, StoredSchema, StoreFailed, Transaction, Version
+from busway_registry.store.interface import (
+    GLOBAL,
+    IdTaken,
+    NoMoreIds,
+    Setting,
+    StoredSchema,
+    StoreFailed,
+    Transaction,
+    Version,
+)
 from busway_registry.store.revisions import migrate, prepare
 from busway_registry.store.tables import CONTEXT, IDS, REFERENCES, SCHEMAS, SETTINGS, VERSIONS
 
@@ -215,6 +224,10 @@ class _SqlTransaction:
         )
         value: Json | None = found.scalar_one_or_none()
         return value
+
+    async def settings(self, subject: str) -> Mapping[tuple[Setting, str], Json]:
+        found = await self._connection.execute(select(SETTINGS).where(SETTINGS.c.subject.in_((GLOBAL, subject))))
+        return {(row.kind, row.subject): row.value for row in found}
 
     async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
         await self.remove_setting(kind, subject)

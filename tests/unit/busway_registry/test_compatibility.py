@@ -328,7 +328,7 @@ def artifact(schema: Any) -> Artifact:
 
 def judge(schema: Any, history: list[Any], level: Level, budget: Budget | None = None) -> list[str]:
     known = [Earlier(version=number, artifact=artifact(one)) for number, one in enumerate(history, 1)]
-    return explain(artifact(schema), [], known[::-1], level, budget)
+    return explain(artifact(schema), [], known[::-1], level, budget=budget)
 
 
 @pytest.mark.parametrize(("level", "verdicts"), LEVELS.items())

@@ -43,10 +43,7 @@ class Budget:
         """
         self.left -= steps
         if self.left < 0:
-            raise TooMuchWork(
-                f"there are more than {self._whole} pairs of types to compare with earlier versions; split its unions, or use a "
-                "compatibility level that is not transitive"
-            )
+            raise TooMuchWork(f"there are more than {self._whole} pairs of types to compare")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 What lives here: which pairs are compared, in which order, and how a breach is told. What does not: the rules for one pair (`avro`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from busway_registry.domain.avro.parser import parse
+from busway_registry.domain.avro.parser import Parsed, parse
 from busway_registry.domain.compatibility.avro import incompatibilities
 from busway_registry.domain.compatibility.breaches import MOST_BREACHES, Budget
 from busway_registry.domain.compatibility.levels import Level
@@ -15,6 +15,8 @@ from busway_registry.domain.schemas import Artifact
 
 _MOST_CHARS: Final = 2_000
 """Of each part of a message: names and lists of symbols are as long as their author likes."""
+
+Parse: TypeAlias = Callable[[str, Sequence[str]], Parsed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,9 @@ def explain(
     reference_texts: Sequence[str],
     earlier: Sequence[Earlier],
     level: Level,
+    *,
     budget: Budget | None = None,
+    parse: Parse = parse,
 ) -> list[str]:
     """What speaks against the new schema; empty when it is compatible.
 
@@ -41,6 +45,7 @@ def explain(
         earlier: live versions, newest first.
         level: of these only the first counts unless the level is transitive; the first bad one ends the search.
         budget: what the request may still compute; a whole one when left out.
+        parse: how texts are read; one that remembers those it has read saves the most.
 
     Raises:
         TooMuchWork: the budget is spent.
@@ -49,7 +54,7 @@ def explain(
         return []
     budget = budget or Budget()
     for one in earlier if level.transitive else earlier[:1]:
-        found = _against(new, reference_texts, one, level, budget)
+        found = _against(new, reference_texts, one, level, budget=budget, parse=parse)
         if found:
             return [
                 *found,
@@ -60,7 +65,9 @@ def explain(
     return []
 
 
-def _against(new: Artifact, reference_texts: Sequence[str], one: Earlier, level: Level, budget: Budget) -> list[str]:
+def _against(
+    new: Artifact, reference_texts: Sequence[str], one: Earlier, level: Level, *, budget: Budget, parse: Parse
+) -> list[str]:
     if new.schema_type != one.artifact.schema_type:
         description = (
             f"the schema is {new.schema_type}, version {one.version} is {one.artifact.schema_type}: use another subject"
