@@ -33,6 +33,8 @@ _NOT_SERVED: Final = (
     "validateNewSchemas",
     "validateRules",
 )
+SETTINGS: Final = (*_KNOWN, *_NOT_SERVED)
+"""All that Confluent's `/config` knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
