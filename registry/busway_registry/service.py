@@ -4,14 +4,27 @@ What lives here: the use cases that read and delete, each one transaction on a `
 (`registering`), HTTP (`http`), SQL (`store`), the rules themselves (`domain`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
 
 from busway_registry.domain import errors
 from busway_registry.domain.subjects import LATEST
 from busway_registry.judging.judge import Judge
 from busway_registry.registering import Registrar
 from busway_registry.settings import Settings, read_only
-from busway_registry.store.interface import Registered, Store, StoredSchema, Transaction, Version
+from busway_registry.store.interface import (
+    WHOLE,
+    Deleted,
+    Part,
+    Registered,
+    Store,
+    StoredSchema,
+    Transaction,
+    Version,
+)
+
+_AT_ONCE: Final = 8
+"""Schemas of a list that are in memory while they are sent: eight megabytes of the largest."""
 
 
 class Registry:
@@ -64,56 +77,62 @@ class Registry:
         async with self._store.read() as tx:
             return await tx.highest_id()
 
-    async def uses(self, schema_id: int, *, deleted: bool = False) -> list[Version]:
-        """Who uses a schema.
+    async def uses(
+        self, schema_id: int, *, deleted: bool = False, subject: str | None = None, part: Part = WHOLE
+    ) -> list[Version]:
+        """Who uses a schema; all subjects or one.
 
         Raises:
             RegistryError: 40403; there is no such schema.
         """
         async with self._store.read() as tx:
-            if await tx.schema(schema_id) is None:
-                raise errors.schema_not_found()
-            return [one for one in await tx.versions_of_schema(schema_id) if deleted or not one.deleted]
+            await self._check_there(tx, schema_id)
+            return await tx.versions_of_schema(schema_id, deleted=deleted, subject=subject, part=part)
 
-    async def all_versions(self, prefix: str, *, deleted: bool, latest_only: bool, part: slice) -> list[Registered]:
-        """A part of the versions of the subjects with that prefix, by subject and number."""
+    async def subjects_of(self, schema_id: int, *, deleted: bool = False, part: Part = WHOLE) -> list[str]:
+        """Names of the subjects that use a schema.
+
+        Raises:
+            RegistryError: 40403; there is no such schema.
+        """
         async with self._store.read() as tx:
-            versions = [
-                one for one in await tx.versions() if one.subject.startswith(prefix) and (deleted or not one.deleted)
-            ]
-            if latest_only:
-                versions = list({one.subject: one for one in versions}.values())
-            return [await self._registered(tx, one) for one in versions[part]]
+            await self._check_there(tx, schema_id)
+            return await tx.subjects_of_schema(schema_id, deleted=deleted, part=part)
+
+    async def all_versions(
+        self, prefix: str, *, deleted: bool, latest_only: bool, part: Part = WHOLE
+    ) -> AsyncIterator[Registered]:
+        """A part of the versions of the subjects with that prefix, by subject and number; some in memory at a time."""
+        async with self._store.read() as tx:
+            versions = await tx.every_version(prefix, deleted=deleted, latest_only=latest_only, part=part)
+        return self._with_schemas(versions)
+
+    async def _with_schemas(self, versions: Sequence[Version]) -> AsyncIterator[Registered]:
+        for start in range(0, len(versions), _AT_ONCE):
+            async with self._store.read() as tx:
+                schemas = [(one, await tx.schema(one.schema_id)) for one in versions[start : start + _AT_ONCE]]
+            for one, schema in schemas:
+                if schema is not None:  # deleted for good meanwhile
+                    yield Registered(version=one, schema=schema)
 
     # Subjects and versions
 
-    async def subjects(self, prefix: str = "", *, deleted: bool = False, deleted_only: bool = False) -> list[str]:
+    async def subjects(self, prefix: str = "", deleted: Deleted = Deleted.LEFT_OUT, part: Part = WHOLE) -> list[str]:
         """Names, sorted; without those that only have soft-deleted versions, unless they are asked for."""
         async with self._store.read() as tx:
-            alive: dict[str, bool] = {}
-            for one in await tx.versions():
-                alive[one.subject] = alive.get(one.subject, False) or not one.deleted
-        return sorted(
-            name
-            for name, live in alive.items()
-            if name.startswith(prefix) and ((not live) if deleted_only else (live or deleted))
-        )
+            return await tx.subjects(prefix, deleted, part)
 
-    async def versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> list[int]:
+    async def versions(self, subject: str, deleted: Deleted = Deleted.LEFT_OUT, part: Part = WHOLE) -> list[int]:
         """Version numbers, ascending.
 
         Raises:
             RegistryError: 40401; the subject has none of that kind.
         """
         async with self._store.read() as tx:
-            found = [
-                one
-                for one in await tx.versions(subject)
-                if (one.deleted if deleted_only else (deleted or not one.deleted))
-            ]
-            if not found:
+            found = await tx.version_numbers(subject, deleted, part)
+            if not found and not (part.offset and await tx.version_numbers(subject, deleted, Part(limit=1))):
                 raise errors.subject_not_found(subject)
-            return [one.version for one in found]
+            return found
 
     async def version(self, subject: str, number: int, *, deleted: bool = False) -> Registered:
         """A version, or with `LATEST` the newest.
@@ -124,7 +143,7 @@ class Registry:
         async with self._store.read() as tx:
             return await self._registered(tx, await self._version(tx, subject, number, deleted=deleted))
 
-    async def referenced_by(self, subject: str, number: int, *, deleted: bool = False) -> list[int]:
+    async def referenced_by(self, subject: str, number: int, *, deleted: bool = False, part: Part = WHOLE) -> list[int]:
         """Ids of the schemas that refer to a version.
 
         Raises:
@@ -132,10 +151,7 @@ class Registry:
         """
         async with self._store.read() as tx:
             version = await self._version(tx, subject, number, deleted=deleted)
-            found = await tx.referenced_by(subject, version.version)
-            if deleted:
-                return found
-            return [one for one in found if any(not use.deleted for use in await tx.versions_of_schema(one))]
+            return await tx.referenced_by(subject, version.version, deleted=deleted, part=part)
 
     async def delete_version(self, subject: str, number: int, *, permanent: bool = False) -> int:
         """Delete a version softly, or one that is so already for good; its number.
@@ -188,7 +204,7 @@ class Registry:
             await tx.mark_deleted(version.subject, version.version)
             return
         await tx.remove_version(version.subject, version.version)
-        if not await tx.versions_of_schema(version.schema_id):
+        if not await tx.versions_of_schema(version.schema_id, part=Part(limit=1)):
             await tx.remove_schema(version.schema_id)
 
     async def _check_unreferenced(self, tx: Transaction, going: Sequence[Version]) -> None:
@@ -203,19 +219,16 @@ class Registry:
         if not (await self.settings.mode(tx, subject)).writable:
             raise read_only(subject)
 
-    async def _versions(self, tx: Transaction, subject: str, *, deleted: bool) -> list[Version]:
-        found = [one for one in await tx.versions(subject) if deleted or not one.deleted]
-        if not found:
-            raise errors.subject_not_found(subject)
-        return found
+    async def _check_there(self, tx: Transaction, schema_id: int) -> None:
+        if await tx.schema(schema_id) is None:
+            raise errors.schema_not_found()
 
     async def _version(self, tx: Transaction, subject: str, number: int, *, deleted: bool) -> Version:
-        versions = await self._versions(tx, subject, deleted=deleted)
-        if number == LATEST:
-            return versions[-1]
-        for one in versions:
-            if one.version == number:
-                return one
+        found = await tx.version(subject, None if number == LATEST else number, deleted=deleted)
+        if found is not None:
+            return found
+        if await tx.version(subject, None, deleted=deleted) is None:
+            raise errors.subject_not_found(subject)
         raise errors.version_not_found(number)
 
     async def _registered(self, tx: Transaction, version: Version) -> Registered:

@@ -17,7 +17,7 @@ from busway_registry.domain.errors import (
 )
 from busway_registry.domain.modes import Mode, parse_mode
 from busway_registry.domain.schemas import Json
-from busway_registry.store.interface import GLOBAL, Store, Transaction
+from busway_registry.store.interface import GLOBAL, Part, Store, Transaction
 
 _KNOWN: Final = ("compatibility", "normalize")
 _NOT_SERVED: Final = (
@@ -174,13 +174,13 @@ class Settings:
         return mode
 
     async def _make_room(self, tx: Transaction, subject: str, *, force: bool) -> None:
-        versions = await tx.versions(subject if subject != GLOBAL else None)
+        versions = await (tx.versions(subject) if subject != GLOBAL else tx.every_version("", deleted=True))
         if any(not one.deleted for one in versions) and not force:
             raise not_permitted("Cannot import since found existing subjects; delete them first, or say force=true")
         for one in versions:
             if one.deleted:
                 await tx.remove_version(one.subject, one.version)
-                if not await tx.versions_of_schema(one.schema_id):
+                if not await tx.versions_of_schema(one.schema_id, part=Part(limit=1)):
                     await tx.remove_schema(one.schema_id)
 
     async def delete_mode(self, subject: str = GLOBAL) -> Mode:
