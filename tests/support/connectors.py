@@ -34,6 +34,11 @@ class CountingSource(Source):
         Setting(name="keyless.at", doc="only this number has no key, instead of each fifth", type="LONG"),
         Setting(name="unfit.at", doc="hands over there what its schema does not allow", type="LONG"),
     )
+
+    @classmethod
+    def serves(cls, name: str) -> bool:
+        return name.startswith("note") or super().serves(name)
+
     committed_offsets: ClassVar[dict[str, list[int]]] = {}
     failed: ClassVar[set[str]] = set()
 

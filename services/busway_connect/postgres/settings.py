@@ -5,7 +5,7 @@ What lives here: their list with defaults, reading and checking them, and which 
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -200,22 +200,9 @@ class Choice:
         return not any(one.fullmatch(name) for one in self.exclude)
 
 
-def unknown_settings(config: Mapping[str, str], common: Iterable[str]) -> list[str]:
-    """Names that mean nothing here, `common` and those that the runtime reads excepted."""
-    known = {one.name for one in SETTINGS} | set(_CHOICES) | set(common)
-    prefixes = (
-        "transforms",
-        "predicates",
-        "errors.",
-        "key.converter",
-        "value.converter",
-        "header.converter",
-        "topic.creation.",
-        "producer.override.",
-        "consumer.override.",
-        "admin.override.",
-    )
-    return sorted(name for name in config if name not in known and not name.startswith(prefixes))
+def serves(name: str) -> bool:
+    """Whether a setting means something here."""
+    return name in _CHOICES or any(one.name == name for one in SETTINGS)
 
 
 def problems(config: Mapping[str, str]) -> dict[str, str]:

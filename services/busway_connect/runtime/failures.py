@@ -61,6 +61,7 @@ class Tolerance:
         retry_timeout_ms: `errors.retry.timeout`; -1 without end.
         retry_delay_max_ms: `errors.retry.delay.max.ms`.
         log_failures: `errors.log.enable`.
+        log_places: `errors.log.include.messages`.
         dead_letter_topic: `errors.deadletterqueue.topic.name`; empty for none.
         dead_letter_replication_factor: of that topic where it is missing; -1 takes the broker's default.
         context_headers: `errors.deadletterqueue.context.headers.enable`.
@@ -70,6 +71,7 @@ class Tolerance:
     retry_timeout_ms: int
     retry_delay_max_ms: int
     log_failures: bool
+    log_places: bool
     dead_letter_topic: str
     dead_letter_replication_factor: int
     context_headers: bool
@@ -82,6 +84,7 @@ class Tolerance:
             retry_timeout_ms=int(config.get("errors.retry.timeout", "0")),
             retry_delay_max_ms=int(config.get("errors.retry.delay.max.ms", "60000")),
             log_failures=config.get("errors.log.enable", "false").lower() == "true",
+            log_places=config.get("errors.log.include.messages", "false").lower() == "true",
             dead_letter_topic=config.get("errors.deadletterqueue.topic.name", "").strip(),
             dead_letter_replication_factor=int(config.get("errors.deadletterqueue.topic.replication.factor", "-1")),
             context_headers=config.get("errors.deadletterqueue.context.headers.enable", "false").lower() == "true",
@@ -137,7 +140,10 @@ class Failures:
         self.tolerated += 1
         record = bad()
         if self._tolerance.log_failures:
-            log.error("connector %s passes a record over at %s: %s", self._connector, record.stage, problem)
+            place = ""
+            if self._tolerance.log_places and record.source is not None:
+                place = " (topic {}, partition {}, offset {})".format(*record.source)
+            log.error("connector %s passes a record over at %s%s: %s", self._connector, record.stage, place, problem)
         topic = self._tolerance.dead_letter_topic
         if topic:
             await self._bury(topic, record, problem)

@@ -29,11 +29,12 @@ from busway_connect.connector import Config, Connector, Retriable, Sink, Source
 from busway_connect.plugins import Plugins
 from busway_connect.providers import Providers
 from busway_connect.runtime.failures import Tolerance, trace_of
-from busway_connect.runtime.overrides import tell_unserved
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
 from busway_connect.runtime.source_task import SourceTask
 from busway_connect.transforms.chain import chain, under
+from busway_connect.unserved import inert_settings
+from busway_connect.validation import check
 
 log = logging.getLogger("busway.connect")
 _FIRST_DELAY_S: Final = 0.5
@@ -205,6 +206,7 @@ class Runner:
         try:
             kind = around.plugins.connector(self.config["connector.class"])
             config = around.providers.resolved(self.config)
+            check(around.plugins, kind, config)  # what an earlier release stored may be what this one refuses
             connector = self.connector = kind(self.name, config)
         except Exception as problem:
             self.task = None
@@ -214,8 +216,9 @@ class Runner:
             await self._show("RUNNING" if self.target == "STARTED" else "PAUSED", None)
         if not around.stores.configs.tasks(self.name):
             await around.stores.configs.put_tasks(self.name, [self.config])
+        for inert, why in inert_settings(around.plugins, kind, config).items():
+            log.warning("connector %s: %s means nothing here: %s", self.name, inert, why)
         parts = self._parts(config)
-        tell_unserved(self.name, self.config)
         try:
             task = SourceTask(connector, parts) if isinstance(connector, Source) else None
             if task is None:
@@ -243,7 +246,7 @@ class Runner:
             stores=around.stores,
             counts=self.counts,
             tolerance=Tolerance.of(config),
-            transforms=chain(around.plugins, config, self.name),
+            transforms=chain(around.plugins, config),
             key_converter=self._converter(config, "key"),
             value_converter=self._converter(config, "value"),
             flush_interval_s=around.flush_interval_s,
