@@ -9,7 +9,7 @@ never skips it. After `errors.retry.timeout` in place the task starts again, wai
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -27,6 +27,8 @@ LEFT_OUT: Final = "__busway.errors.left.out"
 _KEY_BYTES_MAX: Final = 256
 _HEADER_BYTES_MAX: Final = 300
 """Of a dead letter that was too large: what a longer key and longer texts are left out or cut at."""
+_TRACE_CHARS_MAX: Final = 16 * 1024
+"""Of a trace: enough for some hundred frames. The status of a thousand failed connectors is then still an answer."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -202,7 +204,22 @@ class Failures:
         return tuple((_PREFIX + name, str(text).encode(errors="replace")) for name, text in texts)
 
 
+def said(problem: BaseException) -> str:
+    """What an exception says, as a line of the log; a connector's own may not even be able to say it."""
+    try:
+        return _kept(str(problem))
+    except Exception:  # noqa: BLE001 - somebody else's __str__
+        return type(problem).__qualname__
+
+
 def trace_of(problem: BaseException) -> str:
-    """The traceback as the REST API shows it."""
-    lines: Sequence[str] = traceback.format_exception(problem)
-    return "".join(lines)
+    """The traceback as the REST API shows it, and the status topic keeps it."""
+    return _kept("".join(traceback.format_exception(problem)))
+
+
+def _kept(text: str) -> str:
+    """Without half characters, which no topic could keep; of a long text beginning and end."""
+    if len(text) > _TRACE_CHARS_MAX:
+        half = _TRACE_CHARS_MAX // 2
+        text = f"{text[:half]}\n… {len(text) - 2 * half} characters are left out …\n{text[-half:]}"
+    return text.encode(errors="replace").decode()

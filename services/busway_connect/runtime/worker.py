@@ -185,7 +185,8 @@ class Worker(RebalanceListener):
         )
 
     def _begin(self, name: str, config: Config, target: str) -> Runner:
-        assert self._group is not None
+        if self._group is None:
+            raise Refused(409, _NOT_ACTIVE)
         runner = Runner(
             name,
             config,
