@@ -132,8 +132,9 @@ def problems(plugins: Plugins, connector: type[Connector], config: Config) -> di
         _check_topics(config, found)
     for name, text in named.items():
         found[name] = [f"Invalid value {shown(name, config[name])} for configuration {name}: {text}"]
-    if not found:
-        found = {name: [text] for name, text in connector.validate(config).items()}
+    for name, text in connector.validate(config).items():
+        of = f"Invalid value {shown(name, config[name])} for configuration {name}" if name in config else name
+        found.setdefault(name, [f"{of}: {text}"])
     return found
 
 

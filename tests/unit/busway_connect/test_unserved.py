@@ -3,6 +3,7 @@
 import pytest
 from tests.support.connectors import CollectingSink
 
+from busway_connect.connector import Connector
 from busway_connect.plugins import Plugins
 from busway_connect.postgres import PostgresConnector
 from busway_connect.sql_sink import JdbcSink
@@ -76,6 +77,37 @@ def test_what_nobody_serves_is_refused_by_name(name: str, value: str, beside: di
 def test_a_sink_refuses_too(name: str, value: str) -> None:
     """What would write other rows than those that were asked for."""
     assert set(problems(Plugins(), JdbcSink, {**JDBC, name: value})) == {name}
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "says"),
+    [
+        (
+            PostgresConnector,
+            {**POSTGRES, "snapshot.mode": "custom", "plugin.name": "wal2json"},
+            [
+                "\nInvalid value custom for configuration snapshot.mode: 'custom' is not supported; what is: initial",
+                "\nInvalid value wal2json for configuration plugin.name: 'wal2json' is not supported; what is: pgoutput",
+            ],
+        ),
+        (JdbcSink, {**JDBC, "insert.mode": "upsert"}, ["\nprimary.key.mode: insert.mode=upsert finds rows by a key"]),
+        (
+            JdbcSink,
+            {**JDBC, "connection.url": "mysql://me:s3cret@h/d", "batch.size": "x"},
+            [
+                "Invalid value mysql://me:[hidden]@h/d for configuration connection.url: names mysql",
+                "Invalid value x for",
+            ],
+        ),
+    ],
+)
+def test_each_line_of_a_refusal_names_its_setting(
+    kind: type[Connector], config: dict[str, str], says: list[str]
+) -> None:
+    """Also where only the connector knows what is wrong; every error at once."""
+    with pytest.raises(BadConfig) as refused:
+        check(Plugins(), kind, config)
+    assert all(one in str(refused.value) for one in says)
 
 
 def test_the_remedy_is_said() -> None:
