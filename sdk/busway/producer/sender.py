@@ -1,7 +1,10 @@
 """The loop that sends what the accumulator has ready.
 
 What lives here: grouping batches by leader, the Produce request, what each error means for a batch. What does not: the records'
-way into batches. An idempotent producer that loses track of a sequence takes a new epoch before it goes on (KIP-360).
+way into batches, sequence numbers (`accumulator`).
+
+A batch fails alone, and only when it may be lost or written twice otherwise: what the broker has certainly not written is sent again
+under the partition's next epoch when the two disagree about sequence numbers (KIP-360).
 """
 
 import asyncio
@@ -26,14 +29,10 @@ from busway_protocol.messages.transactions import InitProducerIdRequest, InitPro
 NAMES_UNTIL: Final = 12
 """From Produce 13 on topics go by id; names are used, so that a re-created topic is found again."""
 _RETRY_S: Final = 0.1
-_LOST_TRACK: Final = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
+_LOST_TRACK: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+"""The broker's last sequence number is not what was acknowledged: this batch was not written, and earlier ones may be lost there."""
+_WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+"""After the second, the broker knows no more where it put the batch."""
 _STALE_LEADER: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -58,8 +57,8 @@ class Sender:
         self._space = asyncio.Event()
         self._requests: set[asyncio.Task[None]] = set()
         self._in_flight: dict[int, int] = {}
-        self._producer_id, self._epoch = -1, -1
-        self._lost_track = False
+        self._producer_id = -1
+        self._expiry_at = 0.0
         self._stale = False
 
     def wake(self) -> None:
@@ -72,7 +71,7 @@ class Sender:
         await self._space.wait()
 
     async def identify(self) -> None:
-        """Take a producer id, or the next epoch of the one that there is.
+        """Take a producer id, another one than before.
 
         Raises:
             BrokerError, ConnectionFailed, RequestTimedOut.
@@ -82,20 +81,13 @@ class Sender:
         deadline = loop.time() + self._options.request_timeout_ms / 1000
         while True:
             problem: BuswayError
-            request = InitProducerIdRequest(
-                transactional_id=None,
-                transaction_timeout_ms=60_000,
-                producer_id=self._producer_id,
-                producer_epoch=self._epoch,
-            )
             try:
-                connection = await self._cluster.any_connection()
-                if connection.version(request.message_info.api_key) < 3:  # type: ignore[attr-defined]
-                    request.producer_id, request.producer_epoch = -1, -1
-                answer: InitProducerIdResponse = await connection.request(request)
+                answer: InitProducerIdResponse = await self._cluster.ask_any(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+                )
                 code = error_for(answer.error_code)
                 if code is ErrorCode.NONE:
-                    self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+                    self._producer_id = answer.producer_id
                     return
                 problem = BrokerError(code, "taking a producer id")
                 if not code.retriable:
@@ -126,13 +118,10 @@ class Sender:
             self._expire(loop.time())
             with contextlib.suppress(BuswayError):
                 await self._cluster.refresh_if_old()
-            wait: float | None = None
-            if self._lost_track:
-                await self._regain()
-            else:
-                wait = await self._send_ready(loop.time())
+            wait = await self._send_ready(loop.time())
+            until_expiry = max(0.0, self._expiry_at - loop.time())
             try:
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(until_expiry if wait is None else min(wait, until_expiry)):
                     await self._wake.wait()
             except TimeoutError:
                 pass
@@ -140,6 +129,11 @@ class Sender:
     async def _send_ready(self, now: float) -> float | None:
         """Send what is ready; answers how long the loop may sleep."""
         partitions, soonest = self._accumulator.ready(now)
+        if any(self._accumulator.lacks_identity(partition, self._producer_id) for partition in partitions):
+            try:
+                await self.identify()
+            except BuswayError:
+                return _RETRY_S
         wait = None if soonest is None else max(0.0, soonest - now)
         if self._stale or any(self._cluster.metadata.leader(*partition) is None for partition in partitions):
             try:
@@ -171,7 +165,7 @@ class Sender:
         for partition in partitions:
             if taken and size >= self._options.max_request_size - self._options.batch_size:
                 break
-            batch = self._accumulator.take(partition, self._producer_id, self._epoch)
+            batch = self._accumulator.take(partition, self._producer_id)
             size += len(batch.encoded or b"")
             taken.append(batch)
         return taken
@@ -188,8 +182,9 @@ class Sender:
         )
         try:
             connection = await self._cluster.connection(leader)
-            for batch in batches:
-                batch.sent = True
+            certain = {batch for batch in batches if not batch.uncertain}
+            for batch in certain:
+                batch.uncertain = True
             answer: ProduceResponse | None = await connection.request(
                 request, at_most=NAMES_UNTIL, answer=self._acks != 0
             )
@@ -199,7 +194,7 @@ class Sender:
                 if self._acks == 0:
                     self._fail(batch, problem)
                 else:
-                    self._accumulator.retry(batch, loop.time() + _RETRY_S)
+                    self._again(batch, loop.time(), problem)
         except BuswayError as problem:
             for batch in batches:
                 self._fail(batch, problem)
@@ -208,13 +203,13 @@ class Sender:
                 self._fail(batch, DeliveryFailed(f"{_name(batch)}: the request could not be made: {problem!r}"))
             raise
         else:
-            self._answered(batches, answer, loop.time())
+            self._answered(batches, certain, answer, loop.time())
         finally:
             self._in_flight[leader] -= 1
             self._space.set()
             self._wake.set()
 
-    def _answered(self, batches: list[Batch], answer: ProduceResponse | None, now: float) -> None:
+    def _answered(self, batches: list[Batch], certain: set[Batch], answer: ProduceResponse | None, now: float) -> None:
         if answer is None:
             for batch in batches:
                 self._succeed(batch, -1, -1)
@@ -229,46 +224,57 @@ class Sender:
             if partition is None:
                 self._fail(batch, DeliveryFailed(f"{_name(batch)}: the broker did not answer for this partition"))
             else:
-                self._judge(batch, partition, now)
+                self._judge(batch, batch not in certain, partition, now)
 
-    def _judge(self, batch: Batch, partition: PartitionProduceResponse, now: float) -> None:
+    def _judge(self, batch: Batch, was_uncertain: bool, partition: PartitionProduceResponse, now: float) -> None:
+        """Settle a batch, or have it sent again.
+
+        Args:
+            was_uncertain: whether it may have been written by an earlier request.
+        """
         code = error_for(partition.error_code)
-        if code is ErrorCode.NONE:
+        problem = BrokerError(code, _name(batch), partition.error_message)
+        if code in _WRITTEN:
             self._succeed(batch, partition.base_offset, partition.log_append_time_ms)
         elif code in _LOST_TRACK and self._options.enable_idempotence:
-            self._lost_track = True
-            self._fail(batch, BrokerError(code, _name(batch), partition.error_message))
+            # Had the broker this batch, it would know it again: it keeps the last five of a producer, and we have one under way.
+            self._again(batch, now, problem, renewed=True)
+        elif code is ErrorCode.INVALID_PRODUCER_EPOCH and self._options.enable_idempotence and not was_uncertain:
+            self._again(batch, now, problem, renewed=True, identity=True)
         elif code.retriable:
             self._stale |= code in _STALE_LEADER
-            self._accumulator.retry(batch, now + _RETRY_S)
+            self._again(batch, now, problem)
         else:
-            # The broker never saw its sequence numbers, so those that follow are ahead of what it waits for.
-            self._lost_track |= self._options.enable_idempotence
-            self._fail(batch, BrokerError(code, _name(batch), partition.error_message))
+            if code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+                batch.uncertain = was_uncertain  # this refusal is certain
+            self._fail(batch, problem)
 
-    async def _regain(self) -> None:
-        """Nothing under way, then a new epoch: sequences start over."""
-        if self._accumulator.in_flight:
-            return
-        try:
-            await self.identify()
-        except BuswayError as problem:
-            for batch in self._accumulator.all_batches():
-                self._fail(batch, problem)
-            return
-        self._accumulator.reset_sequences()
-        self._lost_track = False
-        self._wake.set()
+    def _again(
+        self, batch: Batch, now: float, problem: BuswayError, *, renewed: bool = False, identity: bool = False
+    ) -> None:
+        """Send the batch again soon, under the partition's next epoch or another producer id if need be."""
+        batch.problem = problem
+        if renewed:
+            self._accumulator.retry_renewed(batch, now + _RETRY_S, identity=identity)
+        else:
+            self._accumulator.retry(batch, now + _RETRY_S)
+        if batch.given_up:
+            self._fail(batch, problem)
 
     def _expire(self, now: float) -> None:
+        if now < self._expiry_at:
+            return
         timeout_ms = self._options.delivery_timeout_ms
-        for batch in self._accumulator.expired(now, timeout_ms / 1000):
-            if batch.sent and self._options.enable_idempotence:
-                self._lost_track = True
-            self._fail(batch, DeliveryFailed(f"{_name(batch)}: not acknowledged within {timeout_ms} ms"))
+        expired, self._expiry_at = self._accumulator.expired(now, timeout_ms / 1000)
+        for batch in expired:
+            problem = DeliveryFailed(_not_in_time(batch, timeout_ms))
+            if batch.given_up:
+                self._tell(batch, problem)
+            else:
+                self._fail(batch, problem)
 
     def _succeed(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        self._accumulator.done(batch)
+        self._accumulator.acknowledged(batch)
         topic, number = batch.partition
         for position, timestamp_ms, waiter in batch.waiters:
             if not waiter.done():
@@ -277,12 +283,15 @@ class Sender:
                 waiter.set_result(RecordMetadata(topic, number, offset, stamp))
 
     def _fail(self, batch: Batch, problem: BuswayError) -> None:
-        self._accumulator.done(batch)
+        self._accumulator.failed(batch)
+        self._tell(batch, problem)
+        self._space.set()
+
+    def _tell(self, batch: Batch, problem: BuswayError) -> None:
         for _, _, waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_exception(problem)
                 waiter.exception()  # reading it once keeps asyncio from complaining about records nobody awaits
-        self._space.set()
 
     async def stop(self) -> None:
         """End the requests that are under way and fail what is left."""
@@ -292,6 +301,12 @@ class Sender:
             await asyncio.wait(self._requests)
         for batch in self._accumulator.all_batches():
             self._fail(batch, DeliveryFailed(f"{_name(batch)}: the producer was stopped before it was sent"))
+
+
+def _not_in_time(batch: Batch, timeout_ms: int) -> str:
+    written = "whether it was written is not known" if batch.uncertain else "it was not written"
+    last = f"; the last attempt: {batch.problem}" if batch.problem is not None else ""
+    return f"{_name(batch)}: not acknowledged within {timeout_ms} ms, {written}{last}"
 
 
 def _name(batch: Batch) -> str:
