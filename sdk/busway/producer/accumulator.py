@@ -50,7 +50,9 @@ class Batch:
     """Records for one partition, and who waits for them, by position.
 
     Attributes:
+        shared: those of the waiters' futures that stand for records further behind as well.
         uncertain: it was sent, and no answer tells that it was not written.
+        halved: it was part of a larger one that was refused for its size.
         given_up: it took too long while it was under way; nobody waits for it any more, only its sequence numbers matter.
         problem: why it was not acknowledged the last time.
     """
@@ -60,8 +62,10 @@ class Batch:
     created: float
     due: float
     waiters: list[Waiter] = field(default_factory=list)
+    shared: set[Any] = field(default_factory=set)
     encoded: bytes | None = None
     uncertain: bool = False
+    halved: bool = False
     given_up: bool = False
     problem: BuswayError | None = None
     size: int = 0
@@ -69,8 +73,14 @@ class Batch:
 
 @dataclass(slots=True)
 class _Queue:
-    """A partition's batches; `spent` is the producer id whose last epoch was used up here."""
+    """A partition's batches.
 
+    Attributes:
+        batch_size: bytes after which a batch is full; less than the producer's own where the topic takes less.
+        spent: the producer id whose last epoch was used up here.
+    """
+
+    batch_size: int
     batches: deque[Batch] = field(default_factory=deque)
     in_flight: bool = False
     retry_at: float = 0.0
@@ -126,11 +136,11 @@ class Accumulator:
         """
         queue = self._queues.get(partition)
         if queue is None:
-            queue = self._queues[partition] = _Queue()
+            queue = self._queues[partition] = _Queue(self._batch_size)
         batches = queue.batches
         batch = batches[-1] if batches else None
         opened = False
-        if batch is None or batch.encoded is not None or batch.builder.size_bytes + size > self._batch_size:
+        if batch is None or batch.encoded is not None or batch.builder.size_bytes + size > queue.batch_size:
             batch = Batch(partition, BatchBuilder(self._compression), now, now + self._linger_s)
             opened = True
         builder = batch.builder
@@ -144,9 +154,10 @@ class Accumulator:
             waiter.batch = batch
             waiter.futures.append(future)
             batch.waiters.append((builder.count - 1, timestamp_ms, future))
+            batch.shared.add(future)
         batch.size += size
         self.buffered += size
-        return opened or builder.size_bytes >= self._batch_size
+        return opened or builder.size_bytes >= queue.batch_size
 
     def ready(self, now: float) -> tuple[list[Partition], float | None]:
         """Partitions whose first batch is to be sent now, and the moment when the next one will be."""
@@ -156,7 +167,7 @@ class Accumulator:
             if queue.in_flight or not queue.batches:
                 continue
             first = queue.batches[0]
-            full = len(queue.batches) > 1 or first.builder.size_bytes >= self._batch_size
+            full = len(queue.batches) > 1 or first.builder.size_bytes >= queue.batch_size
             due = queue.retry_at
             if not (full or self.flushing or first.encoded is not None):
                 due = max(due, first.due)
@@ -224,6 +235,18 @@ class Accumulator:
         batch.uncertain = False
         self._queues[batch.partition].renew(identity=identity)
 
+    def split(self, batch: Batch) -> None:
+        """Put two halves in the place of a batch that is larger than its topic takes, and make later ones no larger than these.
+
+        The topic's limit may be of compressed bytes, so halving finds it where no reckoning would (KAFKA-8350).
+        """
+        queue = self._queues[batch.partition]
+        assert queue.batches[0] is batch
+        queue.in_flight = False
+        queue.batches.popleft()
+        queue.batches.extendleft(reversed(_halves(batch)))
+        queue.batch_size = min(queue.batch_size, batch.builder.size_bytes // 2)
+
     def expired(self, now: float, timeout_s: float) -> tuple[list[Batch], float]:
         """Batches that have become too old, and the moment when the next one can be; those under way are `given_up` by this."""
         found = []
@@ -246,3 +269,47 @@ class Accumulator:
     def all_batches(self) -> list[Batch]:
         """Every batch, for those who end a producer."""
         return [batch for queue in self._queues.values() for batch in queue.batches]
+
+
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    builders = batch.builder.halves()
+    middle = builders[0].count
+    first, second = (
+        Batch(batch.partition, builder, batch.created, batch.due, uncertain=batch.uncertain, halved=True)
+        for builder in builders
+    )
+    second.size = batch.size * second.builder.size_bytes // batch.builder.size_bytes
+    first.size = batch.size - second.size
+    for position, timestamp_ms, future in batch.waiters:
+        if position >= middle:
+            second.waiters.append((position - middle, timestamp_ms, future))
+            if future in batch.shared:
+                second.shared.add(future)
+        elif future not in batch.shared:
+            first.waiters.append((position, timestamp_ms, future))
+        else:
+            of_first, of_second = _parts(future)
+            first.waiters.append((position, timestamp_ms, of_first))
+            first.shared.add(of_first)
+            second.waiters.insert(0, (0, timestamp_ms, of_second))
+            second.shared.add(of_second)
+    return first, second
+
+
+def _parts(whole: Any) -> tuple[Any, Any]:
+    """Futures for both halves of what one stands for: it is done when both are, with where the first one was put."""
+    first, second = (whole.get_loop().create_future() for _ in range(2))
+
+    def settle(_: Any) -> None:
+        if whole.done() or not (first.done() and second.done()):
+            return
+        problem = first.exception() or second.exception()
+        if problem is None:
+            whole.set_result(first.result())
+        else:
+            whole.set_exception(problem)
+            whole.exception()  # nobody need await it
+
+    for part in (first, second):
+        part.add_done_callback(settle)
+    return first, second

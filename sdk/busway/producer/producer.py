@@ -216,9 +216,13 @@ class Producer:
         await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
 
     async def _space(self, topic: str) -> None:
-        """Wait until a batch is done, and look whether the topic is still there."""
+        """Wait until a batch is done, and look whether the topic is still there; meanwhile no batch waits to become full."""
+        self._accumulator.flushing += 1
         self._sender.wake()
-        await self._sender.space()
+        try:
+            await self._sender.space()
+        finally:
+            self._accumulator.flushing -= 1
         await self._ensure(topic)
 
     async def send_and_wait(

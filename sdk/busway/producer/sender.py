@@ -33,6 +33,11 @@ _LOST_TRACK: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCod
 """The broker's last sequence number is not what was acknowledged: this batch was not written, and earlier ones may be lost there."""
 _WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 """After the second, the broker knows no more where it put the batch."""
+_TOO_LARGE: Final = {
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
+}
+"""The batch is larger than this setting of its topic; parts of it may not be."""
 _STALE_LEADER: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -236,7 +241,10 @@ class Sender:
         problem = BrokerError(code, _name(batch), partition.error_message)
         if code in _WRITTEN:
             self._succeed(batch, partition.base_offset, partition.log_append_time_ms)
-        elif code in _LOST_TRACK and self._options.enable_idempotence:
+        elif code in _TOO_LARGE:
+            batch.uncertain = was_uncertain
+            self._too_large(batch, code)
+        elif code in _LOST_TRACK and self._options.enable_idempotence and not (was_uncertain and batch.halved):
             # Had the broker this batch, it would know it again: it keeps the last five of a producer, and we have one under way.
             self._again(batch, now, problem, renewed=True)
         elif code is ErrorCode.INVALID_PRODUCER_EPOCH and self._options.enable_idempotence and not was_uncertain:
@@ -248,6 +256,15 @@ class Sender:
             if code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                 batch.uncertain = was_uncertain  # this refusal is certain
             self._fail(batch, problem)
+
+    def _too_large(self, batch: Batch, code: ErrorCode) -> None:
+        setting = _TOO_LARGE[code]
+        if batch.builder.count > 1 and not batch.given_up:
+            self._accumulator.split(batch)
+            return
+        size = batch.builder.size_bytes
+        text = f"a batch of one record, {size} bytes, is larger than the topic's {setting}; raise that, or send less in a record"
+        self._fail(batch, BrokerError(code, _name(batch), text))
 
     def _again(
         self, batch: Batch, now: float, problem: BuswayError, *, renewed: bool = False, identity: bool = False
