@@ -310,6 +310,14 @@ class Sender:
                 waiter.set_exception(problem)
                 waiter.exception()  # reading it once keeps asyncio from complaining about records nobody awaits
 
+    def left(self) -> dict[Partition, int]:
+        """How many records of each partition wait for their acknowledgement."""
+        found: dict[Partition, int] = {}
+        for batch in self._accumulator.all_batches():
+            if not batch.given_up:
+                found[batch.partition] = found.get(batch.partition, 0) + batch.builder.count
+        return found
+
     async def stop(self) -> None:
         """End the requests that are under way and fail what is left."""
         for task in tuple(self._requests):
@@ -317,7 +325,7 @@ class Sender:
         if self._requests:
             await asyncio.wait(self._requests)
         for batch in self._accumulator.all_batches():
-            self._fail(batch, DeliveryFailed(f"{_name(batch)}: the producer was stopped before it was sent"))
+            self._fail(batch, DeliveryFailed(f"{_name(batch)}: the producer was stopped before it was acknowledged"))
 
 
 def _not_in_time(batch: Batch, timeout_ms: int) -> str:
