@@ -1,17 +1,17 @@
 """`App`: a service made of decorated functions.
 
-What lives here: starting and stopping, sending, reading. What does not: declaring (`declaring`), the consume loop (`handling.worker`).
+What lives here: starting and stopping, sending, reading. What does not: declaring (`declaring`), the consume loop (`handling.worker`),
+signals (`serving`).
 """
 
 import asyncio
 import contextlib
 import logging
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from busway.admin.admin import NewTopic
 from busway.app.declaring.declarations import Declarations
@@ -23,7 +23,8 @@ from busway.app.handling.lane import Sleep
 from busway.app.handling.worker import Worker, WorkerParts
 from busway.app.hooks import Hooks
 from busway.app.serdes import Serdes
-from busway.app.topics import create_missing
+from busway.app.serving import serve
+from busway.app.topics import create_declared, create_missing
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
@@ -143,12 +144,11 @@ class App(Declarations):
     async def _start(self) -> None:
         async with AsyncExitStack() as stack:
             self._made.clear()
-            await self._create_topics()
-            self._producer = Producer(
-                self.bootstrap_servers, client_id=self.name, **{"linger_ms": 0, **self.producer_options}
-            )
-            await self._producer.start()
-            stack.push_async_callback(self._stop_producer, self._producer)
+            await create_declared(self)
+            options = {"linger_ms": 0, **self.producer_options}
+            self._producer = producer = Producer(self.bootstrap_servers, client_id=self.name, **options)
+            await producer.start()
+            stack.push_async_callback(lambda: producer.stop(self._time_left()))
             self._serdes = self.new_serdes()
             stack.push_async_callback(self._serdes.close)
             await self._serdes.prepare(self.topics.values())
@@ -246,9 +246,6 @@ class App(Declarations):
         except TimeoutError:
             log.warning("%s: the group %s was not left in time; its session has to end", self.name, self.group_id)
 
-    async def _stop_producer(self, producer: Producer) -> None:
-        await producer.stop(self._time_left())
-
     @property
     def problem(self) -> BaseException | None:
         """Why it stopped by itself; None while it runs, and when it was stopped."""
@@ -283,32 +280,12 @@ class App(Declarations):
         Raises:
             HandlerFailed, BuswayError: the app could not start, or stopped by itself.
         """
-        stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        stopping: set[asyncio.Task[None]] = set()
+        await serve(self)
 
-        def stop() -> None:
-            stopped.set()
-            if self._starting is not None:
-                stopping.add(loop.create_task(self.stop()))
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
-        try:
-            async with self:
-                waits = [asyncio.ensure_future(stopped.wait())]
-                if self._working is not None:
-                    waits.append(cast("asyncio.Task[Literal[True]]", self._working))
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                waits[0].cancel()
-                if self._working is not None and self._working.done():
-                    self._working.result()
-        except NotRunning:
-            if not stopping:
-                raise
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
+    @property
+    def is_starting(self) -> bool:
+        """Whether `start` is under way."""
+        return self._starting is not None
 
     @contextlib.asynccontextmanager
     async def test(
@@ -479,9 +456,3 @@ class App(Declarations):
 
     async def _sleep(self, seconds: float) -> None:
         await self.sleep(seconds)
-
-    async def _create_topics(self) -> None:
-        wanted = [topic for topic in self.topics.values() if topic.partitions is not None or topic.configs]
-        await create_missing(
-            self, [NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs)) for topic in wanted]
-        )

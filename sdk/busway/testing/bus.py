@@ -96,6 +96,7 @@ class TestBus:
         self._clock = clock or SkippedTime()
         self._probe = probe
         self._writer: Producer | None = None
+        self._preparing = asyncio.Lock()
         self._serdes = app.new_serdes()
 
     @property
@@ -116,11 +117,13 @@ class TestBus:
             raise BadDeclaration(
                 f"topic {topic.name} is of app {topic.app.name}; this bus sends those of {self.app.name}"
             )
-        if not self._serdes.knows(topic):
-            await self._serdes.prepare([topic])
-        if self._writer is None:
-            self._writer = Producer(self.app.bootstrap_servers, **{"linger_ms": 0, **self.app.producer_options})
-            await self._writer.start()
+        async with self._preparing:  # a test may send many at once, before the first one has prepared anything
+            if not self._serdes.knows(topic):
+                await self._serdes.prepare([topic])
+            if self._writer is None:
+                writer = Producer(self.app.bootstrap_servers, **{"linger_ms": 0, **self.app.producer_options})
+                await writer.start()
+                self._writer = writer
         value_bytes, key_bytes = self._serdes.encode(topic, "value", value), self._serdes.encode(topic, "key", key)
         return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
 
