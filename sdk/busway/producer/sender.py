@@ -8,8 +8,10 @@ under the partition's next epoch when the two disagree about sequence numbers (K
 """
 
 import asyncio
-import contextlib
-from typing import Final
+import logging
+import math
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DeliveryFailed, RequestTimedOut
@@ -25,6 +27,8 @@ from busway_protocol.messages.produce import (
     TopicProduceData,
 )
 from busway_protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+
+log = logging.getLogger("busway.producer")
 
 NAMES_UNTIL: Final = 12
 """From Produce 13 on topics go by id; names are used, so that a re-created topic is found again."""
@@ -65,6 +69,7 @@ class Sender:
         self._producer_id = -1
         self._expiry_at = 0.0
         self._stale = False
+        self._errands: dict[str, float] = {}
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -121,9 +126,7 @@ class Sender:
         while True:
             self._wake.clear()
             self._expire(loop.time())
-            with contextlib.suppress(BuswayError):
-                await self._cluster.refresh_if_old()
-            wait = await self._send_ready(loop.time())
+            wait = self._send_ready(loop.time())
             until_expiry = max(0.0, self._expiry_at - loop.time())
             try:
                 async with asyncio.timeout(until_expiry if wait is None else min(wait, until_expiry)):
@@ -131,37 +134,64 @@ class Sender:
             except TimeoutError:
                 pass
 
-    async def _send_ready(self, now: float) -> float | None:
-        """Send what is ready; answers how long the loop may sleep."""
+    def _send_ready(self, now: float) -> float | None:
+        """Send what is ready; answers how long the loop may sleep.
+
+        Nothing is waited for here: a leader that does not answer, or that is not known, holds its own partitions alone.
+        """
         partitions, soonest = self._accumulator.ready(now)
-        if any(self._accumulator.lacks_identity(partition, self._producer_id) for partition in partitions):
-            try:
-                await self.identify()
-            except BuswayError:
-                return _RETRY_S
         wait = None if soonest is None else max(0.0, soonest - now)
-        if self._stale or any(self._cluster.metadata.leader(*partition) is None for partition in partitions):
-            try:
-                await self._cluster.refresh()
-                self._stale = False
-            except BuswayError:
-                return _RETRY_S
         by_leader: dict[int, list[Partition]] = {}
+        homeless = nameless = False
         for partition in partitions:
             leader = self._cluster.metadata.leader(*partition)
             if leader is None:
-                wait = _RETRY_S
+                homeless = True
+            elif self._accumulator.lacks_identity(partition, self._producer_id):
+                nameless = True
             elif self._in_flight.get(leader, 0) < self._options.max_in_flight:
                 by_leader.setdefault(leader, []).append(partition)
+        if homeless or self._stale or self._cluster.is_old:
+            self._begin("metadata", self._refresh, now)
+        if nameless:
+            self._begin("producer id", self.identify, now)
+        if homeless or nameless or self._stale:
+            wait = _RETRY_S if wait is None else min(wait, _RETRY_S)
         for leader, chosen in by_leader.items():
             batches = self._fit(chosen)
             self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
-            task = asyncio.get_running_loop().create_task(self._request(leader, batches))
-            self._requests.add(task)
-            task.add_done_callback(self._requests.discard)
+            self._spawn(self._request(leader, batches))
             if len(batches) < len(chosen):
                 wait = 0.0
         return wait
+
+    def _begin(self, what: str, errand: Callable[[], Awaitable[None]], now: float) -> None:
+        """Look something up in the background, unless that is under way or was tried just now."""
+        if now >= self._errands.get(what, 0.0):
+            self._errands[what] = math.inf
+            self._spawn(self._run_errand(what, errand))
+
+    async def _run_errand(self, what: str, errand: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await errand()
+        except BuswayError as problem:
+            log.debug("%s: %s", what, problem)
+        finally:
+            self._errands[what] = asyncio.get_running_loop().time() + _RETRY_S
+            self._wake.set()
+
+    async def _refresh(self) -> None:
+        self._stale = False
+        try:
+            await self._cluster.refresh()
+        except BuswayError:
+            self._stale = True
+            raise
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
 
     def _fit(self, partitions: list[Partition]) -> list[Batch]:
         """Batches for one request, within max_request_size but at least one."""

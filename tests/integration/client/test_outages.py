@@ -8,12 +8,13 @@ import pytest
 from tests.integration.client.conftest import Cluster
 from tests.support.proxy import Fate, Proxy
 
-from busway import Consumer
+from busway import Admin, Consumer, NewTopic
 from busway.errors import DeliveryFailed
 from busway.producer.producer import Producer
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from busway_protocol.messages.produce import ProduceResponse
 
 pytestmark = pytest.mark.slow
@@ -144,3 +145,58 @@ async def test_the_last_epoch_is_followed_by_another_producer_id(
         proxy.cut()
         assert (await producer.send_and_wait(topic, b"next", partition=0)).offset == 2
     assert proxy.requests.count(ApiKey.INIT_PRODUCER_ID) == 2
+
+
+@pytest.mark.parametrize("leader", [2, -1])
+async def test_a_silent_broker_holds_its_own_partitions_alone(node: LocalCluster, topic: str, leader: int) -> None:
+    """One of two brokers takes requests and answers none, and one partition is there or has no leader at all: the other one's go on."""
+    async with Admin(node.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, 2)])
+    async with Proxy(node.bootstrap_servers) as silent, Proxy(node.bootstrap_servers) as proxy:
+        leaders = [1, leader]
+
+        def two_brokers(answer: MetadataResponse) -> None:
+            answer.brokers = [
+                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=one.port)
+                for number, one in ((1, proxy), (2, silent))
+            ]
+            for topic in answer.topics:
+                for number, partition in enumerate(topic.partitions):
+                    partition.leader_id = leaders[number]
+
+        for one in (proxy, silent):
+            one.edits[ApiKey.METADATA] = two_brokers
+        async with Producer(silent.address, linger_ms=0) as producer, asyncio.timeout(10):
+            await producer.send_and_wait(topic, b"v", partition=0)
+            deaf = silent.strike(Fate.SWALLOW)
+            held = await producer.send(topic, b"held", partition=1)
+            await deaf.happened.wait()
+            for _ in range(3):
+                await producer.send_and_wait(topic, b"v", partition=0)
+            if leader == 2:  # what any broker can answer is asked where nobody waits
+                assert await producer.partitions_for(f"{topic}-new") == 1
+            assert not held.done()
+            leaders[1] = 1
+            deaf.lift()
+            silent.cut()
+            assert (await held).offset == 0
+
+
+async def test_only_an_address_that_never_answered_is_suspected(node: LocalCluster, topic: str) -> None:
+    """A broker that worked is simply down; one that was never reached may advertise the wrong address."""
+    async with Proxy(node.bootstrap_servers) as proxy:
+        async with Producer(proxy.address, delivery_timeout_ms=300) as producer:
+            await producer.send_and_wait(topic, b"v")
+            await proxy.refuse()
+            with pytest.raises(DeliveryFailed, match="cannot connect") as down:
+                await producer.send_and_wait(topic, b"v")
+            await proxy.accept()
+
+        def astray(answer: MetadataResponse) -> None:
+            answer.brokers[0].port = 1
+
+        proxy.edits[ApiKey.METADATA] = astray
+        async with Producer(proxy.address, delivery_timeout_ms=300) as producer:
+            with pytest.raises(DeliveryFailed, match=r"127\.0\.0\.1:1.* advertised.listeners"):
+                await producer.send_and_wait(topic, b"v")
+    assert "advertised" not in str(down.value)
