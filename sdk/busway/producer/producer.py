@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import MessageTooLarge, NotRunning
-from busway.options import ProducerOptions
+from busway.options import ProducerOptions, options_from
 from busway.producer.accumulator import RECORD_OVERHEAD, Accumulator, Together
 from busway.producer.sender import Sender
 from busway.types import RecordMetadata
@@ -40,7 +40,7 @@ class Producer:
     def __init__(
         self, bootstrap_servers: Addresses = "localhost:9092", *, client_id: str = "busway", **options: Any
     ) -> None:
-        self.options = ProducerOptions(**options)
+        self.options = options_from(ProducerOptions, options)
         self._cluster = ClusterClient(
             bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
         )
