@@ -299,7 +299,7 @@ class App(Declarations):
 
         Raises:
             NotRunning: the app is running already; it goes on.
-            BadDeclaration: the broker or the registry is not installed; names the extra.
+            MissingExtra: the registry's packages are not installed.
         """
         from busway.testing.bus import running_test_bus
 

@@ -17,6 +17,7 @@ from busway.app.extension import Extension
 from busway.app.handling.failures import dead_letter_topic
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
+from busway.extras import need
 from busway.producer.producer import Producer
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
@@ -318,7 +319,7 @@ async def running_test_bus(app: App, *, clock: ClockName = "skip") -> AsyncItera
         clock: "skip": waits between attempts take no time; "manual": they end when `TestBus.advance` says so.
 
     Raises:
-        BadDeclaration: the broker or the registry is not installed; names the extra.
+        MissingExtra: the registry's packages are not installed.
         NotRunning: the app is running already; it goes on.
     """
     _refuse_running(app)
@@ -331,16 +332,13 @@ async def running_cluster() -> AsyncIterator[Cluster]:
     """A fresh broker and registry in this process.
 
     Raises:
-        BadDeclaration: one is not installed; names the extra.
+        MissingExtra: the registry's packages are not installed.
     """
-    try:
-        from busway_bus.testing.local_cluster import LocalCluster
-        from busway_registry.config import RegistryConfig
-        from busway_registry.server import RegistryServer
-    except ImportError as missing:
-        raise BadDeclaration(
-            f"app.test() needs the broker and the registry: pip install 'busway[bus,registry]' ({missing})"
-        ) from None
+    need("registry", "app.test()")
+    from busway_bus.testing.local_cluster import LocalCluster
+    from busway_registry.config import RegistryConfig
+    from busway_registry.server import RegistryServer
+
     async with LocalCluster() as broker, RegistryServer(RegistryConfig(port=0, database="memory:")) as registry:
         yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)
 
