@@ -7,6 +7,8 @@ client and a producer not for the Avro library.
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+__version__: str
+
 if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
     from busway.app.bus import App
@@ -199,6 +201,10 @@ _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name i
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("busway")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'busway' has no attribute {name!r}")
     found = getattr(importlib.import_module(_MODULE_OF[name]), name)

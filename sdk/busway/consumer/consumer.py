@@ -15,7 +15,7 @@ from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.coordinator import GroupCoordinatorClient, Partitions
 from busway.consumer.fetcher import EARLIEST, LATEST, Fetcher
 from busway.errors import BuswayError, CommitFailed, NotRunning
-from busway.options import ConsumerOptions
+from busway.options import ConsumerOptions, options_from
 from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
 _POSITION_S: Final = 0.01
@@ -53,7 +53,7 @@ class Consumer:
         listener: RebalanceListener | None = None,
         **options: Any,
     ) -> None:
-        self.options = ConsumerOptions(**options)
+        self.options = options_from(ConsumerOptions, options)
         self._cluster = ClusterClient(
             bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
         )

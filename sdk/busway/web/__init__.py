@@ -10,6 +10,10 @@ What lives here: the public names. What does not: anything that `import busway` 
     app.extend(Web(application([Route("/rides/{ride_id}", ride)]), port=8000))
 """
 
+from busway.extras import need
+
+need("web", "busway.web")
+
 from busway.app.feed import Feed
 from busway.app.monitoring.health import Health, Readiness
 from busway.app.monitoring.metrics import Metrics
