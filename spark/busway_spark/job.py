@@ -18,13 +18,14 @@ from typing import Any, Final
 
 try:
     from pyspark.errors import PySparkException
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 except ImportError as missing:
     raise SystemExit(f"{missing}: pip install 'busway[spark]'") from None
 
 from busway import Admin, BuswayError
 from busway_spark.errors import explain
+from busway_spark.keys import key_schemas, key_text
 from busway_spark.lag import LagListener
 from busway_spark.schemas import schemas_of
 from busway_spark.session import session
@@ -79,6 +80,10 @@ class Job:
         """`stream_topic` on the servers that were given; call it inside of what `run` is given."""
         return stream_topic(self.spark, topic, **self._servers(), missing_ids=self._missing, **options)
 
+    def key_text(self, topic: str) -> Column:
+        """The keys of a topic as text, decoded where they are Avro; see `keys.key_text`. Call it inside of what `run` is given."""
+        return key_text(key_schemas(self.given.registry, topic), missing_ids=self._missing)
+
     def store(self, frame: DataFrame, name: str, **options: Any) -> StreamingQuery | None:
         """`to_store` into `OUT/<name>`, with a checkpoint of that name beside it."""
         checkpoint = self.checkpoint(name)
@@ -131,7 +136,11 @@ class Job:
             return [query for query in start() if query is not None]
 
         registry = self.given.registry
-        return run_stream(build, known_ids=lambda: {one for name in topics for one in schemas_of(registry, name).ids})
+
+        def known() -> set[int]:
+            return {one for name in topics for one in (*schemas_of(registry, name).ids, *key_schemas(registry, name))}
+
+        return run_stream(build, known_ids=known)
 
     def _servers(self) -> dict[str, Any]:
         return {"bootstrap_servers": self.given.bootstrap_servers, "schema_registry": self.given.registry}

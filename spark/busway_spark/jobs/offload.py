@@ -4,7 +4,8 @@
 
 What lives here: events as columns, what could not be decoded beside them. What does not: reading and decoding (`topics`, `avro`).
 
-`OUT/<topic>` holds the events, each field a column, with `_key`, `_partition`, `_offset`, `_timestamp`, `_deleted` and `_schema_id`.
+`OUT/<topic>` holds the events, each field a column, with `_key`, `_partition`, `_offset`, `_timestamp`, `_deleted` and `_schema_id`. The
+key is text: that of an Avro key is its JSON, as in topics of captured tables.
 `OUT/<topic>_rejected` holds records that are no events of the topic, as they came, with the reason in `error`: nothing disappears.
 The checkpoints are beside them in `OUT/_checkpoints`; a job that is killed goes on from there, and no row is written twice.
 A field that a new version of the schema brings becomes a column from the first event that has it.
@@ -14,23 +15,25 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming import StreamingQuery
 
 from busway_spark.job import Job, run_job
+from busway_spark.keys import key_text
 from busway_spark.topics import rejected
 
 
-def transform(decoded: DataFrame) -> DataFrame:
+def transform(decoded: DataFrame, key: Column | None = None) -> DataFrame:
     """The rows of the store: decoded events and tombstones.
 
     Args:
         decoded: as `stream_topic` and `read_topic` return it.
+        key: of a row, as `Job.key_text` gives it; text unless given.
     """
     return decoded.where(F.col("error").isNull()).select(
         "event.*",
-        F.col("key").cast("string").alias("_key"),
+        (key_text({}) if key is None else key).alias("_key"),
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
@@ -45,7 +48,10 @@ def work(job: Job) -> None:
 
     def start() -> list[StreamingQuery | None]:
         decoded = job.stream(topic, max_offsets_per_trigger=most)
-        return [job.store(transform(decoded), topic), job.store(rejected(decoded), f"{topic}_rejected")]
+        return [
+            job.store(transform(decoded, job.key_text(topic)), topic),
+            job.store(rejected(decoded), f"{topic}_rejected"),
+        ]
 
     for query in job.run(start, topics=[topic]):
         records = sum(one.numInputRows for one in query.recentProgress)

@@ -109,6 +109,17 @@ class Table(Rows[K, V], Extension):
         """The partitions whose rows are here."""
         return frozenset(self._held)
 
+    def covers(self, key: K) -> bool:
+        """Whether the partition that this key's rows go to by themselves is here and read back: then a row that is not here is nowhere.
+
+        False too while the app does not run, or has not been given its partitions yet. It says nothing of rows that were put with a
+        `partition` of their own.
+
+        Raises:
+            Unencodable: the key is of another type than the table's.
+        """
+        return bool(self._held) and self._partition_of(key) in self._held
+
     # What handlers do
 
     def includes(self, key: K, record: ConsumerRecord[Any, Any]) -> bool:
