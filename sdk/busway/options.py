@@ -72,6 +72,7 @@ class ConsumerOptions:
         fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes, max_partition_fetch_bytes: how much a fetch brings, and when.
         max_poll_records: most records that one `getmany` hands out.
         check_crcs: verify the checksum of every batch.
+        metadata_max_age_ms: topics are looked at anew so often: for more partitions, and for new names that a pattern matches.
     """
 
     group_id: str | None = None
@@ -90,6 +91,7 @@ class ConsumerOptions:
     max_partition_fetch_bytes: int = 1024 * 1024
     max_poll_records: int = 500
     check_crcs: bool = True
+    metadata_max_age_ms: int = 300_000
     request_timeout_ms: int = 30_000
 
     def __post_init__(self) -> None:
@@ -100,6 +102,7 @@ class ConsumerOptions:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError("heartbeat_interval_ms must be less than session_timeout_ms, a third of it is usual")
         _positive(self, "max_poll_records", "max_partition_fetch_bytes", "fetch_max_bytes", "session_timeout_ms")
+        _positive(self, "metadata_max_age_ms")
 
 
 def _positive(options: Any, *names: str) -> None:

@@ -5,7 +5,8 @@ What does not: requests and waiting (`coordinator`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from busway.types import TopicPartition
@@ -34,7 +35,8 @@ class Membership:
     member_id: str = ""
     generation: int = -1
     protocol: str = ""
-    owned: tuple[TopicPartition, ...] = ()
+    _tenures: dict[TopicPartition, int] = field(default_factory=dict)
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.strategies if name not in ASSIGNORS]
@@ -42,6 +44,19 @@ class Membership:
             raise ValueError(
                 f"partition_assignment_strategy: {unknown or 'nothing'} is not among {', '.join(ASSIGNORS)}"
             )
+
+    @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are this member's."""
+        return tuple(self._tenures)
+
+    def own(self, partitions: Iterable[TopicPartition]) -> None:
+        """Make these its partitions; those kept keep their tenure."""
+        self._tenures = {one: self._tenures.get(one) or next(self._numbers) for one in partitions}
+
+    def tenure(self, partition: TopicPartition) -> int | None:
+        """A number for as long as a partition stays this member's without a break; None while it is not."""
+        return self._tenures.get(partition)
 
     @property
     def cooperative(self) -> bool:
