@@ -140,6 +140,12 @@ class GroupMember:
         elif problem.code in _ENDED:
             log.warning("group %s: the session of %s is over: %s", self._group, self.membership.member_id, problem)
             await self._lose(identity=problem.code is ErrorCode.UNKNOWN_MEMBER_ID)
+        elif problem.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL and self.membership.narrowed:
+            log.info(
+                "group %s: a member that cannot share cooperatively has come; giving up everything first", self._group
+            )
+            self._heart.start(self._member(), self._told)
+            await self._revoke(self.membership.owned)
         elif not problem.retriable and problem.code is not ErrorCode.REBALANCE_IN_PROGRESS:
             self.problem = problem
 
@@ -248,7 +254,13 @@ class GroupMember:
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 membership.member_id = answer.member_id
                 continue
-            _check(answer.error_code, f"joining group {self._group}")
+            text = None
+            if answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+                text = (
+                    f"its members share partitions by none of {', '.join(membership.offered)}; all need one "
+                    "partition_assignment_strategy in common"
+                )
+            _check(answer.error_code, f"joining group {self._group}", text)
             return answer
 
     async def _stay(self) -> None:
@@ -295,10 +307,10 @@ class GroupMember:
         self.membership.forget(identity=True)
 
 
-def _check(number: int, what: str) -> None:
+def _check(number: int, what: str, text: str | None = None) -> None:
     code = error_for(number)
     if code is not ErrorCode.NONE:
-        raise BrokerError(code, what)
+        raise BrokerError(code, what, text)
 
 
 def _shown(partitions: Partitions) -> str:

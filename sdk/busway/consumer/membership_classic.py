@@ -60,18 +60,33 @@ class Membership:
 
     @property
     def cooperative(self) -> bool:
-        """Whether members keep reading through a rebalance: only when every strategy offered is cooperative."""
-        return all(name in COOPERATIVE for name in self.strategies)
+        """Whether this member keeps reading through a rebalance: when its group chose a cooperative strategy last."""
+        return self.protocol in COOPERATIVE
+
+    @property
+    def offered(self) -> list[str]:
+        """The strategies for the next join: cooperative ones alone while partitions are held on to that a group chose one for.
+
+        If the group could choose an eager one then, its leader would hand out at once what this member has not given up.
+        """
+        if self.cooperative and self.owned:
+            return [name for name in self.strategies if name in COOPERATIVE]
+        return list(self.strategies)
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether more could be offered once everything is given up."""
+        return len(self.offered) < len(self.strategies)
 
     def protocols(self, topics: Iterable[str]) -> list[JoinGroupRequestProtocol]:
-        """The subscription under each strategy."""
+        """The subscription under each strategy that is offered."""
         subscription = Subscription(
             topics=tuple(sorted(topics)),
             owned_partitions=tuple((partition.topic, partition.partition) for partition in self.owned),
             generation_id=self.generation,
         )
         data = encode_subscription(subscription)
-        return [JoinGroupRequestProtocol(name=name, metadata=data) for name in self.strategies]
+        return [JoinGroupRequestProtocol(name=name, metadata=data) for name in self.offered]
 
     def joined(self, member_id: str, generation: int, protocol: str) -> None:
         """Take the answer of a join in."""

@@ -242,6 +242,23 @@ async def test_partitions_that_do_not_go_together_stop_the_start() -> None:
         bare.table("others", key=Sale, value=int, format="json")
 
 
+async def test_a_table_of_several_topics_keeps_their_partitions_together() -> None:
+    """Only the strategy "range" does, so such an app offers no other; all others share cooperatively where they can."""
+    for names, expected in ((("orders",), "cooperative-sticky"), (("orders", "items"), "range")):
+        app = App("-".join(names), consumer=FAST)
+        app.subscribe(*(app.topic(name, value=Sale, format="json", partitions=2) for name in names))(_nothing)
+        app.table("totals", value=int, format="json")
+        async with on_one_bus(app), app:
+            assert app.worker is not None
+            group = app.worker.consumer._group
+            assert group is not None
+            async with asyncio.timeout(20):
+                while not group.membership.owned:
+                    await app.worker.progress.wait()
+                    app.worker.progress.clear()
+            assert group.membership.protocol == expected
+
+
 async def _nothing(sale: Sale) -> None:
     pass
 
