@@ -14,6 +14,8 @@ from typing import Any, Final
 from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.fetcher import EARLIEST, LATEST, Fetcher
 from busway.consumer.group import GroupMember, Partitions
+from busway.consumer.heart import HeartMaker
+from busway.consumer.heart_thread import ThreadHeart
 from busway.consumer.topics import Topics
 from busway.errors import BuswayError, CommitFailed, NotRunning
 from busway.options import ConsumerOptions
@@ -43,6 +45,8 @@ class Consumer:
         bootstrap_servers: `host:port`, several with commas or as a list.
         client_id: told to the brokers.
         listener: told of partitions that come and go.
+        heart: what shows the group that the consumer lives: on a thread of its own, which a reader that computes for long does not stop,
+            or `TaskHeart` on the reader's event loop, for simulations.
         options: see `ConsumerOptions`, which are also accepted as keyword arguments.
     """
 
@@ -52,12 +56,17 @@ class Consumer:
         bootstrap_servers: Addresses = "localhost:9092",
         client_id: str = "busway",
         listener: RebalanceListener | None = None,
+        heart: HeartMaker = ThreadHeart,
         **options: Any,
     ) -> None:
         self.options = ConsumerOptions(**options)
-        self._cluster = ClusterClient(
-            bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
-        )
+
+        def connect() -> ClusterClient:
+            return ClusterClient(
+                bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
+            )
+
+        self._cluster = connect()
         self._listener = listener or RebalanceListener()
         self._fetcher = Fetcher(self._cluster, self.options, self._committed_offsets)
         self._group: GroupMember | None = None
@@ -65,6 +74,8 @@ class Consumer:
             self._group = GroupMember(
                 self._cluster,
                 self.options,
+                connect=connect,
+                heart=heart,
                 on_revoked=self._revoked,
                 on_assigned=self._assigned,
                 on_lost=self._lost,
@@ -132,6 +143,8 @@ class Consumer:
     def cut(self) -> None:
         """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
         self._cluster.abort()
+        if self._group is not None:
+            self._group.abort()
 
     async def abort(self) -> None:
         """End at once, as when the process is killed: nothing is committed, the listener hears of nothing, the group is not left.
@@ -139,7 +152,7 @@ class Consumer:
         All that happens before anything else runs; this then returns when the tasks have ended.
         """
         tasks, self._tasks = self._tasks, []
-        self._cluster.abort()
+        self.cut()
         for task in tasks:
             task.cancel()
         if tasks:

@@ -47,7 +47,7 @@ class Coordinator:
 
     def __init__(self, cluster: ClusterClient, group: str) -> None:
         self._cluster = cluster
-        self._group = group
+        self.group = group
         self._node: int | None = None
         self._last: int | None = None
 
@@ -67,10 +67,10 @@ class Coordinator:
             ConnectionFailed, RequestTimedOut: it cannot be reached; the next call looks it up.
         """
         if self._node is None:
-            self._node = await self._cluster.find_coordinator(self._group)
+            self._node = await self._cluster.find_coordinator(self.group)
             if self._node != self._last:
                 host, port = self._cluster.metadata.brokers.get(self._node, ("?", 0))
-                log.info("group %s: coordinator is broker %d at %s:%d", self._group, self._node, host, port)
+                log.info("group %s: coordinator is broker %d at %s:%d", self.group, self._node, host, port)
                 self._last = self._node
         node = self._node
         try:
@@ -110,7 +110,7 @@ class Coordinator:
                 version = (await self.connection("group")).version(ApiKey.LEAVE_GROUP)
                 identity = MemberIdentity(member_id=member.member_id, group_instance_id=None)
                 await self.ask(
-                    LeaveGroupRequest(group_id=self._group, member_id=member.member_id)
+                    LeaveGroupRequest(group_id=self.group, member_id=member.member_id)
                     if version < _MANY_LEAVE
-                    else LeaveGroupRequest(group_id=self._group, members=[identity])
+                    else LeaveGroupRequest(group_id=self.group, members=[identity])
                 )

@@ -14,7 +14,7 @@ from typing import Final
 
 from busway.cluster.client import ClusterClient
 from busway.consumer.coordinator import PASSING, Coordinator, Member
-from busway.consumer.heart import Heart, Pace, TaskHeart
+from busway.consumer.heart import HeartMaker, Pace
 from busway.consumer.membership_classic import Membership
 from busway.consumer.offsets import GroupOffsets
 from busway.errors import BrokerError, ConnectionFailed, RequestTimedOut
@@ -44,6 +44,8 @@ class GroupMember:
     """Keeps one member in its group.
 
     Args:
+        connect: makes a client of its own for what runs on another event loop.
+        heart: makes what shows that the member lives.
         on_revoked: awaited with partitions before they are given up; while it runs they are still this member's.
         on_assigned: awaited with the whole new assignment and what of it is new.
         on_lost: awaited when the partitions are gone already.
@@ -54,6 +56,8 @@ class GroupMember:
         cluster: ClusterClient,
         options: ConsumerOptions,
         *,
+        connect: Callable[[], ClusterClient],
+        heart: HeartMaker,
         on_revoked: Callable[[Partitions], Awaitable[None]],
         on_assigned: Callable[[Partitions, Partitions], Awaitable[None]],
         on_lost: Callable[[Partitions], Awaitable[None]],
@@ -78,7 +82,7 @@ class GroupMember:
             group=self._group,
             timeout_s=options.request_timeout_ms / 1000,
         )
-        self._heart: Heart = TaskHeart(self._coordinator, Pace.of(options))
+        self._heart = heart(self._coordinator, connect, Pace.of(options))
         self._news = asyncio.Event()
         """Something of what follows was set."""
         self._rejoin = False
@@ -299,6 +303,10 @@ class GroupMember:
         self._is_overdue |= code is None
         self._verdict = code
         self._news.set()
+
+    def abort(self) -> None:
+        """Show no more that it lives, as when the process is killed."""
+        self._heart.abort()
 
     async def leave(self) -> None:
         """Leave the group, so that the others need not wait for the session to end; static members stay."""

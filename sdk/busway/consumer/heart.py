@@ -1,7 +1,8 @@
 """Showing a group that its member lives.
 
-What lives here: `beat`, which does it until the group says something else or the reader has been away for too long, and what runs it
-(`Heart`). What does not: what the member does about the group's answer (`group`).
+What lives here: `beat`, which does it until the group says something else or the reader has been away for too long, what runs it
+(`Heart`), and the plain kind of that. What does not: the kind that a blocked event loop does not stop (`heart_thread`), what the member
+does about the group's answer (`group`).
 
 A coordinator that cannot be reached, that has moved or is loading says nothing about the member: it is looked up and asked again, in
 the name of the same member and generation, however long that takes. Only its own word ends a session.
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from busway.cluster.client import ClusterClient
 from busway.consumer.coordinator import PASSING, Coordinator, Member
 from busway.errors import BrokerError, BuswayError, NotRunning
 from busway.options import ConsumerOptions
@@ -82,14 +84,21 @@ class Heart(Protocol):
     def stop(self) -> None:
         """Beat no more."""
 
+    def abort(self) -> None:
+        """Beat no more and drop the connections, as when the process is killed."""
+
     async def close(self) -> None:
         """Let go of everything."""
+
+
+HeartMaker = Callable[[Coordinator, Callable[[], ClusterClient], Pace], Heart]
+"""Makes a heart: from the member's own way to the coordinator, which belongs to the reader's event loop, or with connections of its own."""
 
 
 class TaskHeart:
     """Beats in a task of the reader's own event loop: deterministic, and stopped by whatever stops that loop."""
 
-    def __init__(self, coordinator: Coordinator, pace: Pace) -> None:
+    def __init__(self, coordinator: Coordinator, connect: Callable[[], ClusterClient], pace: Pace) -> None:
         self._coordinator = coordinator
         self._pace = pace
         self._task: asyncio.Task[None] | None = None
@@ -106,6 +115,10 @@ class TaskHeart:
         """As `Heart.stop`."""
         if self._task is not None:
             self._task.cancel()
+
+    def abort(self) -> None:
+        """As `Heart.abort`; the connections are the reader's."""
+        self.stop()
 
     async def close(self) -> None:
         """As `Heart.close`."""
