@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from busway.app.handling.attempts import HandlerFailed, HandlerTimedOut
     from busway.app.handling.failures import Exponential, Retry
     from busway.app.hooks import ExtensionFailed
+    from busway.app.tables.copies import BadRow
     from busway.app.tables.global_table import GlobalTable
-    from busway.app.tables.table import BadRow, NotHere, Table
+    from busway.app.tables.table import NotHere, Table
     from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.consumer.snapshot import read_to_end
@@ -155,7 +156,8 @@ _WHERE: Final = {
         "RebalanceListener",
     ),
     "busway.app.tables.global_table": ("GlobalTable",),
-    "busway.app.tables.table": ("BadRow", "NotHere", "Table"),
+    "busway.app.tables.copies": ("BadRow",),
+    "busway.app.tables.table": ("NotHere", "Table"),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "BrokerError",

@@ -80,11 +80,14 @@ class ConsumerOptions:
         enable_auto_commit, auto_commit_interval_ms: commit what was handed out, every so many ms.
         session_timeout_ms, heartbeat_interval_ms: a member that is silent for so long is out; how often it shows itself.
         max_poll_interval_ms: a member that asks for no records for so long leaves its group.
-        partition_assignment_strategy: range, roundrobin, sticky, cooperative-sticky, best first.
+        partition_assignment_strategy: range, roundrobin, sticky, cooperative-sticky, best first; the group takes one that all its members
+            offer. With cooperative-sticky members keep reading what they keep through a rebalance; with the others they give up everything
+            first. By default a group is cooperative as soon as all its members can be.
         isolation_level: read_uncommitted or read_committed.
         fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes, max_partition_fetch_bytes: how much a fetch brings, and when.
         max_poll_records: most records that one `getmany` hands out.
         check_crcs: verify the checksum of every batch.
+        metadata_max_age_ms: topics are looked at anew so often: for more partitions, and for new names that a pattern matches.
     """
 
     group_id: str | None = None
@@ -95,7 +98,7 @@ class ConsumerOptions:
     session_timeout_ms: _Positive = 45_000
     heartbeat_interval_ms: _Positive = 3_000
     max_poll_interval_ms: _Positive = 300_000
-    partition_assignment_strategy: tuple[str, ...] = ("range", "cooperative-sticky")
+    partition_assignment_strategy: tuple[str, ...] = ("cooperative-sticky", "range")
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     fetch_min_bytes: Annotated[int, _AtLeast(0)] = 1
     fetch_max_wait_ms: Annotated[int, _AtLeast(0)] = 500
@@ -103,6 +106,7 @@ class ConsumerOptions:
     max_partition_fetch_bytes: _Positive = 1024 * 1024
     max_poll_records: _Positive = 500
     check_crcs: bool = True
+    metadata_max_age_ms: _Positive = 300_000
     request_timeout_ms: _Positive = 30_000
 
     def __post_init__(self) -> None:

@@ -108,6 +108,8 @@ class App(Declarations):
         self._stop_by = 0.0
         self.worker: Worker | None = None
         """The running consume loop with its counters; None when the app does not run or has no handlers."""
+        self.shares_together = False
+        """Whether partition n of all topics must go to the same instance, because a table goes with several of them."""
         self.sleep: Sleep = asyncio.sleep
         """How the app waits between attempts; tests put a clock of their own here."""
 
@@ -191,6 +193,7 @@ class App(Declarations):
                 "group_id": self.group_id,
                 "auto_offset_reset": self._auto_offset_reset,
                 "enable_auto_commit": False,
+                **({"partition_assignment_strategy": ("range",)} if self.shares_together else {}),
                 **self.consumer_options,
             },
         )
