@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable
 from uuid import UUID
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.context import PeerGone, RequestContext
 from busway_bus.replication.fetch_sessions import SESSIONLESS, Key, Session, Wanted
 from busway_bus.replication.manager import Wakeup
 from busway_bus.replication.partition import Partition
@@ -40,6 +40,8 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
         session, full = context.node.sessions.open(request)
     except KafkaError as problem:
         return FetchResponse(error_code=problem.code, responses=[])
+    if context.peer.gone:
+        raise PeerGone  # reading has no other effect than its answer
     round_ = _Round(request, context, session, full)
     answers = round_.read()
     if round_.enough(answers) or request.max_wait_ms <= 0:
@@ -69,6 +71,7 @@ class _Round:
         deadline = loop.time() + self._request.max_wait_ms / 1000
         while True:
             wakeup = Wakeup(self._led)
+            self._context.peer.waits(wakeup.future)
             try:
                 fired = await wakeup.wait(max(0.0, deadline - loop.time()))
             finally:

@@ -37,3 +37,6 @@ BAD_PEER_LOG_INTERVAL_MS: Final = 1_000
 
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Members that were handed an id and have not come back with it yet, for one group."""
+
+STOP_WAIT_MS: Final = 5_000
+"""A node that stops answers what it has begun, but does not wait longer for a slow disk or a client that reads nothing."""

@@ -1,7 +1,8 @@
 """One client's connection: frames in, answers out in the order of the requests.
 
 What lives here: the asyncio protocol with its bounds. What does not: what a request means (`dispatch`). A connection that
-sends rubbish is closed and costs nobody else anything; one that does not read its answers is no longer read from.
+sends rubbish is closed and costs nobody else anything; one that does not read its answers is no longer read from. What came whole
+before a client left is done to the end, as in Kafka; only what waits for nothing but to answer it ends (`Peer`).
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from busway_bus.handlers.context import NodeServices
+from busway_bus.handlers.context import NodeServices, Peer, PeerGone
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import RESPONSE_BYTES_QUEUED_MAX
 from busway_bus.server.dispatch import BadRequest, Pending, dispatch
@@ -32,7 +33,7 @@ class Connection(asyncio.BufferedProtocol):
     Args:
         advertised: where it finds this node, as its listener tells.
         scratch: the read buffer of this event loop's connections (see `intake`).
-        on_close: called with this connection when it is gone.
+        on_close: called with this connection when it is gone and everything that it asked for is done.
         complain: logs one line about a bad peer; rate-limited by the server.
     """
 
@@ -59,6 +60,8 @@ class Connection(asyncio.BufferedProtocol):
         self._paused_by_peer = False
         self._reading = True
         self._transport: asyncio.Transport | None = None
+        self._peer = Peer()
+        self._finishing = False
         self.host = ""
         self.last_active = 0.0
         self.partial_since: float | None = None
@@ -109,14 +112,12 @@ class Connection(asyncio.BufferedProtocol):
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop what is under way."""
+        """The client is gone; what it asked for is done all the same."""
         self._transport = None
-        self._requests.clear()
-        for answer in self._answers:
-            if isinstance(answer, asyncio.Task):
-                answer.cancel()
-        self._answers.clear()
-        self._on_close(self)
+        self._paused_by_peer = False
+        self.partial_since = None
+        self._peer.left()
+        self._pump()
 
     # The order of things
 
@@ -135,6 +136,21 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
+    def finish(self) -> None:
+        """Read no more, let go of what only waits, answer the rest and end."""
+        self._finishing = True
+        self._peer.left()
+        self._pump()
+
+    def give_up(self) -> None:
+        """End at once, whatever is under way."""
+        self._requests.clear()
+        for answer in self._answers:
+            if isinstance(answer, asyncio.Task):
+                answer.cancel()
+        self._answers.clear()
+        self.abort()
+
     def _pump(self) -> None:
         ready: list[Chunk] = []
         try:
@@ -142,6 +158,16 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._write(ready)
         self._throttle()
+        if self._busy_or_open():
+            return
+        if self._transport is None:
+            self._on_close(self)
+        else:
+            self._transport.close()
+
+    def _busy_or_open(self) -> bool:
+        """Whether there is more to do, or more may come."""
+        return self.busy or (self._transport is not None and not self._finishing)
 
     def _work(self, ready: list[Chunk]) -> None:
         """Answer what may be answered now; answers that are there already are gathered, to be written together."""
@@ -149,7 +175,9 @@ class Connection(asyncio.BufferedProtocol):
             if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
                 break
             try:
-                answer = dispatch(self._requests.popleft(), self.host, self._node, self._advertised)
+                answer = dispatch(self._requests.popleft(), self.host, self._node, self._advertised, self._peer)
+            except PeerGone:
+                continue
             except BadRequest as problem:
                 self._refuse(str(problem))
                 return
@@ -157,6 +185,7 @@ class Connection(asyncio.BufferedProtocol):
                 log.exception(
                     "a request from %s failed on a mistake of this broker; the connection is closed", self.host
                 )
+                self._requests.clear()
                 self.abort()
                 return
             if isinstance(answer, Pending):
@@ -174,19 +203,19 @@ class Connection(asyncio.BufferedProtocol):
                         ready.clear()
 
     def _answered(self, task: "asyncio.Task[list[Chunk] | None]") -> None:
-        if task.cancelled() or self._transport is None:
+        if task.cancelled():
             return
         problem = task.exception()
-        if problem is not None:
+        if problem is not None and not isinstance(problem, PeerGone):
             log.error("a request from %s failed on a mistake of this broker", self.host, exc_info=problem)
+            self._requests.clear()
             self.abort()
-            return
         while self._answers:
             first = self._answers[0]
             if isinstance(first, asyncio.Task):
                 if not first.done():
                     break
-                chunks = first.result()
+                chunks = None if first.cancelled() or first.exception() is not None else first.result()
             else:
                 chunks = first
             self._answers.popleft()
@@ -202,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _throttle(self) -> None:
         """Read on only while what was read can be worked on."""
-        wanted = not self._paused_by_peer and len(self._requests) < _REQUESTS_PIPELINED_MAX
+        wanted = not self._paused_by_peer and not self._finishing and len(self._requests) < _REQUESTS_PIPELINED_MAX
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = wanted
             if wanted:

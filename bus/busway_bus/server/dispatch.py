@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Final
 
-from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.handlers.context import NodeServices, Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.kernel.config import Endpoint
 from busway_protocol.apis import ApiKey, api, response_header_version
@@ -38,7 +38,7 @@ class Pending:
 
 
 def dispatch(
-    frame: memoryview, client_host: str, node: NodeServices, advertised: Endpoint
+    frame: memoryview, client_host: str, node: NodeServices, advertised: Endpoint, peer: Peer
 ) -> list[Chunk] | Pending | None:
     """Answer one request: its chunks, None where no answer is owed, or a Pending.
 
@@ -63,7 +63,12 @@ def dispatch(
     except ProtocolError as problem:
         raise BadRequest(str(problem)) from None
     context = RequestContext(
-        api_version=version, client_id=header.client_id, client_host=client_host, advertised=advertised, node=node
+        api_version=version,
+        client_id=header.client_id,
+        client_host=client_host,
+        advertised=advertised,
+        peer=peer,
+        node=node,
     )
     answer = handler.handle(request, context)
     if isawaitable(answer):

@@ -5,6 +5,7 @@ talking (`connection`).
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from functools import partial
@@ -12,7 +13,7 @@ from functools import partial
 from busway.net.listening import reason
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.config import BrokerConfig, Endpoint
-from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, PARTIAL_REQUEST_TIMEOUT_MS
+from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, PARTIAL_REQUEST_TIMEOUT_MS, STOP_WAIT_MS
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
 
@@ -38,6 +39,7 @@ class Listeners:
         """Where clients of each listener find this node, by its name, in the config's order; there once it is bound."""
         self._node: NodeServices | None = None
         self._scratch = scratch_buffer()
+        self._empty = asyncio.Event()
 
     async def bind(self) -> None:
         """Bind the ports, without accepting yet.
@@ -98,6 +100,8 @@ class Listeners:
             self._by_host[connection.host] -= 1
             if not self._by_host[connection.host]:
                 del self._by_host[connection.host]
+        if not self._connections:
+            self._empty.set()
 
     def complain(self, host: str, reason: str) -> None:
         """One line about a bad peer, at most one a second for each host and reason."""
@@ -122,11 +126,27 @@ class Listeners:
             elif idle_s > 0 and not connection.busy and now - connection.last_active > idle_s:
                 connection.close()
 
-    async def close(self) -> None:
-        """Stop accepting and end every connection."""
+    async def close(self, *, finish: bool = True) -> None:
+        """Stop accepting and end every connection.
+
+        Args:
+            finish: do and answer first what has come whole, for `STOP_WAIT_MS` at most; otherwise it is as if the process died.
+        """
         for server in self._servers:
             server.close()
+        if finish:
+            await self._finish()
         for connection in tuple(self._connections):
-            connection.abort()
+            connection.give_up()
         for server in self._servers:
             await server.wait_closed()
+
+    async def _finish(self) -> None:
+        for connection in tuple(self._connections):
+            connection.finish()
+        if self._connections:
+            self._empty.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), STOP_WAIT_MS / 1000)
+        if self._connections:
+            log.warning("%d connections did not end in %d ms and are cut off", len(self._connections), STOP_WAIT_MS)
