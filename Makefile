@@ -3,19 +3,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check up interop spark compose bench clean
+.PHONY: demo test check hostile up interop spark compose bench clean
 
 demo: $(READY)
 	$(BIN)/busway demo movieflix
 
 test: $(READY)
-	$(BIN)/pytest -m "not java and not foreign and not spark and not postgres and not compose"
+	$(BIN)/pytest -m "not java and not foreign and not spark and not postgres and not compose and not hostile"
 
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+hostile: $(READY)
+	$(BIN)/pytest -m hostile
 
 up: $(READY)
 	$(BIN)/busway up

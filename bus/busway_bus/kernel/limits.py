@@ -23,7 +23,26 @@ RESPONSE_BYTES_QUEUED_MAX: Final = 8 * 1024 * 1024
 """A connection that does not read its answers stops being read from when this much output waits for it."""
 
 PARTIAL_REQUEST_TIMEOUT_MS: Final = 60_000
-"""A request that announced its size must arrive within this time; a slow trickle would hold the buffer for ever."""
+"""A request that has begun and of which nothing more comes for so long ends its connection."""
+
+PARTIAL_REQUEST_CONTENDED_MS: Final = 2_000
+"""The same where other connections wait for the memory that it holds."""
+
+REQUEST_BYTES_PER_S_MIN: Final = 32 * 1024
+"""A request may take `PARTIAL_REQUEST_TIMEOUT_MS` and a second for so many bytes: a slow line is served, a trickle is not for ever."""
+
+REQUEST_BYTES_MAX: Final = 96 * 1024 * 1024
+"""What all connections together hold of requests that are not worked on yet, where queued.max.request.bytes does not say: with one
+request of FRAME_BYTES_MAX on top, which is always let in, it leaves half of 512 MiB to everything else."""
+
+REQUEST_BYTES_FREE: Final = 4 * 1024
+"""So many bytes each connection may hold without being counted: a heartbeat is read however full the memory is."""
+
+REQUEST_BYTES_LARGE: Final = 2 * 1024 * 1024
+"""From here on a request waits for memory among large ones: twice the default of message.max.bytes."""
+
+REQUEST_BYTES_QUEUED_MAX: Final = 1024 * 1024
+"""A connection that has so many bytes waiting behind the request that is worked on is not read from."""
 
 DECOMPRESSION_FACTOR_MAX: Final = 16
 """Where the broker must open a batch (compacted topics, timestamp look-up) it inflates at most this times

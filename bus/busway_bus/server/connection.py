@@ -13,9 +13,16 @@ from typing import cast
 
 from busway_bus.handlers.context import NodeServices, Peer, PeerGone
 from busway_bus.kernel.config import Endpoint
-from busway_bus.kernel.limits import RESPONSE_BYTES_QUEUED_MAX
+from busway_bus.kernel.limits import (
+    PARTIAL_REQUEST_CONTENDED_MS,
+    PARTIAL_REQUEST_TIMEOUT_MS,
+    REQUEST_BYTES_PER_S_MIN,
+    REQUEST_BYTES_QUEUED_MAX,
+    RESPONSE_BYTES_QUEUED_MAX,
+)
 from busway_bus.server.dispatch import BadRequest, Pending, dispatch
 from busway_bus.server.intake import Intake
+from busway_bus.server.request_memory import RequestMemory, Share
 from busway_protocol.compile import Chunk
 from busway_protocol.errors import FrameRefused
 
@@ -33,6 +40,7 @@ class Connection(asyncio.BufferedProtocol):
     Args:
         advertised: where it finds this node, as its listener tells.
         scratch: the read buffer of this event loop's connections (see `intake`).
+        memory: what all of them may hold of requests.
         on_close: called with this connection when it is gone and everything that it asked for is done.
         complain: logs one line about a bad peer; rate-limited by the server.
     """
@@ -44,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         advertised: Endpoint,
         max_request_bytes: int,
         scratch: memoryview,
+        memory: RequestMemory,
         on_open: Callable[["Connection"], bool],
         on_close: Callable[["Connection"], None],
         complain: Callable[[str, str], None],
@@ -51,10 +60,14 @@ class Connection(asyncio.BufferedProtocol):
         self._node = node
         self._advertised = advertised
         self._intake = Intake(max_request_bytes, scratch)
+        self._scratch_bytes = len(scratch)
+        self._share = Share(memory, self._throttle)
         self._on_open = on_open
         self._on_close = on_close
         self._complain = complain
         self._requests: deque[memoryview] = deque()
+        self._queued_bytes = 0
+        self._blocking_bytes = 0
         self._answers: deque[asyncio.Task[list[Chunk] | None] | list[Chunk]] = deque()
         self._blocked = False
         self._paused_by_peer = False
@@ -64,7 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         self._finishing = False
         self.host = ""
         self.last_active = 0.0
-        self.partial_since: float | None = None
+        self._partial_since: float | None = None
+        self._paused_at = 0.0
 
     # asyncio.BufferedProtocol
 
@@ -81,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
-        return self._intake.buffer()
+        return self._intake.buffer(self._share.allowance(self._scratch_bytes))
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in bytes and answer what they complete."""
@@ -92,10 +106,16 @@ class Connection(asyncio.BufferedProtocol):
         except FrameRefused as refused:
             self._refuse(_guess(refused))
             return
-        self.partial_since = (self.partial_since or now) if self._intake.partial and not frames else None
+        if not self._intake.partial:
+            self._partial_since = None
+        elif frames or self._partial_since is None:
+            self._partial_since = now
         if frames:
             self._requests.extend(frames)
+            self._queued_bytes += sum(map(len, frames))
             self._pump()
+        else:
+            self._throttle()
 
     def eof_received(self) -> bool:
         """The client will send no more."""
@@ -115,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client is gone; what it asked for is done all the same."""
         self._transport = None
         self._paused_by_peer = False
-        self.partial_since = None
+        self._intake.drop()
         self._peer.left()
         self._pump()
 
@@ -136,6 +156,19 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
+    def overdue(self, now: float) -> bool:
+        """Whether a request has begun and does not come on: nothing at all of it, or less than a slow line brings.
+
+        Time in which this broker does not read does not count. Where others wait for the memory, less is waited for.
+        """
+        if self._partial_since is None or not self._reading:
+            return False
+        silence_ms = PARTIAL_REQUEST_CONTENDED_MS if self._share.contended else PARTIAL_REQUEST_TIMEOUT_MS
+        if now - self.last_active > silence_ms / 1000:
+            return True
+        allowed_s = PARTIAL_REQUEST_TIMEOUT_MS / 1000 + self._intake.arrived / REQUEST_BYTES_PER_S_MIN
+        return now - self._partial_since > allowed_s
+
     def finish(self) -> None:
         """Read no more, let go of what only waits, answer the rest and end."""
         self._finishing = True
@@ -144,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_up(self) -> None:
         """End at once, whatever is under way."""
-        self._requests.clear()
+        self._forget_requests()
         for answer in self._answers:
             if isinstance(answer, asyncio.Task):
                 answer.cancel()
@@ -174,8 +207,10 @@ class Connection(asyncio.BufferedProtocol):
         while self._requests and not self._blocked and not self._paused_by_peer:
             if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
                 break
+            frame = self._requests.popleft()
+            self._queued_bytes -= len(frame)
             try:
-                answer = dispatch(self._requests.popleft(), self.host, self._node, self._advertised, self._peer)
+                answer = dispatch(frame, self.host, self._node, self._advertised, self._peer)
             except PeerGone:
                 continue
             except BadRequest as problem:
@@ -185,13 +220,15 @@ class Connection(asyncio.BufferedProtocol):
                 log.exception(
                     "a request from %s failed on a mistake of this broker; the connection is closed", self.host
                 )
-                self._requests.clear()
+                self._forget_requests()
                 self.abort()
                 return
             if isinstance(answer, Pending):
                 task = asyncio.ensure_future(answer.answer)
                 self._answers.append(task)
-                self._blocked = not answer.pipelined
+                if not answer.pipelined:
+                    self._blocked = True
+                    self._blocking_bytes = len(frame)
                 task.add_done_callback(self._answered)
             elif answer is not None:
                 if self._answers:
@@ -208,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
         problem = task.exception()
         if problem is not None and not isinstance(problem, PeerGone):
             log.error("a request from %s failed on a mistake of this broker", self.host, exc_info=problem)
-            self._requests.clear()
+            self._forget_requests()
             self.abort()
         while self._answers:
             first = self._answers[0]
@@ -223,6 +260,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._write(chunks)
         if not self._answers:
             self._blocked = False
+            self._blocking_bytes = 0
         self._pump()
 
     def _write(self, chunks: list[Chunk]) -> None:
@@ -230,19 +268,36 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(chunks)
 
     def _throttle(self) -> None:
-        """Read on only while what was read can be worked on."""
-        wanted = not self._paused_by_peer and not self._finishing and len(self._requests) < _REQUESTS_PIPELINED_MAX
+        """Read on only while what was read can be worked on, and there is memory for more."""
+        waiting = self._queued_bytes + self._blocking_bytes
+        self._share.update(self._intake.held + waiting, max(self._intake.size, waiting))
+        wanted = (
+            not self._paused_by_peer
+            and not self._finishing
+            and len(self._requests) < _REQUESTS_PIPELINED_MAX
+            and self._queued_bytes < REQUEST_BYTES_QUEUED_MAX
+            and self._share.may_read()
+        )
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = wanted
+            now = asyncio.get_running_loop().time()
             if wanted:
+                if self._partial_since is not None:
+                    self._partial_since += now - self._paused_at
+                self.last_active = now
                 self._transport.resume_reading()
             else:
+                self._paused_at = now
                 self._transport.pause_reading()
 
     def _refuse(self, reason: str) -> None:
         self._complain(self.host, reason)
-        self._requests.clear()
+        self._forget_requests()
         self.abort()
+
+    def _forget_requests(self) -> None:
+        self._requests.clear()
+        self._queued_bytes = 0
 
 
 def _guess(refused: FrameRefused) -> str:

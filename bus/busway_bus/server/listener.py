@@ -13,9 +13,10 @@ from functools import partial
 from busway.net.listening import reason
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.config import BrokerConfig, Endpoint
-from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, PARTIAL_REQUEST_TIMEOUT_MS, STOP_WAIT_MS
+from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, REQUEST_BYTES_MAX, STOP_WAIT_MS
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.request_memory import RequestMemory
 
 log = logging.getLogger("busway.server")
 
@@ -39,6 +40,8 @@ class Listeners:
         """Where clients of each listener find this node, by its name, in the config's order; there once it is bound."""
         self._node: NodeServices | None = None
         self._scratch = scratch_buffer()
+        queued_max = config.get("queued.max.request.bytes")
+        self._memory = RequestMemory(REQUEST_BYTES_MAX if queued_max < 0 else queued_max)
         self._empty = asyncio.Event()
 
     async def bind(self) -> None:
@@ -78,6 +81,7 @@ class Listeners:
             advertised=self.advertised[listener],
             max_request_bytes=self._config.get("socket.request.max.bytes"),
             scratch=self._scratch,
+            memory=self._memory,
             on_open=self._opened,
             on_close=self._closed,
             complain=self.complain,
@@ -119,8 +123,7 @@ class Listeners:
         now = asyncio.get_running_loop().time()
         idle_s = self._config.get("connections.max.idle.ms") / 1000
         for connection in tuple(self._connections):
-            since = connection.partial_since
-            if since is not None and now - since > PARTIAL_REQUEST_TIMEOUT_MS / 1000:
+            if connection.overdue(now):
                 self.complain(connection.host, "a request was begun and not finished")
                 connection.abort()
             elif idle_s > 0 and not connection.busy and now - connection.last_active > idle_s:

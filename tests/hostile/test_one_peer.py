@@ -1,0 +1,87 @@
+"""What one peer may not do: take the memory of the broker, or keep its loop from others.
+
+Each test does one hostile deed to a broker that has been through all the others; the canary beside it measures, and fails it.
+"""
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.interop.broker import BuswayProcess
+from tests.support.canary import Canary
+from tests.support.raw_client import frame
+
+MIB = 1024 * 1024
+
+
+@contextmanager
+def peers(broker: BuswayProcess, count: int) -> Iterator[list[socket.socket]]:
+    """So many connections."""
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with ExitStack() as stack:
+        made = []
+        for _ in range(count):
+            peer = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            made.append(peer)
+        yield made
+
+
+def push(peer: socket.socket, data: bytes | memoryview, *, within_s: float) -> int:
+    """Send as much as the broker takes until it takes nothing for so long; how much that was."""
+    peer.settimeout(within_s)
+    sent = 0
+    try:
+        while sent < len(data):
+            sent += peer.send(memoryview(data)[sent : sent + MIB])
+    except (TimeoutError, ConnectionError):
+        pass
+    return sent
+
+
+def answer(peer: socket.socket, *, within_s: float = 30.0) -> bytes:
+    """The next answer, without its size."""
+    peer.settimeout(within_s)
+    (size,) = struct.unpack(">i", exactly(peer, 4))
+    return exactly(peer, size)
+
+
+def exactly(peer: socket.socket, count: int) -> bytes:
+    """So many bytes."""
+    data = bytearray()
+    while len(data) < count:
+        part = peer.recv(min(count - len(data), MIB))
+        assert part, "the broker closed the connection"
+        data += part
+    return bytes(data)
+
+
+def produce(topic: str, records: bytes) -> bytes:
+    """A produce request with one batch for partition 0."""
+    data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])]
+    return frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data), 9)
+
+
+def test_a_frame_that_is_announced_costs_what_arrives_of_it(hostile_broker: BuswayProcess, canary: Canary) -> None:
+    """2,000 connections announce 90 MiB each and send 54 bytes."""
+    with peers(hostile_broker, 2_000) as many:
+        for peer in many:
+            peer.sendall(struct.pack(">i", 90 * MIB) + bytes(50))
+        many[0].sendall(bytes(1))
+
+
+def test_half_of_ten_large_requests_leaves_room_for_others(hostile_broker: BuswayProcess, canary: Canary) -> None:
+    """Ten connections send 90 of 99 MiB each and stop; a good client's requests of 1 MiB go on beside them."""
+    body = bytes(90 * MIB)
+    with peers(hostile_broker, 10) as many:
+        for peer in many:
+            peer.sendall(struct.pack(">i", 99 * MIB))
+        for peer in many:
+            push(peer, body, within_s=0.2)
+        with peers(hostile_broker, 2) as good:
+            for _ in range(10):
+                for peer in good:
+                    peer.sendall(produce("nowhere", bytes(MIB)))
+                for peer in good:
+                    assert answer(peer)
