@@ -7,11 +7,17 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
+from busway_protocol.apis import api, response_header_version
+from busway_protocol.compile import decode
+from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from busway_protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from busway_protocol.records.builder import BatchBuilder
 from tests.interop.broker import BuswayProcess
 from tests.support.canary import Canary
-from tests.support.raw_client import frame
+from tests.support.raw_client import frame, key_of
 
 MIB = 1024 * 1024
 
@@ -61,6 +67,59 @@ def produce(topic: str, records: bytes) -> bytes:
     """A produce request with one batch for partition 0."""
     data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])]
     return frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data), 9)
+
+
+def ask(broker: BuswayProcess, message: object, version: int) -> Any:
+    """One question on a connection of its own, and its answer."""
+    key = key_of(message)
+    with peers(broker, 1) as (peer,):
+        peer.sendall(frame(message, version))
+        return decode(api(key).response, version, answer(peer), 4 + response_header_version(key, version))
+
+
+def create(broker: BuswayProcess, topic: str, **configs: str) -> None:
+    """A topic of one partition."""
+    settings = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=settings)
+    made = ask(broker, CreateTopicsRequest(topics=[wanted]), 5)
+    assert made.topics[0].error_code == 0, made.topics[0].error_message
+
+
+def batch(count: int, size: int) -> bytes:
+    """So many records of so many bytes."""
+    builder = BatchBuilder()
+    for _ in range(count):
+        builder.append(1_700_000_000_000, None, bytes(size))
+    return builder.build()
+
+
+def fetch(*topics: str, max_bytes: int, min_bytes: int = 1, wait_ms: int = 0, offset: int = 0) -> bytes:
+    """A fetch without a session from partition 0 of some topics."""
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=topic, partitions=[wanted]) for topic in topics],
+    )
+    return frame(request, 11)
+
+
+def test_answers_that_nobody_reads_stay_in_the_files(hostile_broker: BuswayProcess, canary: Canary) -> None:
+    """200 clients ask for 50 MB each, twenty times over, and read nothing; one that reads gets all of it."""
+    create(hostile_broker, "big", durability="os")
+    with peers(hostile_broker, 1) as (producer,):
+        for _ in range(52):
+            producer.sendall(produce("big", batch(1_000, 1_000)))
+            assert answer(producer)
+    with peers(hostile_broker, 200) as many:
+        for peer in many:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.sendall(fetch("big", max_bytes=50_000_000) * 20)
+        with peers(hostile_broker, 1) as (reader,):
+            reader.sendall(fetch("big", max_bytes=50_000_000))
+            assert len(answer(reader)) > 49_000_000
 
 
 def test_a_frame_that_is_announced_costs_what_arrives_of_it(hostile_broker: BuswayProcess, canary: Canary) -> None:

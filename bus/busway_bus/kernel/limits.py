@@ -19,8 +19,9 @@ PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 TOPIC_NAME_CHARS_MAX: Final = 249
 """Kafka's limit: the directory name `topic-partition` plus `.delete` suffix must fit a file name of 255 bytes."""
 
-RESPONSE_BYTES_QUEUED_MAX: Final = 8 * 1024 * 1024
-"""A connection that does not read its answers stops being read from when this much output waits for it."""
+RESPONSE_BYTES_MAX: Final = 96 * 1024 * 1024
+"""What all connections together hold of answers that were not taken. What a fetch answers with stays in the files until there is
+room for it, so this is met only where very many clients do not read, or ask for much else and do not."""
 
 PARTIAL_REQUEST_TIMEOUT_MS: Final = 60_000
 """A request that has begun and of which nothing more comes for so long ends its connection."""

@@ -4,21 +4,45 @@ What lives here: file descriptors. What does not: any idea of what the bytes mea
 on disk ends in this module's `sync`.
 """
 
+import errno
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 
 class DirectoryInUse(RuntimeError):
     """Another process has the data directory open; the text names it."""
 
 
+_LENDING: Final = threading.RLock()
+"""Files are lent on the loop and closed in any thread; a loan may end in the middle of either."""
+
+
+class OsLoan:
+    """Keeps the descriptor of a file open until nobody has this any more."""
+
+    __slots__ = ("_descriptor", "_file")
+
+    def __init__(self, file: "OsFile", descriptor: int) -> None:
+        self._file = file
+        self._descriptor = descriptor
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on."""
+        return os.pread(self._descriptor, size, position)
+
+    def __del__(self) -> None:
+        self._file.returned(self._descriptor)
+
+
 class OsFile:
     """An open file with its size kept at hand."""
 
-    __slots__ = ("_fd", "_unnamed", "size")
+    __slots__ = ("_fd", "_loans", "_unnamed", "size")
 
     def __init__(self, path: Path) -> None:
         # A file whose name is not on disk is lost although its content was synced; the first sync sees to both, also for
@@ -26,6 +50,7 @@ class OsFile:
         self._unnamed: Path | None = path.parent
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self.size = os.fstat(self._fd).st_size
+        self._loans = 0
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end; what a failed write left behind is cut off again, or nothing more is written."""
@@ -51,6 +76,21 @@ class OsFile:
         """At most `size` bytes from `position` on."""
         return os.pread(self._fd, size, position)
 
+    def lend(self) -> OsLoan:
+        """Something to read the file with later, also when it is closed by then."""
+        with _LENDING:
+            if self._fd < 0:
+                raise OSError(errno.EBADF, "the file is closed")
+            self._loans += 1
+            return OsLoan(self, self._fd)
+
+    def returned(self, descriptor: int) -> None:
+        """A loan of that descriptor is over."""
+        with _LENDING:
+            self._loans -= 1
+            if not self._loans and self._fd < 0:
+                os.close(descriptor)
+
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
         os.ftruncate(self._fd, size)
@@ -71,10 +111,11 @@ class OsFile:
                 raise
 
     def close(self) -> None:
-        """Close without syncing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close without syncing; the last loan closes the descriptor where there are any."""
+        with _LENDING:
+            descriptor, self._fd = self._fd, -1
+            if descriptor >= 0 and not self._loans:
+                os.close(descriptor)
 
 
 class OsFiles:

@@ -8,7 +8,6 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable
 from uuid import UUID
 
 from busway_bus.kernel.config import BrokerConfig
@@ -177,31 +176,3 @@ class ReplicaManager:
                 taken = self._store.checkpoint({key: each.high_watermark for key, each in self._partitions.items()})
                 if await off_loop(functools.partial(self._store.write, taken)):
                     return
-
-
-class Wakeup:
-    """A future that several partitions may complete: what a long poll sleeps on."""
-
-    def __init__(self, partitions: list[Partition]) -> None:
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._partitions = partitions
-        self._callback: Callable[[], None] = self._fire
-        for partition in partitions:
-            partition.waiters.add(self._callback)
-
-    def _fire(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
-
-    async def wait(self, timeout_s: float) -> bool:
-        """Whether a partition fired within the time; raises what else was put into the future."""
-        done, _ = await asyncio.wait([self.future], timeout=timeout_s)
-        if done:
-            self.future.result()
-        return bool(done)
-
-    def close(self) -> None:
-        """Stop listening."""
-        for partition in self._partitions:
-            partition.waiters.discard(self._callback)
-        self.future.cancel()

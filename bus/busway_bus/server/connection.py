@@ -18,12 +18,11 @@ from busway_bus.kernel.limits import (
     PARTIAL_REQUEST_TIMEOUT_MS,
     REQUEST_BYTES_PER_S_MIN,
     REQUEST_BYTES_QUEUED_MAX,
-    RESPONSE_BYTES_QUEUED_MAX,
 )
 from busway_bus.server.dispatch import BadRequest, Pending, dispatch
 from busway_bus.server.intake import Intake
+from busway_bus.server.outbox import Outbox, Piece, ResponseMemory
 from busway_bus.server.request_memory import RequestMemory, Share
-from busway_protocol.compile import Chunk
 from busway_protocol.errors import FrameRefused
 
 log = logging.getLogger("busway.server")
@@ -41,6 +40,7 @@ class Connection(asyncio.BufferedProtocol):
         advertised: where it finds this node, as its listener tells.
         scratch: the read buffer of this event loop's connections (see `intake`).
         memory: what all of them may hold of requests.
+        response_memory: and of answers.
         on_close: called with this connection when it is gone and everything that it asked for is done.
         complain: logs one line about a bad peer; rate-limited by the server.
     """
@@ -53,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         max_request_bytes: int,
         scratch: memoryview,
         memory: RequestMemory,
+        response_memory: ResponseMemory,
         on_open: Callable[["Connection"], bool],
         on_close: Callable[["Connection"], None],
         complain: Callable[[str, str], None],
@@ -62,15 +63,16 @@ class Connection(asyncio.BufferedProtocol):
         self._intake = Intake(max_request_bytes, scratch)
         self._scratch_bytes = len(scratch)
         self._share = Share(memory, self._throttle)
+        self._response_memory = response_memory
+        self._outbox: Outbox | None = None
         self._on_open = on_open
         self._on_close = on_close
         self._complain = complain
         self._requests: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._blocking_bytes = 0
-        self._answers: deque[asyncio.Task[list[Chunk] | None] | list[Chunk]] = deque()
+        self._answers: deque[asyncio.Task[list[Piece] | None] | list[Piece]] = deque()
         self._blocked = False
-        self._paused_by_peer = False
         self._reading = True
         self._transport: asyncio.Transport | None = None
         self._peer = Peer()
@@ -89,7 +91,9 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) else "local"
         self.last_active = asyncio.get_running_loop().time()
-        transport.set_write_buffer_limits(high=RESPONSE_BYTES_QUEUED_MAX)
+        self._outbox = Outbox(
+            transport, self._response_memory, write_on=self._write_on, cut_off=self._answers_not_taken
+        )
         if not self._on_open(self):
             transport.abort()
 
@@ -123,18 +127,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The client does not read: stop reading from it."""
-        self._paused_by_peer = True
-        self._throttle()
+        if self._outbox is not None:
+            self._outbox.paused = True
+            self._throttle()
 
     def resume_writing(self) -> None:
         """The client reads again."""
-        self._paused_by_peer = False
-        self._pump()
+        if self._outbox is not None:
+            self._outbox.paused = False
+            self._write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone; what it asked for is done all the same."""
         self._transport = None
-        self._paused_by_peer = False
+        if self._outbox is not None:
+            self._outbox.clear()
+            self._outbox = None
         self._intake.drop()
         self._peer.left()
         self._pump()
@@ -144,7 +152,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def busy(self) -> bool:
         """Whether requests are under way."""
-        return bool(self._requests or self._answers)
+        return bool(self._requests or self._answers or self._outbox)
+
+    def look(self, now: float) -> None:
+        """Note whether the client takes its answers."""
+        if self._outbox is not None:
+            self._outbox.look(now)
 
     def abort(self) -> None:
         """End at once."""
@@ -185,11 +198,12 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _pump(self) -> None:
-        ready: list[Chunk] = []
+        ready: list[Piece] = []
         try:
             self._work(ready)
         finally:
-            self._write(ready)
+            if ready:
+                self._write(ready)
         self._throttle()
         if self._busy_or_open():
             return
@@ -202,9 +216,9 @@ class Connection(asyncio.BufferedProtocol):
         """Whether there is more to do, or more may come."""
         return self.busy or (self._transport is not None and not self._finishing)
 
-    def _work(self, ready: list[Chunk]) -> None:
+    def _work(self, ready: list[Piece]) -> None:
         """Answer what may be answered now; answers that are there already are gathered, to be written together."""
-        while self._requests and not self._blocked and not self._paused_by_peer:
+        while self._requests and not self._blocked and not self._outbox:
             if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
                 break
             frame = self._requests.popleft()
@@ -239,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
                         self._write(ready)
                         ready.clear()
 
-    def _answered(self, task: "asyncio.Task[list[Chunk] | None]") -> None:
+    def _answered(self, task: "asyncio.Task[list[Piece] | None]") -> None:
         if task.cancelled():
             return
         problem = task.exception()
@@ -256,23 +270,36 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 chunks = first
             self._answers.popleft()
-            if chunks is not None:
+            if chunks:
                 self._write(chunks)
         if not self._answers:
             self._blocked = False
             self._blocking_bytes = 0
         self._pump()
 
-    def _write(self, chunks: list[Chunk]) -> None:
-        if chunks and self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(chunks)
+    def _write(self, pieces: list[Piece]) -> None:
+        if self._outbox is None or self._transport is None or self._transport.is_closing():
+            return
+        try:
+            self._outbox.put(pieces)
+        except OSError as problem:
+            log.error("an answer to %s cannot be read from its log file: %s", self.host, problem)
+            self.abort()
+
+    def _write_on(self) -> None:
+        self._write([])
+        self._pump()
+
+    def _answers_not_taken(self) -> None:
+        self._complain(self.host, "its answers were not read while others needed the memory")
+        self.abort()
 
     def _throttle(self) -> None:
         """Read on only while what was read can be worked on, and there is memory for more."""
         waiting = self._queued_bytes + self._blocking_bytes
         self._share.update(self._intake.held + waiting, max(self._intake.size, waiting))
         wanted = (
-            not self._paused_by_peer
+            not self._outbox
             and not self._finishing
             and len(self._requests) < _REQUESTS_PIPELINED_MAX
             and self._queued_bytes < REQUEST_BYTES_QUEUED_MAX

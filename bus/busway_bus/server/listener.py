@@ -16,6 +16,7 @@ from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, REQUEST_BYTES_MAX, STOP_WAIT_MS
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.outbox import ResponseMemory
 from busway_bus.server.request_memory import RequestMemory
 
 log = logging.getLogger("busway.server")
@@ -40,6 +41,7 @@ class Listeners:
         """Where clients of each listener find this node, by its name, in the config's order; there once it is bound."""
         self._node: NodeServices | None = None
         self._scratch = scratch_buffer()
+        self._response_memory = ResponseMemory()
         queued_max = config.get("queued.max.request.bytes")
         self._memory = RequestMemory(REQUEST_BYTES_MAX if queued_max < 0 else queued_max)
         self._empty = asyncio.Event()
@@ -82,6 +84,7 @@ class Listeners:
             max_request_bytes=self._config.get("socket.request.max.bytes"),
             scratch=self._scratch,
             memory=self._memory,
+            response_memory=self._response_memory,
             on_open=self._opened,
             on_close=self._closed,
             complain=self.complain,
@@ -123,6 +126,7 @@ class Listeners:
         now = asyncio.get_running_loop().time()
         idle_s = self._config.get("connections.max.idle.ms") / 1000
         for connection in tuple(self._connections):
+            connection.look(now)
             if connection.overdue(now):
                 self.complain(connection.host, "a request was begun and not finished")
                 connection.abort()

@@ -16,6 +16,7 @@ from busway_bus.kernel.limits import (
 )
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.outbox import ResponseMemory
 from busway_bus.server.request_memory import RequestMemory
 from busway_protocol.apis import ApiKey
 
@@ -32,6 +33,10 @@ class Socket(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Without end."""
+
+    def get_write_buffer_size(self) -> int:
+        """All is sent."""
+        return 0
 
     def write(self, data: Any) -> None:
         """Gone."""
@@ -72,6 +77,7 @@ class Peer:
             max_request_bytes=100 * MIB,
             scratch=scratch_buffer(),
             memory=memory,
+            response_memory=ResponseMemory(),
             on_open=lambda _: True,
             on_close=lambda _: None,
             complain=lambda _, reason: None,
