@@ -8,6 +8,7 @@ read from the files as the client takes them. A batch damaged on disk is CORRUPT
 *Not supported*: followers, which one node does not have.
 """
 
+import time
 from collections.abc import Awaitable
 from typing import Any, Final
 from uuid import UUID
@@ -44,7 +45,9 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     if context.peer.gone:
         raise PeerGone  # reading has no other effect than its answer
     try:
-        session, full = context.node.sessions.open(request)
+        session, full = context.node.sessions.open(
+            request, by_id=context.api_version >= TOPIC_IDS_SINCE, now_ms=time.monotonic_ns() // 1_000_000
+        )
     except KafkaError as problem:
         return FetchResponse(error_code=problem.code, responses=[])
     fetch = _Fetch(request, context, session, full)
@@ -168,7 +171,8 @@ class _Fetch:
     def response(self, answers: Answers) -> FetchResponse:
         """The answer: in a running session only what has changed for the client."""
         topics: dict[tuple[str, UUID], FetchableTopicResponse] = {}
-        for (name, topic_id, _), wanted, data in answers:
+        for key, wanted, data in answers:
+            name, topic_id, _ = key
             if not self._full and not _news(wanted, data):
                 continue
             wanted.high_watermark, wanted.log_start_offset = data.high_watermark, data.log_start_offset
@@ -178,6 +182,8 @@ class _Fetch:
                 topic = FetchableTopicResponse(topic=name, topic_id=topic_id or ZERO_UUID, partitions=[])
                 topics[name, topic_id] = topic
             topic.partitions.append(data)
+            if data.records:
+                self._session.gave(key)
         return FetchResponse(session_id=self._session.id or SESSIONLESS, responses=list(topics.values()))
 
 
@@ -189,11 +195,19 @@ def _records(found: FileSlice | None) -> Any:
 
 
 def _diverging(partition: Partition, epoch: int, offset: int) -> EpochEndOffset | None:
-    """Where the log of a client that has fetched up to `offset` under `epoch` parts from this one (KIP-595)."""
+    """Where the log of a client that has fetched up to `offset` under `epoch` parts from this one (KIP-595).
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE, nothing is known of that epoch.
+    """
     if epoch < 0:
         return None
-    found, end = partition.log.epochs.end_offset(epoch, partition.log.end_offset)
-    if found < 0 or (found == epoch and end >= offset):
+    found, end = epoch, partition.log.end_offset
+    if epoch != partition.leader_epoch:  # which is known before its first batch
+        found, end = partition.log.epochs.end_offset(epoch, end)
+    if found < 0 or offset < partition.log.start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if found == epoch and end >= offset:
         return None
     return EpochEndOffset(epoch=found, end_offset=end)
 

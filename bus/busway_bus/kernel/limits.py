@@ -52,6 +52,10 @@ max.message.bytes: honest data compresses well below it, bombs reach 1,000 and m
 FETCH_PARTITIONS_BYTES_MAX: Final = 55 * 1024 * 1024
 """Default of fetch.max.bytes: a fetch response never grows past it, whatever the client asks for."""
 
+FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
+"""Partitions in all fetch sessions together, each of which takes a third of a kilobyte; whoever comes when it is reached names its
+partitions in every request, as clients did before there were sessions."""
+
 BAD_PEER_LOG_INTERVAL_MS: Final = 1_000
 """One log line per peer address and reason in this time: a scanner must not fill the disk with our complaints."""
 
