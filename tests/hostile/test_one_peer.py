@@ -12,6 +12,12 @@ from typing import Any
 from busway_protocol.apis import api, response_header_version
 from busway_protocol.compile import decode
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from busway_protocol.messages.groups_classic import (
+    FindCoordinatorRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from busway_protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from busway_protocol.records.builder import BatchBuilder
@@ -144,3 +150,28 @@ def test_half_of_ten_large_requests_leaves_room_for_others(hostile_broker: Buswa
                     peer.sendall(produce("nowhere", bytes(MIB)))
                 for peer in good:
                     assert answer(peer)
+
+
+def join(group: str, metadata: bytes, rebalance_ms: int = 60_000) -> bytes:
+    """A member that comes without an id."""
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=rebalance_ms,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+    )
+    return frame(request, 2)
+
+
+def test_what_members_hold_is_bounded(hostile_broker: BuswayProcess, canary: Canary) -> None:
+    """449 members bring a megabyte of metadata each, to one group and to groups of their own; a small group is still served."""
+    ask(hostile_broker, FindCoordinatorRequest(key="g"), 2)
+    with peers(hostile_broker, 449) as many:
+        for number, peer in enumerate(many):
+            peer.sendall(join("one" if number % 2 else f"own-{number}", bytes(MIB)))
+        with peers(hostile_broker, 1) as (member,):
+            member.sendall(join("small", b"x"))
+            joined = decode(JoinGroupResponse, 2, answer(member), 4)
+            assert joined.error_code == 0

@@ -59,6 +59,15 @@ partitions in every request, as clients did before there were sessions."""
 BAD_PEER_LOG_INTERVAL_MS: Final = 1_000
 """One log line per peer address and reason in this time: a scanner must not fill the disk with our complaints."""
 
+GROUPS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What the members of all groups hold together: ten thousand consumers of a hundred topics each take a quarter of it."""
+
+GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What the members of one group hold: their leader gets all of it in one answer."""
+
+MEMBER_BYTES: Final = 1024
+"""What a member takes beside what it chooses itself."""
+
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Members that were handed an id and have not come back with it yet, for one group."""
 
