@@ -56,8 +56,14 @@ FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
 """Partitions in all fetch sessions together, each of which takes a third of a kilobyte; whoever comes when it is reached names its
 partitions in every request, as clients did before there were sessions."""
 
-BAD_PEER_LOG_INTERVAL_MS: Final = 1_000
-"""One log line per peer address and reason in this time: a scanner must not fill the disk with our complaints."""
+BAD_PEER_LINES: Final = 5
+"""Log lines about one peer's bad requests in `BAD_PEER_LOG_INTERVAL_MS`, whatever its reasons are: a scanner must not fill the disk
+with our complaints."""
+
+BAD_PEERS_LINES: Final = 20
+"""The same for all peers together: they may come from as many addresses as they like."""
+
+BAD_PEER_LOG_INTERVAL_MS: Final = 10_000
 
 GROUPS_BYTES_MAX: Final = 64 * 1024 * 1024
 """What the members of all groups hold together: ten thousand consumers of a hundred topics each take a quarter of it."""

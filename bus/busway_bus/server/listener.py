@@ -13,15 +13,14 @@ from functools import partial
 from busway.net.listening import reason
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.config import BrokerConfig, Endpoint
-from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, REQUEST_BYTES_MAX, STOP_WAIT_MS
+from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS
+from busway_bus.server.complaints import Complaints
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
 from busway_bus.server.outbox import ResponseMemory
 from busway_bus.server.request_memory import RequestMemory
 
 log = logging.getLogger("busway.server")
-
-_COMPLAINTS_MAX = 1_000
 
 
 class CannotListen(RuntimeError):
@@ -35,7 +34,7 @@ class Listeners:
         self._config = config
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
-        self._complaints: dict[tuple[str, str], float] = {}
+        self._complaints = Complaints()
         self._servers: list[asyncio.Server] = []
         self.advertised: dict[str, Endpoint] = {}
         """Where clients of each listener find this node, by its name, in the config's order; there once it is bound."""
@@ -111,14 +110,13 @@ class Listeners:
             self._empty.set()
 
     def complain(self, host: str, reason: str) -> None:
-        """One line about a bad peer, at most one a second for each host and reason."""
+        """One line about a bad peer, as far as there is room for it (see `complaints`)."""
         now = asyncio.get_running_loop().time()
-        key = (host, reason.split("(", maxsplit=1)[0][:40])
-        if now - self._complaints.get(key, float("-inf")) < BAD_PEER_LOG_INTERVAL_MS / 1000:
+        left_out = self._complaints.admit(host, now)
+        if left_out is None:
             return
-        if len(self._complaints) >= _COMPLAINTS_MAX:
-            self._complaints.clear()
-        self._complaints[key] = now
+        if left_out:
+            log.warning("connections closed: %d more lines like the next were left out", left_out)
         log.warning("connection from %s closed: %s", host, reason)
 
     def sweep(self) -> None:
