@@ -158,7 +158,7 @@ class Node:
             with contextlib.suppress(asyncio.CancelledError):
                 await chore
         self._chores = []
-        await self._listeners.close()
+        await self._listeners.close(finish=clean)
         if self._services is not None:
             self._services.groups.close()
             await self._services.metadata.drain()

@@ -208,8 +208,11 @@ class GroupCoordinator:
 
     # The group machine
 
-    async def join(self, group_id: str, request: Join) -> Joined:
+    async def join(self, group_id: str, request: Join, parked: Callable[["asyncio.Future[Any]"], None]) -> Joined:
         """Join a group; returns when the rebalance is over.
+
+        Args:
+            parked: told of the future that the answer is waited for with; whoever ends it ends the wait, not the membership.
 
         Raises:
             KafkaError: NOT_COORDINATOR.
@@ -225,12 +228,15 @@ class GroupCoordinator:
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer = group.join(request, waiter, self._now())
         self._settle(group)
-        found = answer if answer is not None else await waiter
+        if answer is not None:
+            return answer
+        parked(waiter)
+        found = await waiter
         assert isinstance(found, Joined)
         return found
 
-    async def sync(self, group_id: str, request: Sync) -> Synced:
-        """Hand in or fetch assignments; returns when they are on disk.
+    async def sync(self, group_id: str, request: Sync, parked: Callable[["asyncio.Future[Any]"], None]) -> Synced:
+        """Hand in or fetch assignments; returns when they are on disk. `parked` as in `join`.
 
         Raises:
             KafkaError: NOT_COORDINATOR.
@@ -244,6 +250,7 @@ class GroupCoordinator:
         if answer is not None:
             await self.settled(group_id)
             return answer
+        parked(waiter)
         found = await waiter
         assert isinstance(found, Synced)
         return found

@@ -7,6 +7,7 @@ leader, and what all of them together speak. What does not: states, deadlines of
 from collections.abc import Iterable, Iterator, Sequence
 
 from busway_bus.groups.classic_member import Member
+from busway_bus.groups.memory import GroupMemory, HandedOut, Holding
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from busway_protocol.errors import ErrorCode
 
@@ -20,9 +21,12 @@ class Roster:
         leader: the member that assigns, None until one is elected.
     """
 
-    def __init__(self, members: Iterable[Member] = (), leader: str | None = None) -> None:
+    def __init__(self, memory: GroupMemory, members: Iterable[Member] = (), leader: str | None = None) -> None:
+        self._holding = Holding(memory)
         self.members: dict[str, Member] = {member.member_id: member for member in members}
-        self.pending: dict[str, int] = {}
+        self.pending = HandedOut(self._holding)
+        for member in self.members.values():
+            self.count(member)
         self.leader = leader
         self._static = {
             member.instance_id: member.member_id for member in self.members.values() if member.instance_id is not None
@@ -51,8 +55,9 @@ class Roster:
     def add(self, member: Member) -> None:
         """Take a member in."""
         assert member.member_id not in self.members, member.member_id
-        self.pending.pop(member.member_id, None)
+        self.pending.discard(member.member_id)
         self.members[member.member_id] = member
+        self.count(member)
         if member.instance_id is not None:
             assert member.instance_id not in self._static, member.instance_id
             self._static[member.instance_id] = member.member_id
@@ -60,6 +65,7 @@ class Roster:
     def remove(self, member_id: str) -> Member:
         """Take a member out."""
         member = self.members.pop(member_id)
+        self._holding.change(-member.counted_bytes)
         if member.instance_id is not None:
             del self._static[member.instance_id]
         if self.leader == member_id:
@@ -75,6 +81,15 @@ class Roster:
         if self.leader == old_id:
             self.leader = new_id
         return member
+
+    def count(self, member: Member) -> None:
+        """Count a member anew: what it holds has changed."""
+        before, member.counted_bytes = member.counted_bytes, member.size_bytes
+        self._holding.change(member.counted_bytes - before)
+
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether the members may hold so much more."""
+        return self._holding.fits(more_bytes)
 
     def elect(self) -> bool:
         """See that the leader is one that has joined; False when nobody has."""

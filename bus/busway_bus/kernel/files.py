@@ -1,11 +1,18 @@
 """The broker's interface to the disk.
 
-What lives here: what a log needs of a file system, as two protocols. `log.os_files` does it with the operating system;
+What lives here: what a log needs of a file system, as protocols. `log.os_files` does it with the operating system;
 `testing.sim_files` does it in memory and can lose what was never synced, as a power cut does.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
+
+
+class Loan(Protocol):
+    """An open file that can be read for as long as somebody has this, whether it is closed or removed meanwhile."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on; fewer at the end of the file."""
 
 
 class File(Protocol):
@@ -23,6 +30,9 @@ class File(Protocol):
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on; fewer at the end of the file."""
+
+    def lend(self) -> Loan:
+        """Something to read the file with later."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""

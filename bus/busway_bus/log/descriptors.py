@@ -62,12 +62,13 @@ class Descriptors:
     """Open descriptors, at most `limit` of them as long as any can be spared.
 
     Attributes:
-        guard: held for moments, never while the disk is waited for; `users` of a file changes under it alone.
+        guard: held for moments, never while the disk is waited for; `users` of a file changes under it alone. A loan may end wherever
+            Python lets go of it, in the middle of this too, so the same thread may take it twice.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = max(limit, FILES_MIN)
-        self.guard = threading.Lock()
+        self.guard = threading.RLock()
         self._open: deque[Pooled] = deque()
 
     def __len__(self) -> int:
@@ -83,7 +84,7 @@ class Descriptors:
         while True:
             with self.guard:
                 if file.closed:
-                    raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(file.path))
+                    raise OSError(errno.EBADF, "the file is closed", str(file.path))
                 if file.descriptor >= 0:
                     file.users += 1
                     return file.descriptor

@@ -18,6 +18,25 @@ class DirectoryInUse(RuntimeError):
     """Another process has the data directory open; the text names it."""
 
 
+class OsLoan:
+    """Keeps the descriptor of a file open until nobody has this any more."""
+
+    __slots__ = ("_descriptor", "_file", "_pool")
+
+    def __init__(self, file: "OsFile", pool: Descriptors) -> None:
+        self._pool = pool
+        self._descriptor = pool.take(file)
+        self._file = file
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on."""
+        return os.pread(self._descriptor, size, position)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):  # there was a descriptor to take
+            self._pool.give(self._file)
+
+
 class OsFile(Pooled):
     """A file with its size kept at hand; it has a descriptor while it is used, and as long as there are enough of them."""
 
@@ -86,6 +105,10 @@ class OsFile(Pooled):
             self.recent = True
             if self.closed:
                 self._pool.settle(self)
+
+    def lend(self) -> OsLoan:
+        """Something to read the file with later, also when it is closed by then."""
+        return OsLoan(self, self._pool)
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from busway_bus.kernel.files import File, Files
+from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.index import OffsetIndex, TimeIndex
 from busway_bus.log.log_config import LogConfig
 from busway_protocol.records.batch import (
@@ -160,6 +161,7 @@ class Segment:
         position = self.offsets.position(offset - self.base_offset)
         for header, at in self.headers(position):
             if header.last_offset >= offset:
+                self.remember(offset, at)
                 return at
         return self.size
 
@@ -184,15 +186,33 @@ class Segment:
             if at + HEADER_BYTES > len(window):
                 start, at = position, 0
                 window = self._log.read(position, _SCAN_BYTES)
-            header = read_header(window, at)
-            if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > size:
-                raise CorruptBatch(f"the batch at byte {position} says it has {header.size_bytes} bytes")
+            header = self._within(read_header(window, at), position)
             yield header, position
             position += header.size_bytes
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of the log file."""
         return self._log.read(position, size)
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        """Bytes of the log file, to be read later."""
+        return FileSlice(self._log.lend(), position, size)
+
+    def header(self, position: int) -> BatchHeader:
+        """The header of the batch at `position`.
+
+        Raises:
+            CorruptBatch: it is damaged, or its batch reaches beyond the file.
+        """
+        data = self._log.read(position, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            raise CorruptBatch(f"there is no batch at byte {position} of {self.path('.log')}")
+        return self._within(read_header(data), position)
+
+    def _within(self, header: BatchHeader, position: int) -> BatchHeader:
+        if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > self.size:
+            raise CorruptBatch(f"the batch at byte {position} says it has {header.size_bytes} bytes")
+        return header
 
     def batch_size(self, position: int) -> int:
         """Size in bytes of the batch at `position`."""

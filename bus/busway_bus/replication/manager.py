@@ -7,7 +7,6 @@ of the protocol (handlers) or of the disk (log).
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.flusher import Flusher
@@ -19,7 +18,7 @@ from busway_bus.replication.partition import Partition
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.types import Buffer
 
-__all__ = ["ReplicaManager", "Wakeup", "wall_ms"]
+__all__ = ["ReplicaManager", "wall_ms"]
 
 log = logging.getLogger("busway.replication")
 
@@ -105,29 +104,3 @@ class ReplicaManager:
                 taken = self._store.checkpoint({(each.topic, each.number): each.high_watermark for each in self.local})
                 if await off_loop(functools.partial(self._store.write, taken)):
                     return
-
-
-class Wakeup:
-    """A future that several partitions may complete: what a long poll sleeps on."""
-
-    def __init__(self, partitions: list[Partition]) -> None:
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._partitions = partitions
-        self._callback: Callable[[], None] = self._fire
-        for partition in partitions:
-            partition.waiters.add(self._callback)
-
-    def _fire(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-    async def wait(self, timeout_s: float) -> bool:
-        """Whether a partition fired within the time."""
-        done, _ = await asyncio.wait([self._future], timeout=timeout_s)
-        return bool(done)
-
-    def close(self) -> None:
-        """Stop listening."""
-        for partition in self._partitions:
-            partition.waiters.discard(self._callback)
-        self._future.cancel()

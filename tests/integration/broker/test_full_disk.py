@@ -5,7 +5,7 @@ import inspect
 import pytest
 from tests.integration.broker.test_hang_up import CASES
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.context import Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.testing.local_cluster import LocalCluster
@@ -45,6 +45,7 @@ async def test_no_room_for_metadata_is_an_answer_and_not_the_end(key, code, monk
             api_version=api.max_version,
             client_id=None,
             client_host="local",
+            peer=Peer(),
             advertised=next(iter(node.advertised.values())),
             node=node.services,
         )

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.context import Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.testing.local_cluster import LocalCluster
@@ -135,6 +135,7 @@ async def test_a_request_that_is_cancelled_at_any_wait_leaves_the_same_state_as_
             api_version=api.max_version,
             client_id=None,
             client_host="local",
+            peer=Peer(),
             advertised=next(iter(node.advertised.values())),
             node=node.services,
         )
