@@ -51,14 +51,13 @@ def key_text(writers: Mapping[int, str], *, column: str = "key", missing_ids: Co
         return plain
     schemas, missing = dict(writers), frozenset(missing_ids)
 
-    @F.pandas_udf("string")
     def told(parts: Iterator[pd.Series]) -> Iterator[pd.Series]:
         parsed = {one: fastavro.parse_schema(json.loads(text)) for one, text in schemas.items()}
         for part in parts:
             yield part.map(lambda key: None if key is None else _told(key, parsed, missing))
 
     # Strings that are no Avro need no worker's help, but Spark calls a worker for all rows of a batch anyway: it does all of them.
-    return told(F.col(column))
+    return F.pandas_udf(told, "string")(F.col(column))
 
 
 def _told(key: bytes, parsed: Mapping[int, Any], missing: frozenset[int]) -> str:
