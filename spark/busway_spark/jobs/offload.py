@@ -44,28 +44,41 @@ def transform(decoded: DataFrame, key: Column | None = None) -> DataFrame:
 
 def work(job: Job) -> None:
     """Both tables, by two queries, so that each has a checkpoint of its own and is exact by itself."""
-    topic, most = job.given.topic, job.given.max_offsets_per_trigger
+    topic, given = job.given.topic, job.given
+    reader = int(given.reader) if given.reader is not None and given.reader.isdecimal() else given.reader
 
     def start() -> list[StreamingQuery | None]:
-        decoded = job.stream(topic, max_offsets_per_trigger=most)
+        decoded = job.stream(
+            topic, max_offsets_per_trigger=given.max_offsets_per_trigger, subject=given.subject, reader=reader
+        )
         return [
             job.store(transform(decoded, job.key_text(topic)), topic),
             job.store(rejected(decoded), f"{topic}_rejected"),
         ]
 
-    for query in job.run(start, topics=[topic]):
+    for query in job.run(start, topics=[topic], subject=given.subject):
         records = sum(one.numInputRows for one in query.recentProgress)
         sys.stdout.write(f"{query.name}: read {records} records of {topic} into {job.place(query.name)}\n")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
+    parser.add_argument("--subject", help="where the schemas of the values are; TOPIC-value")
+    parser.add_argument("--reader", help="the schema that rows are read as: a version's number, or JSON; the newest")
     parser.add_argument("--max-offsets-per-trigger", type=int, help="what one micro-batch takes, about")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; 0, or 1 with one line that says what is missing."""
-    return run_job("offload", __doc__, argv, work, topics=lambda given: [given.topic], add_arguments=_arguments)
+    return run_job(
+        "offload",
+        __doc__,
+        argv,
+        work,
+        topics=lambda given: [given.topic],
+        add_arguments=_arguments,
+        subject=lambda given: given.subject,
+    )
 
 
 if __name__ == "__main__":
