@@ -53,8 +53,10 @@ class Surroundings:
     providers: Providers
     stores: Stores
     converters: Config
+    overrides: Config
     flush_interval_s: float
     shutdown_timeout_s: float
+    session_timeout_ms: int
 
 
 @dataclass(slots=True)
@@ -264,7 +266,7 @@ class Runner:
         around = self._around
         return TaskParts(
             name=self.name,
-            config=config,
+            config={**around.overrides, **config},
             bootstrap=around.bootstrap,
             stores=around.stores,
             counts=self.counts,
@@ -273,6 +275,7 @@ class Runner:
             key_converter=self._converter(config, "key"),
             value_converter=self._converter(config, "value"),
             flush_interval_s=around.flush_interval_s,
+            session_timeout_ms=around.session_timeout_ms,
             started=self._started,
             progressed=self._progressed,
         )

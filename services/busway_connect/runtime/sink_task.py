@@ -15,7 +15,7 @@ from busway import Admin, Consumer, OffsetAndMetadata, Producer, Record
 from busway_connect.connector import RecordRefused, Sink, SinkRecord
 from busway_connect.converters.interface import ConversionFailed
 from busway_connect.runtime.failures import BadRecord, Failures
-from busway_connect.runtime.overrides import consumer_option
+from busway_connect.runtime.overrides import consumer_options, look_every_s, producer_options
 from busway_connect.runtime.parts import TaskParts
 from busway_connect.transforms.interface import TransformFailed
 
@@ -40,7 +40,7 @@ class SinkTask:
         self._parts = parts
         self._pattern = parts.config.get("topics.regex", "").strip()
         self._topics = {one.strip() for one in parts.config.get("topics", "").split(",") if one.strip()}
-        self._look_every_s = consumer_option(parts.config, "metadata.max.age.ms") / 1000
+        self._look_every_s = look_every_s(parts.config)
         self._looked_at = 0.0
         self._announced: set[str] = set()
 
@@ -56,12 +56,14 @@ class SinkTask:
             bootstrap_servers=parts.bootstrap,
             client_id=f"connector-consumer-{parts.name}-0",
             group_id=group_of(parts.name),
-            auto_offset_reset="earliest",
             enable_auto_commit=False,
-            max_poll_records=consumer_option(parts.config, "max.poll.records"),
+            **consumer_options(parts.config, parts.session_timeout_ms),
+        )
+        dead_letters = Producer(
+            parts.bootstrap, client_id=f"connector-dlq-producer-{parts.name}", **producer_options(parts.config)
         )
         async with (
-            Producer(parts.bootstrap, client_id=f"connector-dlq-producer-{parts.name}") as producer,
+            dead_letters as producer,
             Admin(parts.bootstrap, client_id=f"connector-adminclient-{parts.name}") as admin,
             consumer,
         ):
@@ -79,6 +81,7 @@ class SinkTask:
                 else:
                     consumer.pause(*consumer.assignment())
                 found = await consumer.getmany(timeout_ms=POLL_MS)
+                self._sink.progress.notes["partitions"] = len(consumer.assignment())
                 if found:
                     await self._deliver([record for records in found.values() for record in records], failures)
                     await consumer.commit(

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
-from busway_connect.config import WorkerConfig
+from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, Source
 from busway_connect.hidden import shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
+from busway_connect.runtime.overrides import inherited, override_problems
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
 from busway_connect.runtime.runner import Runner, Surroundings
@@ -50,6 +51,8 @@ class Worker(RebalanceListener):
         self.worker_id = worker_id
         self.plugins = Plugins(config.plugin_modules)
         self.providers = Providers(config.providers)
+        for name, text in override_problems(inherited(config.clients), source=False).items():
+            raise BadSetting(f"{name.replace('override.', '', 1)}: {text}")
         self.cluster_id = ""
         self.active = asyncio.Event()
         """Set while it is this worker's turn and all that is stored is read."""
@@ -197,8 +200,10 @@ class Worker(RebalanceListener):
                 providers=self.providers,
                 stores=self._need(),
                 converters=self.config.converters,
+                overrides=inherited(self.config.clients),
                 flush_interval_s=self.config.offset_flush_interval_ms / 1000,
                 shutdown_timeout_s=self.config.task_shutdown_timeout_ms / 1000,
+                session_timeout_ms=self.config.session_timeout_ms,
             ),
         )
         self.runners[name] = runner
