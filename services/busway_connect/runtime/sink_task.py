@@ -6,15 +6,15 @@ The offsets of the group `connect-NAME` are committed after each `write`, so tha
 """
 
 import asyncio
-import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from busway import Admin, Consumer, OffsetAndMetadata, Producer, Record
 from busway_connect.connector import RecordRefused, Sink, SinkRecord
 from busway_connect.converters.interface import ConversionFailed
-from busway_connect.runtime.failures import BadRecord, Failures
+from busway_connect.patterns import Pattern, TooLong
+from busway_connect.runtime.failures import BadRecord, Failures, TaskFailed
 from busway_connect.runtime.overrides import consumer_options, look_every_s, producer_options
 from busway_connect.runtime.parts import TaskParts
 from busway_connect.transforms.interface import TransformFailed
@@ -38,7 +38,8 @@ class SinkTask:
     def __init__(self, sink: Sink, parts: TaskParts) -> None:
         self._sink = sink
         self._parts = parts
-        self._pattern = parts.config.get("topics.regex", "").strip()
+        text = parts.config.get("topics.regex", "").strip()
+        self._pattern = Pattern(text) if text else None
         self._topics = {one.strip() for one in parts.config.get("topics", "").split(",") if one.strip()}
         self._look_every_s = look_every_s(parts.config)
         self._looked_at = 0.0
@@ -97,10 +98,18 @@ class SinkTask:
         self._looked_at = time.monotonic()
         topics = self._topics
         if self._pattern:
-            topics = {name for name in await admin.list_topics() if re.fullmatch(self._pattern, name)}
+            topics = await asyncio.to_thread(self._matching, await admin.list_topics())
         if topics and (topics != self._topics or not consumer.assignment()):
             await consumer.subscribe(sorted(topics))
         self._topics = topics
+
+    def _matching(self, names: Iterable[str]) -> set[str]:
+        """In a thread; a match that takes too long ends the task at the first name."""
+        assert self._pattern is not None
+        try:
+            return {name for name in names if self._pattern.fullmatch(name)}
+        except TooLong as problem:
+            raise TaskFailed(f"topics.regex: {problem}") from None
 
     async def _deliver(self, records: Sequence[Record], failures: Failures) -> None:
         batch: list[SinkRecord] = []
