@@ -14,6 +14,14 @@ log = logging.getLogger("busway.connect")
 
 JSON_CONVERTER: Final = "org.apache.kafka.connect.json.JsonConverter"
 _CONVERTER_PREFIXES: Final = ("key.converter", "value.converter")
+_CLIENT_PREFIXES: Final = ("producer.", "consumer.", "admin.")
+_GUARDS: Final = (
+    "security.", "ssl.", "sasl.", "listeners.https.", "admin.listeners", "rest.extension.classes", "rest.servlet",
+    "connector.client.config.override.policy", "header.converter",
+)  # fmt: skip
+"""Beginnings of settings that guard something or change what records hold: to pass one over would leave it open."""
+_AS_HERE: Final = {"security.protocol": "plaintext", "connector.client.config.override.policy": "all"}
+"""Values of these that say what is done here anyway."""
 
 
 class BadSetting(ValueError):
@@ -37,6 +45,7 @@ class WorkerConfig:
         task_shutdown_timeout_ms: a task that has not ended so long after it was told to is cut off.
         session_timeout_ms, heartbeat_interval_ms: a worker that is silent for so long loses its work to one that stands by.
         plugin_modules: Python modules with connectors of one's own, beside those that are built in.
+        clients: what begins with `producer.` and `consumer.`, for the clients of every connector; see `runtime.overrides`.
         providers: `config.providers` and what begins with it, see `providers`.
     """
 
@@ -59,6 +68,7 @@ class WorkerConfig:
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     plugin_modules: tuple[str, ...] = ()
+    clients: Mapping[str, str] = field(default_factory=dict)
     providers: Mapping[str, str] = field(default_factory=dict)
     insecure: bool = False
 
@@ -90,10 +100,15 @@ class WorkerConfig:
         given: dict[str, object] = {}
         converters = {name: text for name, text in properties.items() if name.startswith(_CONVERTER_PREFIXES)}
         given["converters"] = {"key.converter": JSON_CONVERTER, "value.converter": JSON_CONVERTER, **converters}
+        given["clients"] = {name: text for name, text in properties.items() if name.startswith(_CLIENT_PREFIXES)}
         given["providers"] = {name: text for name, text in properties.items() if name.startswith("config.providers")}
         for name, text in properties.items():
-            if name in converters or name.startswith("config.providers"):
+            if name in converters or name.startswith(("config.providers", *_CLIENT_PREFIXES)):
                 continue
+            if name.startswith(_GUARDS) and text.strip().lower() != _AS_HERE.get(name):
+                raise BadSetting(
+                    f"{name} is not served, and to pass it over could leave open what it guards; take it out"
+                )
             if name == "listeners":
                 given["host"], given["port"] = _listener(text)
             elif name in _REPLICATION:
@@ -106,7 +121,7 @@ class WorkerConfig:
                 given[_TEXTS[name]] = text.strip()
             elif name in _NUMBERS:
                 given[_NUMBERS[name]] = _number(name, text)
-            else:
+            elif name not in _AS_HERE:
                 log.warning("the worker setting %s is not known here and is passed over", name)
         return cls(**given)  # type: ignore[arg-type]
 

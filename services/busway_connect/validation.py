@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from busway_connect.connector import Config, ConfigInvalid, Connector, Setting, Source
 from busway_connect.hidden import shown
+from busway_connect.patterns import BadPattern, Pattern, TooLong
 from busway_connect.plugins import NoSuchPlugin, Plugins
 from busway_connect.runtime.overrides import override_problems
 from busway_connect.runtime.topics import creation_problems
@@ -196,11 +197,9 @@ def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
         found["topics"] = found["topics.regex"] = ["Must configure one of topics or topics.regex"]
     if pattern:
         try:
-            matches = bool(re.compile(pattern).fullmatch(dead) and dead)
-        except re.error as problem:
-            found["topics.regex"] = [
-                f"Invalid value {pattern} for configuration topics.regex: Invalid regex: {problem}"
-            ]
+            matches = bool(dead) and Pattern(pattern).fullmatch(dead)
+        except (BadPattern, TooLong) as problem:
+            found["topics.regex"] = [f"Invalid value {pattern} for configuration topics.regex: {problem}"]
             return
         if matches:
             found["topics.regex"] = [

@@ -1,6 +1,7 @@
 """Connectors for tests: a source that counts, in the same order every time it is asked, and a sink that keeps what it gets."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -41,6 +42,7 @@ class CountingSource(Source):
 
     committed_offsets: ClassVar[dict[str, list[int]]] = {}
     failed: ClassVar[set[str]] = set()
+    reads: ClassVar[Counter[str]] = Counter()
 
     def __init__(self, name: str, config: Config) -> None:
         super().__init__(name, config)
@@ -54,6 +56,7 @@ class CountingSource(Source):
         return [int(offset["n"])]
 
     async def read(self) -> Sequence[SourceRecord]:
+        self.reads[self.name] += 1
         if self._next >= int(self.config["count"]):
             await asyncio.sleep(0.02)
             return []

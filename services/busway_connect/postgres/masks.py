@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-Patterns = Callable[[str], tuple[re.Pattern[str], ...]]
+from busway_connect.patterns import BadPattern, Pattern
+
+Patterns = Callable[[str], tuple[Pattern, ...]]
 _TRUNCATE: Final = re.compile(r"column\.truncate\.to\.([0-9]{1,9})\.chars")
 _MASK: Final = re.compile(r"column\.mask\.with\.([0-9]{1,4})\.chars")
 _HASH: Final = re.compile(r"column\.mask\.hash\.(v2\.)?([^.]+)\.with\.salt\.(.+)")
@@ -39,7 +41,7 @@ class Mask:
     """
 
     setting: str
-    columns: tuple[re.Pattern[str], ...]
+    columns: tuple[Pattern, ...]
     chars: int = 0
     truncates: bool = False
     algorithm: str | None = None
@@ -135,6 +137,6 @@ def mask_problems(config: Mapping[str, str], patterns: Patterns) -> dict[str, st
         try:
             if not patterns(text):
                 wrong[name] = "it names no columns, so that nothing would be hidden"
-        except re.error as problem:
+        except BadPattern as problem:
             wrong[name] = f"{text!r} is no list of regular expressions: {problem}"
     return wrong

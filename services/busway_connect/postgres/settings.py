@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from busway_connect.connector import ConfigInvalid, Setting
+from busway_connect.patterns import LIST_CHARS_MAX, BadPattern, Pattern
 from busway_connect.postgres.catalog import TableId
 from busway_connect.postgres.masks import Mask, is_mask, mask_problems, read_masks
 from busway_connect.postgres.names import MODES, adjusted
@@ -150,7 +151,7 @@ class Settings:
     masks: tuple[Mask, ...]
     schema_names: str
     field_names: str
-    key_columns: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
+    key_columns: tuple[tuple[Pattern, tuple[str, ...]], ...]
     decimal_handling_mode: str
     time_precision_mode: str
     interval_handling_mode: str
@@ -209,8 +210,8 @@ class Settings:
 class Choice:
     """Names taken and names left out, as anchored regular expressions without regard to case; none takes everything."""
 
-    include: tuple[re.Pattern[str], ...] = ()
-    exclude: tuple[re.Pattern[str], ...] = ()
+    include: tuple[Pattern, ...] = ()
+    exclude: tuple[Pattern, ...] = ()
 
     def takes(self, name: str) -> bool:
         """Whether a name is taken."""
@@ -260,11 +261,11 @@ def _bad_patterns(config: Mapping[str, str]) -> dict[str, str]:
     for name in _LISTS:
         try:
             _patterns(config.get(name))
-        except re.error as problem:
+        except BadPattern as problem:
             wrong[name] = f"{config[name]!r} is no list of regular expressions: {problem}"
     try:
         _key_columns(config.get("message.key.columns"))
-    except (re.error, ValueError) as problem:
+    except ValueError as problem:
         wrong["message.key.columns"] = (
             f"{config['message.key.columns']!r}: {problem}; it is schema.table:column,column;…"
         )
@@ -336,13 +337,15 @@ def _words(text: str) -> set[str]:
     return {one.strip().lower() for one in text.split(",") if one.strip()}
 
 
-def _patterns(text: str | None) -> tuple[re.Pattern[str], ...]:
+def _patterns(text: str | None) -> tuple[Pattern, ...]:
+    if len(text or "") > LIST_CHARS_MAX:
+        raise BadPattern(f"the list has {len(text or '')} characters, {LIST_CHARS_MAX} are the most")
     # A comma separates, unless it is escaped, as in Debezium's lists.
     parts = re.split(r"(?<!\\),", text or "")
-    return tuple(re.compile(one.strip().replace("\\,", ","), re.IGNORECASE) for one in parts if one.strip())
+    return tuple(Pattern(one.strip().replace("\\,", ","), ignore_case=True) for one in parts if one.strip())
 
 
-def _key_columns(text: str | None) -> tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]:
+def _key_columns(text: str | None) -> tuple[tuple[Pattern, tuple[str, ...]], ...]:
     found = []
     for part in (text or "").split(";"):
         if not part.strip():
@@ -351,5 +354,5 @@ def _key_columns(text: str | None) -> tuple[tuple[re.Pattern[str], tuple[str, ..
         names = tuple(one.strip() for one in columns.split(",") if one.strip())
         if not separator or not names:
             raise ValueError(f"{part.strip()!r} names no columns")
-        found.append((re.compile(table.strip(), re.IGNORECASE), names))
+        found.append((Pattern(table.strip(), ignore_case=True), names))
     return tuple(found)

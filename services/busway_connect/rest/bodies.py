@@ -5,6 +5,7 @@ What lives here: bodies in and out, and every exception → `{"error_code": …,
 One difference from Kafka Connect on purpose: a body that cannot be read is the client's fault and answered with 400, not 500.
 """
 
+import asyncio
 import json
 import logging
 from typing import Any, Final
@@ -19,6 +20,8 @@ from busway_connect.runtime.refusals import Refused
 log = logging.getLogger("busway.connect")
 BODY_BYTES_MAX: Final = 1024 * 1024
 """A connector's settings are a few kilobytes."""
+SETTINGS_MAX: Final = 1000
+"""Of a connector: the largest that are known have a few hundred, with their transforms."""
 _EMPTY: Final = {"Content-Length": "0"}
 
 
@@ -42,13 +45,13 @@ async def read_object(request: Request) -> dict[str, Any]:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refused(415, "HTTP 415 Unsupported Media Type")
-    data = b""
+    data = bytearray()
     async for part in request.stream():
         data += part
         if len(data) > BODY_BYTES_MAX:
             raise Refused(413, f"The body is larger than {BODY_BYTES_MAX} bytes")
     try:
-        found = json.loads(data)
+        found = await asyncio.to_thread(json.loads, bytes(data))  # a megabyte of JSON is tens of milliseconds
     except (ValueError, RecursionError) as problem:
         raise Refused(400, f"The body is not JSON: {problem}") from None
     if not isinstance(found, dict):
@@ -64,6 +67,8 @@ def texts(found: Any, what: str) -> dict[str, str | None]:
     """
     if not isinstance(found, dict):
         raise Refused(400, f"{what} is an object of names and texts")
+    if len(found) > SETTINGS_MAX:
+        raise Refused(413, f"{what} has {len(found)} settings, {SETTINGS_MAX} are the most")
     return {text(name, f"a name in {what}"): text(value, f"{what}: {name}") for name, value in found.items()}
 
 

@@ -14,13 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from busway_connect.connector import ConfigInvalid
 from busway_connect.plugins import NoSuchPlugin, kind_of
 from busway_connect.rest.bodies import answer, empty, read_object, text, texts
 from busway_connect.runtime.refusals import Refused
 from busway_connect.runtime.runner import Runner
 from busway_connect.runtime.worker import Worker
-from busway_connect.validation import definition, known_settings, verdict
+from busway_connect.validation import definition, known_settings
 
 _INITIAL: Final = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
 _TASK: Final = re.compile("[0-9]{1,9}")
@@ -330,13 +329,7 @@ async def validate(request: Request) -> Response:
     included = config.get("connector.class")
     if included is not None and not included.removesuffix("Connector").endswith(plugin.removesuffix("Connector")):
         raise Refused(400, f"Included connector type {included} does not match request type {plugin}")
-    worker = _worker(request)
-    kind = worker.class_of(config)
-    try:
-        resolved = worker.providers.resolved(config)
-    except ConfigInvalid as problem:
-        raise Refused(400, str(problem)) from None
-    return answer(verdict(worker.plugins, config["connector.class"], kind, config, resolved))
+    return answer(await _worker(request).verdict(config))
 
 
 def _both(path: str, **methods: Any) -> list[Route]:

@@ -1,26 +1,69 @@
-"""`producer.override.*` and `consumer.override.*`: what a connector may change of its clients (KIP-458).
+"""`producer.override.*` and `consumer.override.*`: what a connector may change of its clients (KIP-458), and the worker's `producer.*` and
+`consumer.*`, which hold where a connector says nothing.
 
 What lives here: the names that are served, with their checks. What does not: the clients. Other names are refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from busway.options import ProducerOptions
+from busway.options import ConsumerOptions, ProducerOptions
 from busway_connect.connector import Config
 
 _PRODUCER: Final = "producer.override."
 _CONSUMER: Final = "consumer.override."
-PREFIXES: Final = (_PRODUCER, _CONSUMER, "admin.override.")
+_ADMIN: Final = "admin.override."
+PREFIXES: Final = (_PRODUCER, _CONSUMER, _ADMIN)
+LOOK_EVERY: Final = "metadata.max.age.ms"
+"""How often topics are looked for that match `topics.regex`, in milliseconds."""
+_LOOK_EVERY_MS: Final = 30_000
+_NUMBER_MAX: Final = 2**31
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:12]) < _NUMBER_MAX):
+        raise ValueError("Value must be at least 1, and a whole number")
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("Expected value to be either true or false")
+    return text.lower() == "true"
+
+
 _OF_PRODUCER: Final[dict[str, Callable[[str], Any]]] = {
-    "batch.size": int,
-    "buffer.memory": int,
+    "batch.size": _whole,
+    "buffer.memory": _whole,
     "compression.type": str,
     "linger.ms": float,
-    "max.request.size": int,
+    "max.request.size": _whole,
+    "request.timeout.ms": _whole,
 }
-_OF_CONSUMER: Final = {"max.poll.records": 500, "metadata.max.age.ms": 30_000}
-"""With the defaults; the age says how often topics are looked for that match `topics.regex`."""
+_OF_CONSUMER: Final[dict[str, Callable[[str], Any]]] = {
+    "auto.offset.reset": str,
+    "check.crcs": _flag,
+    "fetch.max.bytes": _whole,
+    "fetch.max.wait.ms": _whole,
+    "fetch.min.bytes": _whole,
+    "heartbeat.interval.ms": _whole,
+    "isolation.level": str,
+    "max.partition.fetch.bytes": _whole,
+    "max.poll.interval.ms": _whole,
+    "max.poll.records": _whole,
+    LOOK_EVERY: _whole,
+    "request.timeout.ms": _whole,
+    "session.timeout.ms": _whole,
+}
+_TABLES: Final = {_PRODUCER: _OF_PRODUCER, _CONSUMER: _OF_CONSUMER, _ADMIN: {}}
+
+
+def _given(config: Config, prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): text.strip() for name, text in config.items() if name.startswith(prefix)}
+
+
+def _options(given: Mapping[str, str], table: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
+    return {name.replace(".", "_"): read(given[name]) for name, read in table.items() if name in given}
 
 
 def producer_options(config: Config) -> dict[str, Any]:
@@ -29,36 +72,61 @@ def producer_options(config: Config) -> dict[str, Any]:
     Raises:
         ValueError: one cannot be.
     """
-    given = {name.removeprefix(_PRODUCER): text.strip() for name, text in config.items() if name.startswith(_PRODUCER)}
-    return {name.replace(".", "_"): read(given[name]) for name, read in _OF_PRODUCER.items() if name in given}
+    return _options(_given(config, _PRODUCER), _OF_PRODUCER)
 
 
-def consumer_option(config: Config, name: str) -> int:
-    """The override of that name, or the default."""
-    return int(config.get(f"{_CONSUMER}{name}", _OF_CONSUMER[name]))
+def consumer_options(config: Config, session_timeout_ms: int = ConsumerOptions().session_timeout_ms) -> dict[str, Any]:
+    """For a sink's `Consumer`; it reads from the beginning, and commits itself.
+
+    Args:
+        session_timeout_ms: where the config says none.
+
+    Raises:
+        ValueError: one cannot be.
+    """
+    given = {name: text for name, text in _given(config, _CONSUMER).items() if name != LOOK_EVERY}
+    found = {"auto_offset_reset": "earliest", "session_timeout_ms": session_timeout_ms, **_options(given, _OF_CONSUMER)}
+    # A third is usual, so that two may be lost.
+    usual = min(ConsumerOptions().heartbeat_interval_ms, max(1, found["session_timeout_ms"] // 3))
+    found.setdefault("heartbeat_interval_ms", usual)
+    return found
+
+
+def look_every_s(config: Config) -> float:
+    """How often a sink looks for new topics."""
+    return float(config.get(f"{_CONSUMER}{LOOK_EVERY}", _LOOK_EVERY_MS)) / 1000
 
 
 def override_problems(config: Config, *, source: bool) -> dict[str, str]:
     """What is wrong, by setting; a source has no consumer."""
     wrong = {}
-    for name in _OF_PRODUCER:
-        full = f"{_PRODUCER}{name}"
-        try:
-            if full in config:
-                ProducerOptions(**producer_options({full: config[full]}))
-        except ValueError as problem:
-            wrong[full] = str(problem)
-    for name in _OF_CONSUMER:
-        text = config.get(f"{_CONSUMER}{name}", "1").strip()
-        if not (text.isascii() and text.isdigit() and 0 < int(text[:12]) < 2**31):
-            wrong[f"{_CONSUMER}{name}"] = "Value must be at least 1"
-    served = {
-        PREFIXES[0]: [f"{_PRODUCER}{one}" for one in _OF_PRODUCER],
-        PREFIXES[1]: [] if source else [f"{_CONSUMER}{one}" for one in _OF_CONSUMER],
-        PREFIXES[2]: [],
-    }
-    for prefix, names in served.items():
-        for name in config:
-            if name.startswith(prefix) and name not in names:
-                wrong[name] = f"it is not served; what is: {', '.join(names) or 'none'}; take it out"
+    for prefix, table in _TABLES.items():
+        names: list[str] = [] if source and prefix == _CONSUMER else sorted(table)
+        for name, text in _given(config, prefix).items():
+            if name not in names:
+                wrong[prefix + name] = f"it is not served; what is: {', '.join(names) or 'none'}; take it out"
+                continue
+            try:
+                one = {f"{prefix}{name}": text}
+                if prefix == _PRODUCER:
+                    ProducerOptions(**producer_options(one))
+                else:  # session and heartbeat are judged together
+                    ConsumerOptions(**consumer_options(_session(config) | one))
+            except ValueError as problem:
+                wrong[prefix + name] = str(problem)
     return wrong
+
+
+def _session(config: Config) -> dict[str, str]:
+    return {name: config[name] for name in (f"{_CONSUMER}session.timeout.ms",) if name in config}
+
+
+def inherited(properties: Mapping[str, str]) -> dict[str, str]:
+    """The worker's `producer.*`, `consumer.*` and `admin.*` as overrides of every connector."""
+    prefixes = {prefix.removesuffix("override."): prefix for prefix in PREFIXES}
+    return {
+        prefix + name.removeprefix(short): text
+        for name, text in properties.items()
+        for short, prefix in prefixes.items()
+        if name.startswith(short)
+    }

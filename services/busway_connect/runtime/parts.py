@@ -53,6 +53,7 @@ class TaskParts:
     Attributes:
         name, config: of the connector.
         bootstrap: the brokers.
+        session_timeout_ms: after which a sink's dead predecessor has lost its partitions, where the config says nothing.
         started: called when the connector has started.
         progressed: called after each batch.
     """
@@ -67,5 +68,6 @@ class TaskParts:
     key_converter: Converter
     value_converter: Converter
     flush_interval_s: float
+    session_timeout_ms: int
     started: Callable[[], Awaitable[None]]
     progressed: Callable[[], None]

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
 from busway_connect.runtime.source_task import SourceTask
 from busway_connect.transforms.chain import chain, under
+from busway_connect.transforms.interface import Transform
 from busway_connect.unserved import inert_settings
 from busway_connect.validation import check
 
@@ -53,8 +54,10 @@ class Surroundings:
     providers: Providers
     stores: Stores
     converters: Config
+    overrides: Config
     flush_interval_s: float
     shutdown_timeout_s: float
+    session_timeout_ms: int
 
 
 @dataclass(slots=True)
@@ -225,7 +228,9 @@ class Runner:
         try:
             kind = around.plugins.connector(self.config["connector.class"])
             config = around.providers.resolved(self.config)
-            check(around.plugins, kind, config)  # what an earlier release stored may be what this one refuses
+            await asyncio.to_thread(
+                check, around.plugins, kind, config
+            )  # what an earlier release stored may be what this one refuses
             tolerance = Tolerance.of(config)
             self._delay_max_s = tolerance.retry_delay_max_ms / 1000
             connector = self.connector = kind(self.name, config)
@@ -239,7 +244,8 @@ class Runner:
             await around.stores.configs.put_tasks(self.name, [self.config])
         for inert, why in inert_settings(around.plugins, kind, config).items():
             log.warning("connector %s: %s means nothing here: %s", self.name, inert, why)
-        parts = self._parts(config, tolerance)
+        transforms = await asyncio.to_thread(chain, around.plugins, config)
+        parts = self._parts(config, tolerance, transforms)
         try:
             task = SourceTask(connector, parts) if isinstance(connector, Source) else None
             if task is None:
@@ -260,19 +266,20 @@ class Runner:
                 raise
             log.warning("connector %s: letting go failed: %s", self.name, said(problem))
 
-    def _parts(self, config: Config, tolerance: Tolerance) -> TaskParts:
+    def _parts(self, config: Config, tolerance: Tolerance, transforms: Sequence[Transform]) -> TaskParts:
         around = self._around
         return TaskParts(
             name=self.name,
-            config=config,
+            config={**around.overrides, **config},
             bootstrap=around.bootstrap,
             stores=around.stores,
             counts=self.counts,
             tolerance=tolerance,
-            transforms=chain(around.plugins, config),
+            transforms=transforms,
             key_converter=self._converter(config, "key"),
             value_converter=self._converter(config, "value"),
             flush_interval_s=around.flush_interval_s,
+            session_timeout_ms=around.session_timeout_ms,
             started=self._started,
             progressed=self._progressed,
         )

@@ -6,16 +6,16 @@ The offsets of the group `connect-NAME` are committed after each `write`, so tha
 """
 
 import asyncio
-import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from busway import Admin, Consumer, OffsetAndMetadata, Producer, Record
 from busway_connect.connector import RecordRefused, Sink, SinkRecord
 from busway_connect.converters.interface import ConversionFailed
-from busway_connect.runtime.failures import BadRecord, Failures
-from busway_connect.runtime.overrides import consumer_option
+from busway_connect.patterns import Pattern, TooLong
+from busway_connect.runtime.failures import BadRecord, Failures, TaskFailed
+from busway_connect.runtime.overrides import consumer_options, look_every_s, producer_options
 from busway_connect.runtime.parts import TaskParts
 from busway_connect.transforms.interface import TransformFailed
 
@@ -38,9 +38,10 @@ class SinkTask:
     def __init__(self, sink: Sink, parts: TaskParts) -> None:
         self._sink = sink
         self._parts = parts
-        self._pattern = parts.config.get("topics.regex", "").strip()
+        text = parts.config.get("topics.regex", "").strip()
+        self._pattern = Pattern(text) if text else None
         self._topics = {one.strip() for one in parts.config.get("topics", "").split(",") if one.strip()}
-        self._look_every_s = consumer_option(parts.config, "metadata.max.age.ms") / 1000
+        self._look_every_s = look_every_s(parts.config)
         self._looked_at = 0.0
         self._announced: set[str] = set()
 
@@ -56,12 +57,14 @@ class SinkTask:
             bootstrap_servers=parts.bootstrap,
             client_id=f"connector-consumer-{parts.name}-0",
             group_id=group_of(parts.name),
-            auto_offset_reset="earliest",
             enable_auto_commit=False,
-            max_poll_records=consumer_option(parts.config, "max.poll.records"),
+            **consumer_options(parts.config, parts.session_timeout_ms),
+        )
+        dead_letters = Producer(
+            parts.bootstrap, client_id=f"connector-dlq-producer-{parts.name}", **producer_options(parts.config)
         )
         async with (
-            Producer(parts.bootstrap, client_id=f"connector-dlq-producer-{parts.name}") as producer,
+            dead_letters as producer,
             Admin(parts.bootstrap, client_id=f"connector-adminclient-{parts.name}") as admin,
             consumer,
         ):
@@ -79,6 +82,7 @@ class SinkTask:
                 else:
                     consumer.pause(*consumer.assignment())
                 found = await consumer.getmany(timeout_ms=POLL_MS)
+                self._sink.progress.notes["partitions"] = len(consumer.assignment())
                 if found:
                     await self._deliver([record for records in found.values() for record in records], failures)
                     await consumer.commit(
@@ -94,10 +98,18 @@ class SinkTask:
         self._looked_at = time.monotonic()
         topics = self._topics
         if self._pattern:
-            topics = {name for name in await admin.list_topics() if re.fullmatch(self._pattern, name)}
+            topics = await asyncio.to_thread(self._matching, await admin.list_topics())
         if topics and (topics != self._topics or not consumer.assignment()):
             await consumer.subscribe(sorted(topics))
         self._topics = topics
+
+    def _matching(self, names: Iterable[str]) -> set[str]:
+        """In a thread; a match that takes too long ends the task at the first name."""
+        assert self._pattern is not None
+        try:
+            return {name for name in names if self._pattern.fullmatch(name)}
+        except TooLong as problem:
+            raise TaskFailed(f"topics.regex: {problem}") from None
 
     async def _deliver(self, records: Sequence[Record], failures: Failures) -> None:
         batch: list[SinkRecord] = []

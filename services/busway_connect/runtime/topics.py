@@ -13,6 +13,7 @@ from typing import Final
 
 from busway import Admin, BrokerError, NewTopic
 from busway_connect.connector import Config
+from busway_connect.patterns import BadPattern, Pattern
 
 _PREFIX: Final = "topic.creation."
 _DEFAULT: Final = "default"
@@ -30,8 +31,8 @@ class Group:
         configs: of the topic.
     """
 
-    include: re.Pattern[str] | None
-    exclude: re.Pattern[str] | None
+    include: Pattern | None
+    exclude: Pattern | None
     partitions: int
     replication_factor: int
     configs: Mapping[str, str]
@@ -88,8 +89,8 @@ def creation_problems(config: Config) -> dict[str, str]:
         for name in _PATTERNS:
             try:
                 _pattern(settings.get(name))
-            except re.error as problem:
-                wrong[f"{_PREFIX}{group}.{name}"] = f"Invalid regex: {problem}"
+            except BadPattern as problem:
+                wrong[f"{_PREFIX}{group}.{name}"] = str(problem)
     for name in config:
         group, dot, _ = name.removeprefix(_PREFIX).partition(".")
         if name.startswith(_PREFIX) and dot and group not in {*groups, _DEFAULT}:
@@ -106,9 +107,9 @@ def _settings(config: Config, group: str) -> dict[str, str]:
     return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
 
 
-def _pattern(text: str | None) -> re.Pattern[str] | None:
+def _pattern(text: str | None) -> Pattern | None:
     parts = [one.strip() for one in (text or "").split(",") if one.strip()]
-    return re.compile("|".join(parts)) if parts else None
+    return Pattern("|".join(parts)) if parts else None
 
 
 def _group(settings: Mapping[str, str]) -> Group:

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
-from busway_connect.config import WorkerConfig
+from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, Source
 from busway_connect.hidden import shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
+from busway_connect.runtime.overrides import inherited, override_problems
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
 from busway_connect.runtime.runner import Runner, Surroundings
@@ -30,7 +31,7 @@ from busway_connect.runtime.storage import (
     StatusStore,
     ensure_compacted,
 )
-from busway_connect.validation import BadConfig, check
+from busway_connect.validation import BadConfig, check, verdict
 
 log = logging.getLogger("busway.connect")
 _POLL_MS: Final = 500
@@ -50,6 +51,8 @@ class Worker(RebalanceListener):
         self.worker_id = worker_id
         self.plugins = Plugins(config.plugin_modules)
         self.providers = Providers(config.providers)
+        for name, text in override_problems(inherited(config.clients), source=False).items():
+            raise BadSetting(f"{name.replace('override.', '', 1)}: {text}")
         self.cluster_id = ""
         self.active = asyncio.Event()
         """Set while it is this worker's turn and all that is stored is read."""
@@ -61,6 +64,7 @@ class Worker(RebalanceListener):
         self._standing = asyncio.Event()
         self._standing.set()
         self._one_at_a_time = asyncio.Lock()
+        self._one_check = asyncio.Lock()
         self._generation = 0
         self._stores: Stores | None = None
         self._admin: Admin | None = None
@@ -197,8 +201,10 @@ class Worker(RebalanceListener):
                 providers=self.providers,
                 stores=self._need(),
                 converters=self.config.converters,
+                overrides=inherited(self.config.clients),
                 flush_interval_s=self.config.offset_flush_interval_ms / 1000,
                 shutdown_timeout_s=self.config.task_shutdown_timeout_ms / 1000,
+                session_timeout_ms=self.config.session_timeout_ms,
             ),
         )
         self.runners[name] = runner
@@ -243,7 +249,7 @@ class Worker(RebalanceListener):
             Refused: 400 the settings cannot be; 409 it is there and `create` says it may not.
         """
         self._need()
-        self._check(config)
+        await self._check(config)
         async with self._one_at_a_time:
             runner = self.runners.get(name)
             if runner is not None and create:
@@ -251,10 +257,30 @@ class Worker(RebalanceListener):
             await self._change(name, config, target)
         return runner is None
 
-    def _check(self, config: Mapping[str, str]) -> None:
+    async def _check(self, config: Mapping[str, str]) -> None:
+        """In a thread, as it is work that grows with what a client sends; one at a time, so that it takes no more than one."""
+        kind = self.class_of(config)
         try:
-            check(self.plugins, self.class_of(config), self.providers.resolved(config))
+            async with self._one_check:
+                await asyncio.to_thread(lambda: check(self.plugins, kind, self.providers.resolved(config)))
         except (BadConfig, ConfigInvalid) as problem:
+            raise Refused(400, str(problem)) from None
+
+    async def verdict(self, config: Mapping[str, str]) -> dict[str, Any]:
+        """What is wrong with settings, as the validate call tells it.
+
+        Raises:
+            Refused: 400 they name no connector, or a reference that has no value.
+        """
+        kind = self.class_of(config)
+        try:
+            async with self._one_check:
+                return await asyncio.to_thread(
+                    lambda: verdict(
+                        self.plugins, config["connector.class"], kind, config, self.providers.resolved(config)
+                    )
+                )
+        except ConfigInvalid as problem:
             raise Refused(400, str(problem)) from None
 
     async def _change(self, name: str, config: Mapping[str, str], target: str = "STARTED") -> None:
@@ -288,7 +314,7 @@ class Worker(RebalanceListener):
         async with self._one_at_a_time:
             merged = {**self.find(name).config, **changes}
             config = {one: text for one, text in merged.items() if text is not None}
-            self._check(config)
+            await self._check(config)
             await self._change(name, config)
 
     async def retarget(self, name: str, target: str) -> None:

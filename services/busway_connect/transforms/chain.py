@@ -12,6 +12,8 @@ from busway_connect.plugins import Plugins
 from busway_connect.transforms.interface import Transform
 from busway_connect.transforms.predicates import Predicate, Under
 
+ALIASES_MAX: Final = 50
+"""Transforms of a connector, and predicates: each record goes through all of them."""
 _OF_EVERY: Final = {"transforms": frozenset({"type", "predicate", "negate"}), "predicates": frozenset({"type"})}
 
 
@@ -32,6 +34,9 @@ def chain(plugins: Plugins, config: Config) -> list[Transform]:
         ConfigInvalid: names each setting that cannot be.
     """
     wrong: dict[str, str] = {}
+    for kind in _OF_EVERY:
+        if len(aliases(config, kind)) > ALIASES_MAX:
+            raise ConfigInvalid({kind: f"Invalid value for configuration {kind}: {ALIASES_MAX} are the most"})
     predicates: dict[str, Predicate | None] = {}
     for alias in aliases(config, "predicates"):
         predicates[alias] = None

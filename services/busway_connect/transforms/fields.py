@@ -8,8 +8,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
+import regex
+
 from busway_connect.connector import Setting, SinkRecord
 from busway_connect.converters.interface import BySchema
+from busway_connect.patterns import BadPattern, Pattern, TooLong
 from busway_connect.schema import Field, Schema
 from busway_connect.transforms.interface import R, Transform, TransformFailed
 
@@ -30,18 +33,22 @@ class RegexRouter(Transform):
             if name not in settings:
                 raise ValueError(f"{name} is missing")
         try:
-            self._regex = re.compile(settings["regex"])
-        except re.error as problem:
+            self._regex = Pattern(settings["regex"])
+        except BadPattern as problem:
             raise ValueError(f"regex: {problem}") from None
         self._replacement = re.sub(r"\$(\d+)", r"\\g<\1>", settings["replacement"].replace("\\", r"\\"))
 
     def apply(self, record: R) -> R | None:
         """The record, perhaps for another topic."""
-        if not self._regex.fullmatch(record.topic):
+        try:
+            found = self._regex.match(record.topic)
+        except TooLong as problem:
+            raise TransformFailed(f"regex: {problem}") from None
+        if found is None:
             return record
         try:
-            return dataclasses.replace(record, topic=self._regex.sub(self._replacement, record.topic, count=1))
-        except (re.error, IndexError) as problem:
+            return dataclasses.replace(record, topic=found.expand(self._replacement))
+        except (regex.error, IndexError) as problem:
             raise TransformFailed(f"replacement: {problem}") from None
 
 

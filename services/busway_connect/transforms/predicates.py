@@ -4,12 +4,12 @@ What lives here: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`, `Filte
 classes and settings are meant (`chain`).
 """
 
-import re
 from collections.abc import Mapping
 from typing import ClassVar
 
 from busway_connect.connector import Configurable, Setting, SinkRecord, SourceRecord
-from busway_connect.transforms.interface import R, Transform
+from busway_connect.patterns import BadPattern, Pattern, TooLong
+from busway_connect.transforms.interface import R, Transform, TransformFailed
 
 
 class Predicate(Configurable):
@@ -40,13 +40,16 @@ class TopicNameMatches(Predicate):
         if not settings.get("pattern"):
             raise ValueError("pattern is missing")
         try:
-            self._pattern = re.compile(settings["pattern"])
-        except re.error as problem:
+            self._pattern = Pattern(settings["pattern"])
+        except BadPattern as problem:
             raise ValueError(f"pattern: {problem}") from None
 
     def test(self, record: SourceRecord | SinkRecord) -> bool:
         """Whether it does."""
-        return self._pattern.fullmatch(record.topic) is not None
+        try:
+            return self._pattern.fullmatch(record.topic)
+        except TooLong as problem:
+            raise TransformFailed(f"pattern: {problem}") from None
 
 
 class HasHeaderKey(Predicate):

@@ -3,9 +3,12 @@
 import pytest
 from tests.support.connectors import CollectingSink
 
+from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Connector
 from busway_connect.plugins import Plugins
 from busway_connect.postgres import PostgresConnector
+from busway_connect.runtime.overrides import consumer_options
+from busway_connect.runtime.worker import Worker
 from busway_connect.sql_sink import JdbcSink
 from busway_connect.unserved import inert_settings
 from busway_connect.validation import BadConfig, check, problems
@@ -139,3 +142,64 @@ def test_a_connector_of_ones_own_says_which_names_it_takes() -> None:
     plugins = Plugins(["tests.support.connectors"])
     assert not problems(plugins, CollectingSink, {**config, "refuses": "1"})
     assert set(problems(plugins, CollectingSink, {**config, "refuse": "1"})) == {"refuse"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("security.protocol", "SASL_SSL"),
+        ("sasl.jaas.config", "x"),
+        ("ssl.truststore.location", "/x"),
+        ("listeners.https.ssl.keystore.location", "/x"),
+        ("rest.extension.classes", "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"),
+        ("connector.client.config.override.policy", "None"),
+        ("header.converter", "org.apache.kafka.connect.storage.StringConverter"),
+    ],
+)
+def test_a_workers_setting_that_guards_something_is_refused(name: str, text: str) -> None:
+    """To pass it over would leave open what it guards."""
+    with pytest.raises(BadSetting, match=f"{name.replace('.', '[.]')} is not served"):
+        WorkerConfig.from_properties({name: text})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("consumer.sasl.mechanism", "PLAIN"),
+        ("producer.acks", "0"),
+        ("consumer.max.poll.records", "0"),
+        ("admin.retries", "3"),
+    ],
+)
+def test_a_workers_setting_of_clients_is_served_or_refused(name: str, text: str) -> None:
+    """As a connector's override is, under the name that the worker's has."""
+    with pytest.raises(BadSetting, match=f"^{name.replace('.', '[.]')}: "):
+        Worker(WorkerConfig.from_properties({name: text}), "w")
+    Worker(WorkerConfig.from_properties({"consumer.max.poll.records": "7", "producer.linger.ms": "1"}), "w")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("session.timeout.ms", "0"),
+        ("heartbeat.interval.ms", "8000"),
+        ("isolation.level", "read_all"),
+        ("auto.offset.reset", "middle"),
+        ("check.crcs", "maybe"),
+        ("group.id", "mine"),
+    ],
+)
+def test_an_override_that_cannot_be_is_named(name: str, text: str) -> None:
+    """Session and heartbeat together."""
+    config = {**JDBC, "consumer.override.session.timeout.ms": "7000", f"consumer.override.{name}": text}
+    assert set(problems(Plugins(), JdbcSink, config)) == {f"consumer.override.{name}"}
+
+
+def test_overrides_reach_the_consumer() -> None:
+    """With their types; a shorter session brings a shorter heartbeat, and the worker's session is the default."""
+    given = {"consumer.override.session.timeout.ms": "6000", "consumer.override.isolation.level": "read_committed"}
+    found = consumer_options(given, 10_000)
+    assert found == {
+        "auto_offset_reset": "earliest", "session_timeout_ms": 6000, "heartbeat_interval_ms": 2000, "isolation_level": "read_committed",
+    }  # fmt: skip
+    assert consumer_options({}, 10_000)["session_timeout_ms"] == 10_000
