@@ -60,13 +60,17 @@ class Stored:
     """What the topics say in the end.
 
     Attributes:
-        positions: how many are stored.
+        positions: of drivers, how many are stored.
+        rider_positions: of riders.
+        untold: rides that ended without a stored position of the rider before the meter started, or while it ran.
         rides: the newest record of each.
         twice: records of rides by which a driver had two at once.
         differ: rides whose fare is not what their stored positions come to.
     """
 
     positions: int = 0
+    rider_positions: int = 0
+    untold: int = 0
     rides: dict[str, Ride] = field(default_factory=dict)
     twice: int = 0
     differ: int = 0
@@ -77,7 +81,7 @@ class Stored:
 
 
 async def stored(devices: Devices) -> Stored:
-    """Read both topics back and apply the rules by hand."""
+    """Read the topics back and apply the rules by hand."""
     found = Stored()
     driving: dict[str, str] = {}
     async for ride_record in devices.app.read(devices.ride_topic):
@@ -98,8 +102,18 @@ async def stored(devices: Devices) -> Stored:
             at = dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC)
             one = fares.Stored(offset=record.offset, key=record.key, recorded_at=at, position=record.value)
             kept[record.value.ride_id].append(one)
+    told: dict[str, list[dt.datetime]] = defaultdict(list)
+    async for rider_record in devices.app.read(devices.rider_topic):
+        found.rider_positions += 1
+        if rider_record.value is not None:
+            told[rider_record.value.ride_id].append(rider_record.value.at)
     for ride in found.rides.values():
         if ride.status is Status.ENDED:
+            began = ride.meter.started_at
+            assert began is not None
+            found.untold += not (
+                any(at < began for at in told[ride.ride_id]) and any(at >= began for at in told[ride.ride_id])
+            )
             found.differ += fares.recompute(ride, kept[ride.ride_id]) != (ride.meter, ride.fare_cents)
     return found
 
@@ -209,6 +223,8 @@ def _summary(demo: Demo, found: Stored, seconds: float) -> Summary:
     summary = Summary()
     summary.figure("positions acknowledged", demo.devices.positions)
     summary.figure("positions stored", found.positions, must_be=demo.devices.positions)
+    summary.figure("positions of riders stored", found.rider_positions, must_be=demo.devices.rider_positions)
+    summary.figure("rides without one before and during", found.untold, must_be=0)
     summary.figure("rides requested", len(asked))
     summary.figure("rides known", len(found.rides.keys() & asked), must_be=len(asked))
     summary.figure("rides ended", len(ended), must_be=len(dropped_off - cancelled))

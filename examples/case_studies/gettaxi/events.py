@@ -47,6 +47,28 @@ class Position:
     ride_id: str | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class RiderPosition:
+    """Where a rider is, from the request to the drop-off. Nothing is decided by it: it is kept for whoever looks into a ride afterwards.
+
+    Attributes:
+        rider_id: whose.
+        ride_id: on the way of which ride.
+        city: in whose map; the topic is partitioned by it.
+        lat, lng: degrees, WGS 84.
+        at: when, by the device, in UTC.
+    """
+
+    __avro_namespace__ = "gettaxi"
+
+    rider_id: str
+    ride_id: str
+    city: str
+    lat: float
+    lng: float
+    at: dt.datetime
+
+
 class Ask(enum.Enum):
     """What riders and drivers ask for."""
 

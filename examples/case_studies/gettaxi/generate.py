@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from busway import App, BuswayError, Topic
 from gettaxi import geo
-from gettaxi.events import Command, Position, Ride
+from gettaxi.events import Command, Position, Ride, RiderPosition
 from gettaxi.service import PARTITIONS
 from gettaxi.traffic import Plan, Traffic
 
@@ -42,11 +42,14 @@ class Devices:
         name: str = "gettaxi-devices",
     ) -> None:
         self.traffic = {one.plan.city: one for one in traffic}
-        self.positions = self.commands = 0
+        self.positions = self.rider_positions = self.commands = 0
         """How many were acknowledged."""
         self.app = App(name, bootstrap_servers=bootstrap_servers, schema_registry=schema_registry)
         self.position_topic: Topic[str, Position] = self.app.topic(
             "gettaxi.positions", value=Position, partitions=PARTITIONS
+        )
+        self.rider_topic: Topic[str, RiderPosition] = self.app.topic(
+            "gettaxi.riders", value=RiderPosition, partitions=PARTITIONS
         )
         self.command_topic: Topic[str, Command] = self.app.topic(
             "gettaxi.commands", value=Command, partitions=PARTITIONS
@@ -72,16 +75,20 @@ class Devices:
     async def step(self) -> None:
         """One second of event time in every city: all that was sent is acknowledged when this returns."""
         waiting: list[asyncio.Future[Any]] = []
-        commands = 0
+        commands = rider_positions = 0
         for one in self.traffic.values():
             positions, asked = one.step()
+            riders = one.riders()
             commands += len(asked)
+            rider_positions += len(riders)
             at_ms = int(one.now.timestamp() * 1000)
             waiting += [await self.command_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in asked]
+            waiting += [await self.rider_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in riders]
             waiting += [await self.position_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in positions]
         await asyncio.gather(*waiting)
         self.commands += commands
-        self.positions += len(waiting) - commands
+        self.rider_positions += rider_positions
+        self.positions += len(waiting) - commands - rider_positions
 
     async def run(self, *, speed: float | None, until: Callable[[], bool]) -> None:
         """Step after step, at so many times the speed of the clock, until it is so; as fast as acknowledged without a speed."""
@@ -122,7 +129,9 @@ async def _run(given: argparse.Namespace) -> int:
     end = start + dt.timedelta(seconds=given.seconds) if given.seconds is not None else None
     async with devices.running():
         await devices.run(speed=given.speed, until=lambda: end is not None and traffic[0].now >= end)
-    sys.stdout.write(f"{devices.positions} positions and {devices.commands} commands acknowledged\n")
+    sys.stdout.write(
+        f"{devices.positions} positions of drivers, {devices.rider_positions} of riders and {devices.commands} commands acknowledged\n"
+    )
     return 0
 
 

@@ -13,6 +13,7 @@ What lives here: routes. What does not: decisions (`city`, `matching`), tables (
 | `GET /rides/{id}` | a ride |
 | `POST /rides/{id}/cancel` | the rider gives it up |
 | `POST /rides/{id}/decline` | `{"driver_id"}`: its driver does not want it |
+| `POST /riders/positions` | `[{"rider_id", "ride_id", "city", "lat", "lng", "at"?}, …]`: where riders are, up to 1000 |
 | `POST /positions` | `[{"driver_id", "city", "lat", "lng", "at"?, "phase"?, "ride_id"?}, …]`: where drivers are, up to 1000 |
 
 Answers are of the rides and cities of the partitions that this instance has. Devices learn of matches from the topic `gettaxi.rides`, where only
@@ -22,7 +23,8 @@ decisions are that a crash cannot take back; the page may be some milliseconds a
 import asyncio
 import datetime as dt
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -36,7 +38,7 @@ from starlette.routing import Route
 from busway import Table, Topic
 from busway.web import Refused, application, event_stream, json_response, not_here, read_json
 from gettaxi import geo, matching
-from gettaxi.events import Ask, Command, Phase, Position, Ride, Status, Surge
+from gettaxi.events import Ask, Command, Phase, Position, Ride, RiderPosition, Status, Surge
 from gettaxi.surge import PLAIN_PERCENT
 
 if TYPE_CHECKING:
@@ -81,56 +83,73 @@ class Report:
     ride_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiderReport:
+    """Where a rider is; see `RiderPosition`."""
+
+    rider_id: str
+    ride_id: str
+    city: str
+    lat: float
+    lng: float
+    at: dt.datetime | None = None
+
+
+RiderReports = Annotated[list[RiderReport], msgspec.Meta(min_length=1, max_length=POSITIONS_MOST)]
 Reports = Annotated[list[Report], msgspec.Meta(min_length=1, max_length=POSITIONS_MOST)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """Where events go."""
+
+    positions: Topic[str, Position]
+    rider_positions: Topic[str, RiderPosition]
+    commands: Topic[str, Command]
 
 
 class _Sender:
     """Puts events into their topics, once they are found to make sense."""
 
-    def __init__(self, positions: Topic[str, Position], commands: Topic[str, Command]) -> None:
-        self._positions = positions
-        self._commands = commands
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
 
     async def command(self, command: Command) -> Response:
         try:
             matching.check_command(command, key=command.city, recorded_at=dt.datetime.now(dt.UTC))
         except (matching.Impossible, geo.OffTheMap) as problem:
             raise Refused(422, str(problem)) from None
-        done = await self._commands.send(command, command.city)
+        done = await self._topics.commands.send(command, command.city)
         return json_response({"ride_id": command.ride_id, "partition": done.partition, "offset": done.offset}, 202)
 
     async def reports(self, reports: list[Report]) -> Response:
+        return await self._all(reports, self._topics.positions, Position, matching.check_position)
+
+    async def rider_reports(self, reports: list[RiderReport]) -> Response:
+        return await self._all(reports, self._topics.rider_positions, RiderPosition, matching.check_rider_position)
+
+    @staticmethod
+    async def _all(
+        reports: Sequence[Any], topic: Topic[str, Any], kind: type[Any], check: Callable[..., Any]
+    ) -> Response:
+        """Send all of them, or none where one makes no sense; which is told by its place in the list."""
         now = dt.datetime.now(dt.UTC)
         checked = []
         for number, one in enumerate(reports):
             if one.at is not None and one.at.tzinfo is None:
                 raise Refused(422, f"[{number}].at has no offset from UTC; write it as 2026-06-01T12:00:00Z")
-            position = Position(
-                driver_id=one.driver_id,
-                city=one.city,
-                lat=one.lat,
-                lng=one.lng,
-                at=one.at or now,
-                phase=one.phase,
-                ride_id=one.ride_id,
-            )
+            position = kind(**{**asdict(one), "at": one.at or now})
             try:
-                checked.append(matching.check_position(position, key=position.city, recorded_at=now))
+                checked.append(check(position, key=position.city, recorded_at=now))
             except (matching.Impossible, geo.OffTheMap) as problem:
                 raise Refused(422, f"[{number}]: {problem}") from None
-        await asyncio.gather(*[await self._positions.send_soon(one, one.city) for one in checked])
+        await asyncio.gather(*[await topic.send_soon(one, one.city) for one in checked])
         return json_response({"stored": len(checked)}, 202)
 
 
-def create(
-    cities: "Cities",
-    rides: Table[str, Ride],
-    surges: Table[str, Surge],
-    positions: Topic[str, Position],
-    commands: Topic[str, Command],
-) -> Starlette:
-    """The application over these cities and tables; events go to the two topics."""
-    send = _Sender(positions, commands)
+def create(cities: "Cities", rides: Table[str, Ride], surges: Table[str, Surge], topics: Topics) -> Starlette:
+    """The application over these cities and tables; events go to the three topics."""
+    send = _Sender(topics)
     view = _View(cities, rides, surges)
 
     async def page(request: Request) -> Response:
@@ -183,7 +202,9 @@ def create(
         found = rides.get(request.path_params["ride_id"])
         if found is None:
             ride_id = request.path_params["ride_id"]
-            if len(rides.held) < (positions.partitions or 0):  # a ride is with its city, which its id does not tell
+            if len(rides.held) < (
+                topics.positions.partitions or 0
+            ):  # a ride is with its city, which its id does not tell
                 raise not_here(f"ride {ride_id!r}")
             raise Refused(404, f"there is no ride {ride_id!r}")
         return found
@@ -211,6 +232,9 @@ def create(
     async def report(request: Request) -> Response:
         return await send.reports(await read_json(request, Reports))
 
+    async def report_riders(request: Request) -> Response:
+        return await send.rider_reports(await read_json(request, RiderReports))
+
     return application(
         [
             Route("/", page),
@@ -223,6 +247,7 @@ def create(
             Route("/rides/{ride_id}/cancel", cancel, methods=["POST"]),
             Route("/rides/{ride_id}/decline", decline, methods=["POST"]),
             Route("/positions", report, methods=["POST"]),
+            Route("/riders/positions", report_riders, methods=["POST"]),
         ]
     )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from gettaxi import geo
 from gettaxi.drivers import Drivers
-from gettaxi.events import Ask, Command, Phase, Position, Ride, Status
+from gettaxi.events import Ask, Command, Phase, Position, Ride, RiderPosition, Status
 
 WAITS_AT_MOST: Final = dt.timedelta(minutes=5)
 """After so long without a driver, in event time, a request expires."""
@@ -38,6 +38,25 @@ def check_position(position: Position | None, *, key: str | None, recorded_at: d
         raise Impossible("driver_id is empty; a position names whose it is")
     if (position.phase is Phase.FREE) != (position.ride_id is None):
         raise Impossible(f"ride_id is {position.ride_id!r} in phase {position.phase.value}; it is given unless FREE")
+    _check_time(position.at, recorded_at)
+    geo.check(position.city, position.lat, position.lng)
+    return position
+
+
+def check_rider_position(position: RiderPosition | None, *, key: str | None, recorded_at: dt.datetime) -> RiderPosition:
+    """The position, if it can be meant.
+
+    Raises:
+        Impossible: a field is missing, or the device's clock is ahead.
+        OffTheMap: the place is outside the city.
+    """
+    if position is None:
+        raise Impossible("the value is missing; positions are never deleted")
+    _check_city(position.city, key)
+    if not position.rider_id:
+        raise Impossible("rider_id is empty; a position names whose it is")
+    if not position.ride_id:
+        raise Impossible("ride_id is empty; a rider tells positions of a ride")
     _check_time(position.at, recorded_at)
     geo.check(position.city, position.lat, position.lng)
     return position

@@ -22,7 +22,7 @@ from busway import App, Batch, ConsumerRecord, Extension, Retry, Table, TopicPar
 from busway.web import Feed, Web
 from gettaxi import geo, http, matching
 from gettaxi.city import City, drive
-from gettaxi.events import Ask, Command, Position, Ride, Surge
+from gettaxi.events import Ask, Command, Position, Ride, RiderPosition, Surge
 from gettaxi.surge import PLAIN_PERCENT
 
 PARTITIONS: Final = 6
@@ -42,6 +42,8 @@ app = App(
 )
 
 positions = app.topic("gettaxi.positions", key=str, value=Position, partitions=PARTITIONS)
+# Kept for the store: no handler here decides anything by where a rider is.
+rider_positions = app.topic("gettaxi.riders", key=str, value=RiderPosition, partitions=PARTITIONS)
 commands = app.topic("gettaxi.commands", key=str, value=Command, partitions=PARTITIONS)
 # Rows go with the partition of their city, whatever their own key is.
 rides = app.table("gettaxi.rides", key=str, value=Ride, configs={"delete.retention.ms": str(DAY_MS)})
@@ -122,7 +124,13 @@ class Cities(Extension):
 
 
 cities = app.extend(Cities(rides))
-web = app.extend(Web(http.create(cities, rides, surges, positions, commands)))
+web = app.extend(
+    Web(
+        http.create(
+            cities, rides, surges, http.Topics(positions=positions, rider_positions=rider_positions, commands=commands)
+        )
+    )
+)
 
 
 async def _keep(ride: Ride, partition: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gettaxi import geo
-from gettaxi.events import Ask, Command, Phase, Position, Ride, Status
+from gettaxi.events import Ask, Command, Phase, Position, Ride, RiderPosition, Status
 
 BLOCK_M: Final = 250.0
 SPEED_M_S: Final = 14.0
@@ -19,6 +19,7 @@ SHORTEST_M: Final = 500.0
 _DECLINES: Final = 0.05
 _CANCELS: Final = 0.06
 _FROM_HOT_SPOT: Final = 0.3
+_INSIDE: Final = frozenset({Phase.PICKED_UP, Phase.ON_RIDE, Phase.DROPPED_OFF})
 _FINAL: Final = frozenset({Status.ENDED, Status.CANCELLED, Status.EXPIRED})
 Point = tuple[float, float]
 """Metres east and north of the centre."""
@@ -74,6 +75,8 @@ class Traffic:
         """Every ride that was asked for, with what its device knows of it."""
         self._random = random.Random(f"{plan.seed} {plan.city}")  # noqa: S311 - traffic, the same for a seed
         self._car_of: dict[str, _Car] = {}
+        self._riders: dict[str, tuple[str, Point]] = {}
+        """Of each ride that is not over: whose it is, and where it was asked for."""
         self._to: dict[str, Point] = {}
         self._cancels_at: dict[str, dt.datetime] = {}
         self._declining: list[tuple[str, str]] = []
@@ -145,6 +148,21 @@ class Traffic:
 
     # Riders
 
+    def riders(self) -> list[RiderPosition]:
+        """Where the devices of riders say they are, in the second of the last `step`: waiting where they asked, or in the car, to its stop."""
+        found = []
+        for ride_id, (rider_id, start) in list(self._riders.items()):
+            car = self._car_of.get(ride_id)
+            inside = car is not None and car.ride_id == ride_id and car.phase in _INSIDE
+            if not inside and (self.rides[ride_id] in _FINAL or ride_id in self.dropped_off):
+                del self._riders[ride_id]
+                continue
+            lat, lng = self._degrees(car.at if inside and car is not None else start)
+            found.append(
+                RiderPosition(rider_id=rider_id, ride_id=ride_id, city=self.plan.city, lat=lat, lng=lng, at=self.now)
+            )
+        return found
+
     def _gap(self) -> dt.datetime:
         return self.now + dt.timedelta(minutes=self._random.expovariate(self.plan.rides_per_minute))
 
@@ -162,7 +180,9 @@ class Traffic:
             while _away(start, self._to[ride_id]) < SHORTEST_M:
                 self._to[ride_id] = self._corner(start, self.plan.longest_m / 2)
             lat, lng = self._degrees(start)
+            rider_id = f"rider-{self._random.randrange(10_000):04}"
             self.rides[ride_id] = Status.WAITING
+            self._riders[ride_id] = rider_id, start
             if self._random.random() < _CANCELS:
                 self._cancels_at[ride_id] = at + dt.timedelta(seconds=self._random.uniform(5, 40))
             found.append(
@@ -171,7 +191,7 @@ class Traffic:
                     ride_id=ride_id,
                     city=self.plan.city,
                     at=at,
-                    rider_id=f"rider-{self._random.randrange(10_000):04}",
+                    rider_id=rider_id,
                     lat=lat,
                     lng=lng,
                 )

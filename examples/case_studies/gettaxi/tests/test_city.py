@@ -2,7 +2,7 @@
 
 import datetime as dt
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 from gettaxi import fares, matching
@@ -74,11 +74,14 @@ def test_crashes_change_no_fare_and_match_nobody_twice(seed: int) -> None:
     table, positions, commands = Table(), list[Position](), list[Command]()
     city = City("tallinn")
     sent: dict[str, Ride] = {}
+    riders: dict[str, list[tuple[dt.datetime, float, float]]] = defaultdict(list)
     crashes = 0
     while traffic.now < NOON + 150 * SECOND or (traffic.open and traffic.now < NOON + 1800 * SECOND):
         traffic.requests = traffic.now < NOON + 150 * SECOND
         begin = len(positions)
         reported, asked = traffic.step()
+        for rider in traffic.riders():
+            riders[rider.ride_id].append((rider.at, rider.lat, rider.lng))
         positions += reported
         commands += asked
         if chance.random() < 0.05:
@@ -104,6 +107,16 @@ def test_crashes_change_no_fare_and_match_nobody_twice(seed: int) -> None:
     assert len(ended) > 10
     assert table.rows.keys() == traffic.rides.keys()
     assert not [ride for ride in table.rows.values() if ride.status in matching.OPEN]
+    for ride in ended:
+        began, stopped = ride.meter.started_at, ride.meter.last_at
+        assert began is not None
+        assert stopped is not None
+        before = {place for at, *place_ in riders[ride.ride_id] if at < began for place in [tuple(place_)]}
+        assert before == {(ride.lat, ride.lng)}, "who waits is where the ride was asked for"
+        during = [at for at, *_ in riders[ride.ride_id] if at >= began]
+        assert during[0] - began < SECOND
+        assert during[-1] - stopped < SECOND
+        assert during == [during[0] + number * SECOND for number in range(len(during))], "each second has its place"
     stored = [
         fares.Stored(offset=offset, key="tallinn", recorded_at=one.at, position=one)
         for offset, one in enumerate(positions)

@@ -335,6 +335,12 @@ async def test_over_http(bus: TestBus) -> None:
         assert (ride["status"], ride["driver_id"], ride["surge_percent"]) == ("MATCHED", "d", 100)
         berlin = next(one for one in (await client.get("/cities")).json() if one["name"] == "berlin")
         assert (berlin["here"], berlin["drivers"], berlin["matched"]) == (True, 1, 1)
+        waits = {"rider_id": "u", "ride_id": ride_id, **place}
+        assert (await client.post("/riders/positions", json=[waits, waits])).json() == {"stored": 2}
+        told = [record.value for record in await bus.records(service.rider_positions)]
+        assert [(one.rider_id, one.ride_id, one.lat) for one in told if one is not None] == [
+            ("u", ride_id, CENTRE.lat)
+        ] * 2
         assert (await client.post(f"/rides/{ride_id}/decline", json={"driver_id": "d"})).status_code == 202
         await bus.settle()
         assert (await client.post(f"/rides/{ride_id}/cancel")).status_code == 202
@@ -353,6 +359,9 @@ async def test_over_http(bus: TestBus) -> None:
             ("POST", "/positions", [{"driver_id": "d", **place, "phase": "ASLEEP"}], 422, "[0].phase"),
             ("POST", "/positions", [{"driver_id": "d", **place, "at": "2999-01-01T00:00:00Z"}], 422, "clock"),
             ("POST", "/positions", [{"driver_id": "d", **place, "at": "2026-01-01T00:00:00"}], 422, "[0].at"),
+            ("POST", "/riders/positions", [{"rider_id": "u", **place}], 422, "ride_id"),
+            ("POST", "/riders/positions", [{**waits, "rider_id": ""}], 422, "rider_id is empty"),
+            ("POST", "/riders/positions", [waits, {**waits, "lat": 1}], 422, "[1]: lat 1.0"),
             ("GET", "/quote?city=berlin", None, 422, "are numbers"),
             ("GET", "/quote?city=atlantis&lat=1&lng=1", None, 422, "'atlantis'"),
             ("GET", "/rides/unknown", None, 404, "no ride 'unknown'"),
