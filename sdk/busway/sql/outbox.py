@@ -98,6 +98,7 @@ class Outbox(Extension):
         self._tables = tables
         self._serdes: dict[App, Serdes] = {}
         self._stack: contextlib.AsyncExitStack | None = None
+        self._relay: Relay | None = None
 
     async def create_tables(self) -> None:
         """Create the tables that are missing; safe when several instances do it at once."""
@@ -212,14 +213,26 @@ class Outbox(Extension):
             await patiently(self.create_tables, f"app {app.name}")
         if self._relays:
             self._stack = contextlib.AsyncExitStack()
-            await self._stack.enter_async_context(self.relay(app))
+            self._relay = await self._stack.enter_async_context(self.relay(app))
 
     async def stopped(self, app: "App") -> None:
         """End the round under way, so that nothing acknowledged is published again."""
-        stack, self._stack = self._stack, None
+        stack, self._stack, self._relay = self._stack, None, None
         if stack is not None:
             await stack.aclose()
         await self.close()
+
+    async def settle(self) -> bool:
+        """Return when every row that is committed is published, if this app publishes; answers whether one was not."""
+        waited = False
+        while (relay := self._relay) is not None:
+            relay.worked.clear()
+            if not await self.status():
+                break
+            waited = True
+            relay.look()
+            await relay.worked.wait()
+        return waited
 
     # Parts
 
