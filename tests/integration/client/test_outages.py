@@ -4,6 +4,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from tests.integration.client.conftest import Cluster
@@ -201,6 +202,20 @@ async def test_only_an_address_that_never_answered_is_suspected(node: LocalClust
             with pytest.raises(DeliveryFailed, match=r"127\.0\.0\.1:1.* advertised.listeners"):
                 await producer.send_and_wait(topic, b"v")
     assert "advertised" not in str(down.value)
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+async def test_a_producer_without_idempotence_needs_no_id(node: LocalCluster, topic: str, acks: Any) -> None:
+    """It asks for none, and its batches carry none."""
+    async with (
+        Proxy(node.bootstrap_servers) as proxy,
+        Producer(proxy.address, acks=acks, enable_idempotence=False) as producer,
+    ):
+        for number in range(2):
+            placed = await producer.send_and_wait(topic, b"v", partition=0)
+            assert placed.offset == (number if acks else -1)
+    assert ApiKey.INIT_PRODUCER_ID not in proxy.requests
+    assert await values(node.bootstrap_servers, topic, 2) == [b"v", b"v"]
 
 
 async def test_an_outage_can_be_followed_in_the_log(
