@@ -16,6 +16,7 @@ The columns are those that Debezium's outbox event router reads, so a connector 
 | position, published_ms | the order of sending; when it was published, where rows are kept | not routed |
 """
 
+import asyncio
 import contextlib
 import time
 from dataclasses import dataclass
@@ -231,7 +232,9 @@ class Outbox(Extension):
                 break
             waited = True
             relay.look()
-            await relay.worked.wait()
+            with contextlib.suppress(TimeoutError):  # it may be another instance that publishes
+                async with asyncio.timeout(self._poll_interval_s):
+                    await relay.worked.wait()
         return waited
 
     # Parts
