@@ -59,6 +59,10 @@ class Extension:
     async def stopped(self, app: "App") -> None:
         """Handlers have ended and offsets are committed; called also when the start failed after `starting`."""
 
+    async def settle(self) -> bool:
+        """Return when what handlers have given this to do is done; answers whether there was anything. Tests ask: `TestBus.settle`."""
+        return False
+
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Partitions came; none of their records was handled yet.
 

@@ -66,6 +66,6 @@ def printable(data: bytes) -> str:
     )
 
 
-def headers_shown(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    """Headers as text; the last one of a name."""
-    return {name: (content or b"").decode(errors="replace") for name, content in headers}
+def headers_shown(headers: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, str | None]]:
+    """Headers as pairs of texts, in their order: a name may come twice, and a header may have no value."""
+    return [(name, content if content is None else content.decode(errors="replace")) for name, content in headers]

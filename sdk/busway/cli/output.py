@@ -40,8 +40,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = ()) -> None:
-    """A list: a table on a terminal, tab-separated in a pipe, an array in JSON."""
+def show_rows(
+    rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = (), header: bool = False
+) -> None:
+    """A list: a table on a terminal, tab-separated in a pipe, an array in JSON.
+
+    Args:
+        header: whether a line of the columns' names goes before the rows in a pipe, for a list that people read there too.
+    """
     if as_json:
         write_json(list(rows))
         return
@@ -61,6 +67,8 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, c
             table.add_row(*(Text(harmless(_cell(row.get(name)))) for name in names))
         Console().print(table)
     else:
+        if header:
+            typer.echo("\t".join(names))
         for row in rows:
             typer.echo("\t".join(_cell(row.get(name)) for name in names))
 

@@ -7,6 +7,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import datetime as dt
+import difflib
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from busway.admin.admin import Admin
 from busway.cli.decoding import Decoder, headers_shown
 from busway.cli.output import (
     BOOTSTRAP,
@@ -89,7 +91,7 @@ def produce(
     if as_json:
         write_json({"topic": topic, "records": count})
     else:
-        sys.stderr.write(f"{count} records acknowledged\n")
+        sys.stderr.write(f"{count} {'record' if count == 1 else 'records'} acknowledged\n")
 
 
 def _split(line: bytes, separator: bytes, number: int) -> tuple[bytes, bytes]:
@@ -169,6 +171,7 @@ def consume(
         raise CommandFailed("--since and --until-end read without a group; leave --group out")
 
     async def work() -> None:
+        await _check_there(bootstrap, topics)
         async with (
             RegistryClient(registry_url) as registry,
             Consumer(
@@ -194,6 +197,17 @@ def consume(
                 sys.stdout.flush()
 
     run(work())
+
+
+async def _check_there(bootstrap: str, topics: list[str]) -> None:
+    """Brokers make a topic for whoever reads it; a slip of the finger should make none."""
+    async with Admin(bootstrap, client_id="busway-cli") as admin:
+        there = await admin.list_topics(internal=True)
+    for topic in topics:
+        if topic not in there:
+            close = difflib.get_close_matches(topic, there, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"busway topics create {topic} makes it"
+            raise CommandFailed(f"topic {topic} does not exist; {hint}")
 
 
 async def _begin(consumer: Consumer, since: dt.datetime | None, *, until_end: bool) -> dict[TopicPartition, int] | None:

@@ -92,7 +92,7 @@ def describe(name: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fal
     if as_json:
         show({"topic": name, "partitions": rows, "configs": settings}, "", as_json=True)
         return
-    show_rows(rows, as_json=False, title="partitions")
+    show_rows(rows, as_json=False, title="partitions", header=True)
     for setting, value in settings.items():
         typer.echo(f"{setting}={value}")
 

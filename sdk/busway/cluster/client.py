@@ -5,17 +5,21 @@ the broker says that they help. What does not: what is asked.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from busway.cluster.metadata import ClusterMetadata
 from busway.cluster.retry import Backoff
+from busway.cluster.seldom import Seldom
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
 from busway.net.connection import Connection
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+log = logging.getLogger("busway.cluster")
 
 METADATA_MAX_AGE_S: Final = 300.0
 """As old as metadata may get before it is asked for anew; Kafka's metadata.max.age.ms."""
@@ -57,6 +61,7 @@ class ClusterClient:
         self._timeout_s = request_timeout_s
         self._connections: dict[tuple[tuple[str, int], str], Connection] = {}
         self._connecting: dict[tuple[tuple[str, int], str], asyncio.Lock] = {}
+        self._seldom = Seldom(log)
         self._reached: set[tuple[str, int]] = set()
         self._refreshing = asyncio.Lock()
         self._refreshed_at = 0.0
@@ -118,7 +123,9 @@ class ClusterClient:
             try:
                 await connection.connect()
             except ConnectionFailed as problem:
-                if advertised and (host, port) not in self._reached:
+                if (host, port) in self._reached:
+                    self._seldom.tell(logging.WARNING, (host, port), "%s: %s", self._client_id, problem)
+                elif advertised:
                     raise ConnectionFailed(
                         f"{problem}; this is the address that the broker advertises, check its advertised.listeners"
                     ) from None
@@ -127,6 +134,9 @@ class ClusterClient:
                 connection.close()
             self._check()
             self._connections[key] = connection
+            if found is not None:
+                text = "%s: connected again to %s; %s"
+                self._seldom.tell(logging.INFO, key, text, self._client_id, connection.name, found.problem)
             self._reached.add((host, port))
             return connection
 

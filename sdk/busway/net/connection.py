@@ -69,6 +69,11 @@ class Connection:
         return self._transport is not None and self._problem is None
 
     @property
+    def problem(self) -> BaseException | None:
+        """Why it ended; None while it is open."""
+        return self._problem
+
+    @property
     def waiting(self) -> int:
         """How many requests wait for their answer."""
         return len(self._waiting)

@@ -87,7 +87,7 @@ class _Queue:
     producer_id: int = -1
     epoch: int = 0
     next_sequence: int = 0
-    spent: int = -1
+    spent: int | None = None
 
     def renew(self, *, identity: bool) -> None:
         """Begin at sequence 0 of the next epoch, or of a new producer id; a batch that waits is encoded anew."""

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
+from busway.cluster.seldom import Seldom
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DeliveryFailed, RequestTimedOut
 from busway.options import ACKS, ProducerOptions
 from busway.producer.accumulator import Accumulator, Batch, Partition
@@ -70,6 +71,7 @@ class Sender:
         self._expiry_at = 0.0
         self._stale = False
         self._errands: dict[str, float] = {}
+        self._seldom = Seldom(log)
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -97,6 +99,7 @@ class Sender:
                 )
                 code = error_for(answer.error_code)
                 if code is ErrorCode.NONE:
+                    log.info("sends as producer %d", answer.producer_id)
                     self._producer_id = answer.producer_id
                     return
                 problem = BrokerError(code, "taking a producer id")
@@ -175,7 +178,7 @@ class Sender:
         try:
             await errand()
         except BuswayError as problem:
-            log.debug("%s: %s", what, problem)
+            self._seldom.tell(logging.WARNING, what, "%s cannot be had: %s", what, problem)
         finally:
             self._errands[what] = asyncio.get_running_loop().time() + _RETRY_S
             self._wake.set()
@@ -290,6 +293,10 @@ class Sender:
     def _too_large(self, batch: Batch, code: ErrorCode) -> None:
         setting = _TOO_LARGE[code]
         if batch.builder.count > 1 and not batch.given_up:
+            text = "%s: a batch of %d bytes is larger than the topic's %s; it is sent in halves"
+            self._seldom.tell(
+                logging.INFO, (batch.partition, code), text, _name(batch), batch.builder.size_bytes, setting
+            )
             self._accumulator.split(batch)
             return
         size = batch.builder.size_bytes
@@ -301,6 +308,10 @@ class Sender:
     ) -> None:
         """Send the batch again soon, under the partition's next epoch or another producer id if need be."""
         batch.problem = problem
+        if isinstance(problem, BrokerError):
+            level = logging.WARNING if renewed else logging.INFO
+            how = "under another producer id" if identity else "under the next epoch" if renewed else "again"
+            self._seldom.tell(level, (batch.partition, problem.code), "refused, and sent %s: %s", how, problem)
         if renewed:
             self._accumulator.retry_renewed(batch, now + _RETRY_S, identity=identity)
         else:
@@ -315,6 +326,9 @@ class Sender:
         expired, self._expiry_at = self._accumulator.expired(now, timeout_ms / 1000)
         for batch in expired:
             problem = DeliveryFailed(_not_in_time(batch, timeout_ms))
+            self._seldom.tell(
+                logging.WARNING, (batch.partition, "late"), "%d records failed: %s", batch.builder.count, problem
+            )
             if batch.given_up:
                 self._tell(batch, problem)
             else:
@@ -330,7 +344,8 @@ class Sender:
                 waiter.set_result(RecordMetadata(topic, number, offset, stamp))
 
     def _fail(self, batch: Batch, problem: BuswayError) -> None:
-        self._accumulator.failed(batch)
+        if self._accumulator.failed(batch):
+            log.info("%s: goes on in another epoch, behind a batch that may have been written", _name(batch))
         self._tell(batch, problem)
         self._space.set()
 

@@ -16,6 +16,7 @@ The columns are those that Debezium's outbox event router reads, so a connector 
 | position, published_ms | the order of sending; when it was published, where rows are kept | not routed |
 """
 
+import asyncio
 import contextlib
 import time
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ class Outbox(Extension):
         self._tables = tables
         self._serdes: dict[App, Serdes] = {}
         self._stack: contextlib.AsyncExitStack | None = None
+        self._relay: Relay | None = None
 
     async def create_tables(self) -> None:
         """Create the tables that are missing; safe when several instances do it at once."""
@@ -212,14 +214,28 @@ class Outbox(Extension):
             await patiently(self.create_tables, f"app {app.name}")
         if self._relays:
             self._stack = contextlib.AsyncExitStack()
-            await self._stack.enter_async_context(self.relay(app))
+            self._relay = await self._stack.enter_async_context(self.relay(app))
 
     async def stopped(self, app: "App") -> None:
         """End the round under way, so that nothing acknowledged is published again."""
-        stack, self._stack = self._stack, None
+        stack, self._stack, self._relay = self._stack, None, None
         if stack is not None:
             await stack.aclose()
         await self.close()
+
+    async def settle(self) -> bool:
+        """Return when every row that is committed is published, if this app publishes; answers whether one was not."""
+        waited = False
+        while (relay := self._relay) is not None:
+            relay.worked.clear()
+            if not await self.status():
+                break
+            waited = True
+            relay.look()
+            with contextlib.suppress(TimeoutError):  # it may be another instance that publishes
+                async with asyncio.timeout(self._poll_interval_s):
+                    await relay.worked.wait()
+        return waited
 
     # Parts
 

@@ -91,6 +91,8 @@ class Relay:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.published = 0
         """Rows that were published and deleted."""
+        self.worked = asyncio.Event()
+        """Set after each round; who waits clears it."""
         self.leading = asyncio.Event()
         """Set while this relay is the one that publishes."""
 
@@ -113,6 +115,10 @@ class Relay:
             self._task.cancel()
             await asyncio.wait([self._task])
 
+    def look(self) -> None:
+        """There may be something to publish."""
+        self._woken.set()
+
     def _returned(self, _connection: Any, record: Any) -> None:
         """A connection goes back to its pool: what it wrote is committed by now, or never will be."""
         if record.info.pop(MARK, None) and self._loop is not None:
@@ -127,7 +133,9 @@ class Relay:
                     attempt = 0
                     while not self._stopping:
                         self._woken.clear()
-                        if not await self._round(connection, producer):
+                        more = await self._round(connection, producer)
+                        self.worked.set()
+                        if not more:
                             await self._rest(connection)
             except Exception as problem:  # noqa: BLE001 - the relay's top loop: whatever it is, the rows are safe and tried again
                 attempt += 1

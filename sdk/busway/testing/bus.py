@@ -6,7 +6,8 @@ or pass as the test says (`clock`); the app can be killed at a named step (`cras
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Generator
+import logging
+from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -26,6 +27,7 @@ from busway.types import Record, RecordMetadata, TopicPartition
 K = TypeVar("K")
 V = TypeVar("V")
 SETTLE_S: Final = 20.0
+_CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 _EARLIEST, _LATEST = -2, -1
 
 
@@ -135,7 +137,8 @@ class TestBus:
         await self._serdes.close()
 
     async def settle(self, timeout_s: float = SETTLE_S) -> None:
-        """Wait until every record of every subscribed topic is handled, those included that the app has sent and handlers wrote.
+        """Wait until every record of every subscribed topic is handled, those included that the app has sent and handlers wrote, and until
+        extensions have done what they were given: an `Outbox` has published what was committed.
 
         Raises:
             AssertionError: that did not happen in time; tells what is left.
@@ -144,24 +147,40 @@ class TestBus:
         if self._probe is not None:
             await self._probe.ready()
         async with asyncio.timeout(None) as deadline, Admin(self.app.bootstrap_servers) as admin:
-            loop = asyncio.get_running_loop()
-            end = loop.time() + timeout_s
+            end = asyncio.get_running_loop().time() + timeout_s
             deadline.reschedule(end + 5)
-            if self.app.is_running:
-                await self.app.producer.flush()  # `send_soon` may not have reached the topic yet
-            while left := await self._left(admin):
-                worker = self.app.worker
-                assert worker is not None
-                worker.progress.clear()
-                if left != await self._left(admin):
-                    continue
-                waits = [asyncio.ensure_future(worker.progress.wait()), asyncio.ensure_future(self.app.wait())]
-                await asyncio.wait(waits, timeout=max(end - loop.time(), 0), return_when=asyncio.FIRST_COMPLETED)
-                for wait in waits:
-                    wait.cancel()
-                if waits[1].done() and not waits[1].cancelled():
-                    await waits[1]
-                assert loop.time() < end, f"not settled after {timeout_s} s; records not handled yet: {left}"
+            busy = True
+            while busy:
+                if self.app.is_running:
+                    await self.app.producer.flush()  # `send_soon` may not have reached the topic yet
+                await self._handle_all(admin, end, timeout_s)
+                busy = False
+                for one in self.app.extensions:
+                    busy |= await self._settled(one, end, timeout_s)
+
+    async def _handle_all(self, admin: Admin, end: float, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        while left := await self._left(admin):
+            worker = self.app.worker
+            assert worker is not None
+            worker.progress.clear()
+            if left != await self._left(admin):
+                continue
+            waits = [asyncio.ensure_future(worker.progress.wait()), asyncio.ensure_future(self.app.wait())]
+            await asyncio.wait(waits, timeout=max(end - loop.time(), 0), return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+            if waits[1].done() and not waits[1].cancelled():
+                await waits[1]
+            assert loop.time() < end, f"not settled after {timeout_s} s; records not handled yet: {left}"
+
+    @staticmethod
+    async def _settled(extension: Extension, end: float, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout_at(end):
+                return await extension.settle()
+        except TimeoutError:
+            raise AssertionError(f"not settled after {timeout_s} s; {type(extension).__name__} is not done") from None
 
     async def _left(self, admin: Admin) -> dict[str, int]:
         worker = self.app.worker
@@ -339,8 +358,22 @@ async def running_cluster() -> AsyncIterator[Cluster]:
     from busway_registry.config import RegistryConfig
     from busway_registry.server import RegistryServer
 
-    async with LocalCluster() as broker, RegistryServer(RegistryConfig(port=0, database="memory:")) as registry:
-        yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)
+    with _quiet():
+        async with LocalCluster() as broker, RegistryServer(RegistryConfig(port=0, database="memory:")) as registry:
+            yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Libraries under the registry and its client tell of each request at INFO; a failed test shows the service's own lines."""
+    before = {name: logging.getLogger(name).level for name in _CHATTY}
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, before[name]))
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
 
 
 @contextlib.asynccontextmanager

@@ -33,9 +33,23 @@ def test_topics(up: Up) -> None:
     assert found["configs"] == {"retention.ms": "7000"}
     assert up.run("topics", "alter", "a1", "--delete-config", "retention.ms", "--json").json == {"topic": "a1"}
     assert "retention.ms" not in up.run("topics", "describe", "a1").out
+    head = "partition\tleader\treplicas\tisr\tfirst_offset\tend_offset"
+    assert up.run("topics", "describe", "a1").out.splitlines()[0] == head
     assert up.run("topics", "delete", "a1", stdin="n\n").code == 1
     assert up.run("topics", "delete", "a1", "-y", "--json").json == {"deleted": ["a1"]}
     assert all(one["topic"] != "a1" for one in up.run("topics", "list", "--json").json)
+
+
+def test_reading_a_topic_that_is_not_there_makes_none(up: Up) -> None:
+    """A slip of the finger is told, with the name that was meant, and leaves nothing behind."""
+    assert up.run("topics", "create", "greetings").code == 0
+    done = up.run("consume", "greetigns", "--until-end")
+    assert (done.code, done.err) == (1, "busway: topic greetigns does not exist; did you mean greetings?\n")
+    done = up.run("consume", "greetings", "zzz", "--json")
+    assert json.loads(done.err) == {"error": "topic zzz does not exist; busway topics create zzz makes it"}
+    names = [one["topic"] for one in up.run("topics", "list", "--json").json]
+    assert "greetings" in names
+    assert not {"greetigns", "zzz"} & set(names)
 
 
 def test_produce_and_consume(up: Up) -> None:
@@ -57,9 +71,10 @@ def test_produce_and_consume(up: Up) -> None:
         (3, "k", "four"),
         (4, "a", "b:c"),
     ]
-    assert records[3]["headers"] == {"h": "2"}
+    assert records[3]["headers"] == [["h", "1"], ["h", "2"]]
+    assert up.run("produce", "b1", "one").err == "1 record acknowledged\n"
     assert up.run("consume", "b1", "--since", "2200-01-01", "--until-end").out == ""
-    assert len(up.run("consume", "b1", "--since", "2001-01-01", "--until-end").out.splitlines()) == 6
+    assert len(up.run("consume", "b1", "--since", "2001-01-01", "--until-end").out.splitlines()) == 7
 
 
 def test_lines_are_sent_as_they_are_typed(up: Up) -> None:

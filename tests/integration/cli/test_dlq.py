@@ -73,7 +73,7 @@ def test_dlq(up: Up) -> None:
         "done": False,
         "key": "k1",
         "value": {"ride_id": 1, "zone": "Z1"},
-        "headers": {"h": "1"},
+        "headers": [["h", "1"]],
     }
     text = up.run("dlq", "show", DLT, "--partition", "0", "--offset", "2", "--stack").out
     assert "message   no zone Z0\n" in text
@@ -98,12 +98,12 @@ def test_dlq(up: Up) -> None:
         (
             number,
             "k0",
-            {
-                "h": "1",
-                "busway_replay-for-group": "surge",
-                "busway_replay-for-handler": handler,
-                "busway_replay-of": f"{DLT}-0@{number}",
-            },
+            [
+                ["h", "1"],
+                ["busway_replay-for-group", "surge"],
+                ["busway_replay-for-handler", handler],
+                ["busway_replay-of", f"{DLT}-0@{number}"],
+            ],
         )
         for number in (0, 2, 4)
     ]

@@ -1,8 +1,10 @@
 """The producer behind a network that fails: what is written is written once and in order, and nobody fails for another's sake."""
 
 import asyncio
+import logging
 import shutil
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from tests.integration.client.conftest import Cluster
@@ -200,3 +202,44 @@ async def test_only_an_address_that_never_answered_is_suspected(node: LocalClust
             with pytest.raises(DeliveryFailed, match=r"127\.0\.0\.1:1.* advertised.listeners"):
                 await producer.send_and_wait(topic, b"v")
     assert "advertised" not in str(down.value)
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+async def test_a_producer_without_idempotence_needs_no_id(node: LocalCluster, topic: str, acks: Any) -> None:
+    """It asks for none, and its batches carry none."""
+    async with (
+        Proxy(node.bootstrap_servers) as proxy,
+        Producer(proxy.address, acks=acks, enable_idempotence=False) as producer,
+    ):
+        for number in range(2):
+            placed = await producer.send_and_wait(topic, b"v", partition=0)
+            assert placed.offset == (number if acks else -1)
+    assert ApiKey.INIT_PRODUCER_ID not in proxy.requests
+    assert await values(node.bootstrap_servers, topic, 2) == [b"v", b"v"]
+
+
+async def test_an_outage_can_be_followed_in_the_log(
+    node: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who cannot be reached, what failed for it, that the epoch ended, and that it is over; under the loggers' public names."""
+    async with Proxy(node.bootstrap_servers) as proxy:
+        with caplog.at_level(logging.INFO, "busway"):
+            async with Producer(proxy.address, delivery_timeout_ms=300, linger_ms=0) as producer:
+                await producer.send_and_wait(topic, b"first", partition=0)
+                proxy.strike(Fate.CUT, ApiKey.PRODUCE, answers=True, times=1)
+                late = await producer.send(topic, b"late", partition=0)
+                await proxy.asked(ApiKey.PRODUCE, 2)
+                await proxy.refuse()
+                with pytest.raises(DeliveryFailed):
+                    await late
+                await proxy.accept()
+                await producer.send_and_wait(topic, b"next", partition=0)
+    found = {(record.name, record.levelname) for record in caplog.records}
+    assert {("busway.producer", "WARNING"), ("busway.cluster", "WARNING"), ("busway.producer", "INFO")} <= found
+    for text in (
+        f"busway: cannot connect to {proxy.address}",
+        f"1 records failed: {topic}-0: not acknowledged within 300 ms, whether it was written is not known",
+        f"{topic}-0: goes on in another epoch",
+        f"busway: connected again to {proxy.address}; the connection to {proxy.address} ended",
+    ):
+        assert text in caplog.text

@@ -1,0 +1,36 @@
+"""Log lines that come as often as the network fails, told now and then.
+
+What lives here: how often one may come. What does not: what is told.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Hashable
+from typing import Final
+
+EVERY_S: Final = 10.0
+"""Lines about the same thing are this far apart at least; the next one tells how many were left out."""
+_THINGS_MAX: Final = 1_000
+"""Things that are remembered; whoever has more of them is told more often."""
+
+
+class Seldom:
+    """A logger that repeats itself at most every `EVERY_S`."""
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._told: dict[Hashable, tuple[float, int]] = {}
+
+    def tell(self, level: int, about: Hashable, text: str, *arguments: object) -> None:
+        """Log a line unless one about the same thing was logged just now."""
+        now = self._clock()
+        last, left_out = self._told.get(about, (-EVERY_S, 0))
+        if now - last < EVERY_S:
+            self._told[about] = last, left_out + 1
+            return
+        if len(self._told) >= _THINGS_MAX:
+            self._told.clear()
+        self._told[about] = now, 0
+        more = f" ({left_out} more like this since the last line)" if left_out else ""
+        self._log.log(level, text + more, *arguments)
