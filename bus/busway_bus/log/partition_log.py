@@ -5,6 +5,7 @@ What lives here: append, read, roll, truncation, deletion. What does not: the st
 opened on the way in or out, and neither appends, reads nor rolls wait for the disk, but for the first batch of a leader epoch.
 """
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from busway_protocol.records.batch import (
     set_log_append_time,
 )
 from busway_protocol.types import Buffer
+
+log = logging.getLogger("busway.log")
 
 __all__ = ["AppendInfo", "CorruptLog", "FlushPoint", "PartitionLog"]
 
@@ -229,10 +232,22 @@ class PartitionLog:
         return bool(self._rolled)
 
     def keep_snapshot(self, offset: int, snapshot: bytes) -> None:
-        """Write the producers' state as of `offset`, unless the log was closed, and its directory perhaps made anew."""
+        """Write the producers' state as of `offset`, unless the log was closed, and its directory perhaps made anew.
+
+        Where that fails the records are no less on disk: the next start reads from an older snapshot on.
+        """
         with self._closing:
-            if not self.closed:
+            if self.closed:
+                return
+            try:
                 self._files.replace(f"{self.directory}/{file_name(offset, SNAPSHOT)}", snapshot)
+            except OSError as problem:
+                log.warning(
+                    "the producers' snapshot of %s at offset %d cannot be written, the next start reads more instead: %s",
+                    self.directory,
+                    offset,
+                    problem,
+                )
 
     # Reading
 
