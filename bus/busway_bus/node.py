@@ -104,6 +104,8 @@ class Node:
             await self._listeners.serve(self._services)
         except BaseException:
             await self._listeners.close()
+            if self._store is not None:
+                self._store.close(clean=False)
             self._release()
             raise
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
