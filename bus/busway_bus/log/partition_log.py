@@ -5,7 +5,6 @@ What lives here: append, read, roll, truncation, deletion. What does not: the st
 opened on the way in or out, and neither appends, reads nor rolls wait for the disk, but for the first batch of a leader epoch.
 """
 
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from busway_bus.log import times
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_state import ProducerState
 from busway_bus.log.recompress import recompressed, wanted_codec
-from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover
+from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover, write_snapshot
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import CLEANED, DELETED, Segment, file_name
 from busway_bus.log.validate import check_batch
@@ -31,8 +30,6 @@ from busway_protocol.records.batch import (
     set_log_append_time,
 )
 from busway_protocol.types import Buffer
-
-log = logging.getLogger("busway.log")
 
 __all__ = ["AppendInfo", "CorruptLog", "FlushPoint", "PartitionLog"]
 
@@ -232,22 +229,10 @@ class PartitionLog:
         return bool(self._rolled)
 
     def keep_snapshot(self, offset: int, snapshot: bytes) -> None:
-        """Write the producers' state as of `offset`, unless the log was closed, and its directory perhaps made anew.
-
-        Where that fails the records are no less on disk: the next start reads from an older snapshot on.
-        """
+        """Write the producers' state as of `offset`, unless the log was closed, and its directory perhaps made anew."""
         with self._closing:
-            if self.closed:
-                return
-            try:
-                self._files.replace(f"{self.directory}/{file_name(offset, SNAPSHOT)}", snapshot)
-            except OSError as problem:
-                log.warning(
-                    "the producers' snapshot of %s at offset %d cannot be written, the next start reads more instead: %s",
-                    self.directory,
-                    offset,
-                    problem,
-                )
+            if not self.closed:
+                write_snapshot(self._files, self.directory, offset, snapshot)
 
     # Reading
 
