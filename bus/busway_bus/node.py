@@ -104,6 +104,8 @@ class Node:
             await self._listeners.serve(self._services)
         except BaseException:
             await self._listeners.close()
+            if self._store is not None:
+                self._store.close(clean=False)
             self._release()
             raise
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
@@ -123,14 +125,20 @@ class Node:
 
         async def every(seconds: float, name: str, action: object) -> None:
             assert callable(action)
+            told = ""
             while True:
                 await asyncio.sleep(seconds)
                 try:
                     outcome = action()
                     if asyncio.iscoroutine(outcome):
                         await outcome
+                    if told:
+                        log.warning("%s works again", name)
+                    told = ""
                 except OSError as problem:
-                    log.error("%s failed: %s", name, problem)
+                    if told != str(problem):  # a disk that fails at every turn is told once
+                        told = str(problem)
+                        log.error("%s failed, and is tried again: %s", name, problem)
                 except Exception:
                     log.exception("%s failed on a mistake of this broker", name)
 

@@ -95,6 +95,32 @@ def test_tree(files):
         files.open("e/a")
 
 
+def test_many_at_once(files):
+    """Directories are made and renamed together; what is there already stays."""
+    files.open("d/a").close()
+    files.make_directories(["x", "d", "y"])
+    assert list(files.list("d")) == ["a"]
+    files.replace("x/1", b"1")
+    files.rename_all([("x", "x2"), ("y", "y2")])
+    assert files.read_bytes("x2/1") == b"1"
+    assert {"d", "x2", "y2"} <= set(files.list("."))
+    files.make_directories([])
+    files.rename_all([])
+    files.sync_directory("x2")
+
+
+def test_a_file_that_is_open_goes_on_under_its_new_name(files):
+    """Who has it open reads and writes it on."""
+    file = files.open("d/a")
+    file.append([b"one"])
+    files.rename("d/a", "d/b")
+    file.append([b"two"])
+    file.sync()
+    assert file.read(0, 9) == b"onetwo"
+    assert files.read_bytes("d/b") == b"onetwo"
+    assert list(files.list("d")) == ["b"]
+
+
 def test_one_process_holds_the_directory(tmp_path):
     """A second opener is told which process holds the data directory."""
     import os

@@ -57,7 +57,10 @@ class Files(Protocol):
         """Put `content` in place of a small file so that after a power cut either the old or the new one is there."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens when it is not there."""
+        """Remove a file; nothing happens when it is not there. After a power cut it may be back, until its directory is synced."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory, and that others are gone from it, are on disk."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory durably."""

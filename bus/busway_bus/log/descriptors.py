@@ -11,7 +11,7 @@ import errno
 import os
 import resource
 import threading
-from collections import deque
+from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
@@ -69,7 +69,7 @@ class Descriptors:
     def __init__(self, limit: int) -> None:
         self.limit = max(limit, FILES_MIN)
         self.guard = threading.RLock()
-        self._open: deque[Pooled] = deque()
+        self._open: OrderedDict[Pooled, None] = OrderedDict()
 
     def __len__(self) -> int:
         """How many are open."""
@@ -99,7 +99,7 @@ class Descriptors:
                 if file.descriptor < 0 and not file.closed:
                     file.descriptor = opened
                     file.users += 1
-                    self._open.append(file)
+                    self._open[file] = None
                     if len(self._open) > self.limit:
                         self._spare(_SCANNED_MAX)
                     return opened
@@ -148,13 +148,12 @@ class Descriptors:
         """Close files that were not used since they were last looked at; answers whether any was."""
         spared = False
         for _ in range(min(scanned_max, 2 * len(self._open))):
-            file = self._open.popleft()
-            if file.descriptor < 0:
-                continue
+            file = next(iter(self._open))
             if file.users or file.needed or file.recent:
                 file.recent = False
-                self._open.append(file)
+                self._open.move_to_end(file)
                 continue
+            del self._open[file]
             os.close(file.descriptor)
             file.descriptor = -1
             spared = True
@@ -165,7 +164,5 @@ class Descriptors:
     def _shut(self, file: Pooled) -> None:
         if file.descriptor >= 0:
             descriptor, file.descriptor = file.descriptor, -1
-            try:
-                self._open.remove(file)
-            finally:
-                os.close(descriptor)
+            del self._open[file]
+            os.close(descriptor)

@@ -204,6 +204,10 @@ class OsFiles:
         """Remove a file; nothing happens when it is not there."""
         (self.root / path).unlink(missing_ok=True)
 
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory are on disk."""
+        sync_directory(self.root / path)
+
     def rename(self, old: str, new: str) -> None:
         """Rename durably; who has the file open does not notice."""
         source, target = self.root / old, self.root / new

@@ -17,7 +17,7 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_state import ProducerState
 from busway_bus.log.reading import Extent
 from busway_bus.log.recompress import recompressed, wanted_codec
-from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover
+from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover, write_snapshot
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import CLEANED, DELETED, Segment, file_name
 from busway_bus.log.validate import check_batch
@@ -234,7 +234,7 @@ class PartitionLog:
         """Write the producers' state as of `offset`, unless the log was closed, and its directory perhaps made anew."""
         with self._closing:
             if not self.closed:
-                self._files.replace(f"{self.directory}/{file_name(offset, SNAPSHOT)}", snapshot)
+                write_snapshot(self._files, self.directory, offset, snapshot)
 
     # Reading
 

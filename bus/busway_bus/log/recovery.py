@@ -59,6 +59,20 @@ def recover(
     return _Recovery(files, directory, config, now_ms=now_ms, cleaned=cleaned, clean=clean).run(flushed)
 
 
+def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -> None:
+    """Write the producers' state as of `offset`; where that fails the records are no less on disk, and the next start reads from an
+    older snapshot on."""
+    try:
+        files.replace(f"{directory}/{file_name(offset, SNAPSHOT)}", snapshot)
+    except OSError as problem:
+        log.warning(
+            "the producers' snapshot of %s at offset %d cannot be written, the next start reads more instead: %s",
+            directory,
+            offset,
+            problem,
+        )
+
+
 class _Recovery:
     """One directory's scan."""
 

@@ -86,7 +86,9 @@ class LogStore:
         """Whether the directory was empty and got its identity now."""
         self.identity = self._format(node_id, new_ids)
         self._clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
-        files.remove(cp.CLEAN_SHUTDOWN)
+        if self._clean:
+            files.remove(cp.CLEAN_SHUTDOWN)
+            files.sync_directory(".")  # or it may be back after a power cut, and what that tore would be trusted
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
         self._cleaned = self._offsets(cp.CLEANER_OFFSETS)
@@ -346,17 +348,24 @@ class LogStore:
     def close(self, *, clean: bool = True) -> None:
         """Close every log in order, then leave the mark that makes the next start trust the files.
 
-        There is no mark where a log is offline: its files are to be looked at again. Not clean: files are closed as they are, which
-        is what the end of a killed process leaves.
+        There is no mark where a log is offline, or cannot be closed so: its files are to be looked at again. Not clean: files are
+        closed as they are, which is what the end of a killed process leaves.
         """
         if not clean:
-            for log in self.logs.values():
-                log.close(clean=False)
+            for each in self.logs.values():
+                each.close(clean=False)
             return
-        high_watermarks = {key: log.end_offset for key, log in self.logs.items()}
-        for log in self.logs.values():
-            log.close(clean=True)
-            log.flushed_offset = log.end_offset
+        high_watermarks = {key: each.end_offset for key, each in self.logs.items()}
+        for key, closing in self.logs.items():
+            try:
+                closing.close(clean=True)
+                closing.flushed_offset = closing.end_offset
+            except OSError as problem:
+                log.error(
+                    "%s cannot be closed in order, the next start looks at it again: %s", closing.directory, problem
+                )
+                closing.close(clean=False)
+                self._offline.add(key)
         self.write(self.checkpoint(high_watermarks))
         if not self._offline:
             self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')

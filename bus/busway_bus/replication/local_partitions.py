@@ -12,7 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
@@ -146,6 +146,10 @@ class LocalPartitions:
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.log.config = config
+            elif key in self._offline:
+                self._offline[key] = replace(
+                    self._offline[key], opening=replace(self._offline[key].opening, config=config)
+                )
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
         return LogConfig.from_values(self._config.topic_config(image.topic_configs(topic)))

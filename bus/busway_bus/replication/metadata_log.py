@@ -1,7 +1,7 @@
 """The cluster's metadata on disk, and the current picture of it.
 
-What lives here: the driver of the controller: decide on the current image, append, wait for the disk, apply, publish. There is one
-writer, and it belongs to nobody who asks: what has begun is carried out whole although its client hangs up in the middle. What does
+What lives here: the driver of the controller: decide on the newest image, append, wait for the disk, apply; and behind it, publish.
+There is one writer, and it belongs to nobody who asks: what has begun is carried out whole although its client hangs up in the middle. What does
 not: any rule about topics or settings (`controller`). One node is its own quorum; a Raft driver will take this module's place.
 """
 
@@ -33,11 +33,11 @@ log = logging.getLogger("busway.metadata")
 
 R = TypeVar("R")
 Follower = Callable[[ClusterImage, Delta], Awaitable[None]]
-"""Told of every new image and of what differs in it; the next change waits until it returns."""
+"""Told of every new image and of what differs in its topics; the next change is told when it returns."""
 METADATA_VERSION: Final = 30
 """metadata.version of Kafka 4.3 (4.3-IV0): what the records in this log follow."""
 COMMANDS_MAX: Final = 10_000
-"""Commands that wait for the writer. Each connection has one at a time, but they outlive connections that come and go."""
+"""Commands that wait for the writer or to be followed. Each connection has one at a time, but they outlive connections that come and go."""
 _BUILT_ON_LOOP_MAX: Final = 1_000
 """Records of a decision that are encoded between two others' requests; more of them, in another thread."""
 _REMEDY: Final = (
@@ -54,11 +54,20 @@ class _Command(NamedTuple):
     reply: "asyncio.Future[Any]"
 
 
+class _Change(NamedTuple):
+    """What is on disk and not followed yet, and the reply that waits for that."""
+
+    image: ClusterImage
+    delta: Delta
+    command: _Command
+    reply: object
+
+
 class MetadataLog:
     """The metadata log and the image that its records make.
 
     Attributes:
-        image: the current picture, as far as it is followed; replaced, never changed.
+        image: the picture that is followed; what is decided on may be newer. Replaced, never changed.
 
     Raises:
         CorruptLog: the log is damaged; without it the node knows nothing of its topics.
@@ -70,6 +79,8 @@ class MetadataLog:
         self._followers: list[Follower] = []
         self._commands: deque[_Command] = deque()
         self._writer: asyncio.Task[None] | None = None
+        self._changes: deque[_Change] = deque()
+        self._publisher: asyncio.Task[None] | None = None
         self._directories: set[UUID] = set()
         try:
             topic_id = UUID(int=TOPIC_ID_INT)
@@ -78,7 +89,7 @@ class MetadataLog:
         except CorruptLog as problem:
             raise CorruptLog(f"{problem}. {_REMEDY}") from None
         self._check_place(store)
-        self.image = self._stored.image()
+        self.image = self._newest = self._stored.image()
         for note in self._stored.notes:
             log.warning("%s: %s", self._log.directory, note)
 
@@ -147,7 +158,7 @@ class MetadataLog:
         Raises:
             KafkaError: what `decide` raises, KAFKA_STORAGE_ERROR, or REQUEST_TIMED_OUT while too many wait.
         """
-        if len(self._commands) >= COMMANDS_MAX:
+        if len(self._commands) + len(self._changes) >= COMMANDS_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{COMMANDS_MAX} changes of the metadata wait already; ask again"
             )
@@ -159,8 +170,8 @@ class MetadataLog:
 
     async def drain(self) -> None:
         """Wait until all that was asked for is carried out."""
-        while self._writer is not None:
-            await asyncio.wait([self._writer])
+        while under_way := [task for task in (self._writer, self._publisher) if task is not None]:
+            await asyncio.wait(under_way)
 
     async def _write(self) -> None:
         """Carry out one command after the other until none is left."""
@@ -168,33 +179,50 @@ class MetadataLog:
             while self._commands:
                 command = self._commands.popleft()
                 try:
-                    reply = await self._carry_out(command.decide)
+                    await self._carry_out(command)
                 except Exception as problem:  # noqa: BLE001 - it is told to the one who asked
                     _fail(command.reply, problem)
-                else:
-                    if not command.reply.done():
-                        command.reply.set_result(reply)
         finally:
             self._writer = None
 
-    async def _carry_out(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
-        decision = decide(self.image)
+    async def _carry_out(self, command: _Command) -> None:
+        """Decide, make durable, and leave the rest to the publisher: the next decision need not wait until this one is followed."""
+        decision = command.decide(self._newest)
         if not decision.records:
-            return decision.reply
-        delta = Delta(self.image)
+            _tell(command, decision.reply)
+            return
+        delta = Delta(self._newest)
         for record in decision.records:
             delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
         image = delta.image()
         build = functools.partial(_batch, decision.records)
         self._append(build() if len(decision.records) < _BUILT_ON_LOOP_MAX else await off_loop(build))
         await self._flusher.request(self._log)
-        for follow in self._followers:
-            try:
-                await follow(image, delta)
-            except Exception:  # what is on disk is true, whatever became of following it
-                log.exception("a change of the metadata could not be followed on a mistake of this broker")
-        self.image = image
-        return decision.reply
+        self._newest = image
+        quiet = not (delta.changed or delta.removed or delta.configured)
+        if quiet:
+            _tell(command, decision.reply)  # there is nothing to follow
+            if self._publisher is None:
+                self.image = image
+                return
+        self._changes.append(_Change(image, delta, command, decision.reply))
+        if self._publisher is None:
+            self._publisher = asyncio.ensure_future(self._publish())
+
+    async def _publish(self) -> None:
+        """Have one change followed after the other, and tell those who asked for it."""
+        try:
+            while self._changes:
+                change = self._changes.popleft()
+                for follow in self._followers:
+                    try:
+                        await follow(change.image, change.delta)
+                    except Exception:  # what is on disk is true, whatever became of following it
+                        log.exception("a change of the metadata could not be followed on a mistake of this broker")
+                self.image = change.image
+                _tell(change.command, change.reply)
+        finally:
+            self._publisher = None
 
     def _append(self, batch: bytes | bytearray) -> None:
         if self._flusher.failed is not None:
@@ -214,6 +242,12 @@ def _batch(records: tuple[Any, ...]) -> bytes | bytearray:
     for record in records:
         builder.append(now, None, to_bytes(record))
     return builder.build()
+
+
+def _tell(command: _Command, reply: object) -> None:
+    """Give whoever asked the reply, where somebody still waits for it."""
+    if not command.reply.done():
+        command.reply.set_result(reply)
 
 
 def _fail(reply: "asyncio.Future[Any]", problem: Exception) -> None:

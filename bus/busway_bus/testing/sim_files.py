@@ -1,8 +1,9 @@
 """`Files` in memory, which can lose what was never synced, as a power cut does.
 
 What lives here: the simulated disk. A seeded `random.Random`-like source of numbers decides how much of the unsynced end of
-each file survives a cut, and whether a file that was never synced is there at all, so that a history can be run again. Renames
-and removals are durable at once. What does not: any idea of what the bytes mean.
+each file survives a cut, whether a file that was never synced is there at all, and whether one that was removed is there again when
+its directory was not synced since, so that a history can be run again. Renames are durable at once. What does not: any idea of what
+the bytes mean.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,10 +16,11 @@ class PowerCut(BaseException):
 class SimFile:
     """One file: what was written, and how much of it is on disk; `synced` is None until its name is on disk too."""
 
-    __slots__ = ("_files", "closed", "content", "disposable", "size", "synced")
+    __slots__ = ("_files", "_path", "closed", "content", "disposable", "size", "synced")
 
-    def __init__(self, files: "SimFiles") -> None:
+    def __init__(self, files: "SimFiles", path: str) -> None:
         self._files = files
+        self._path = path
         self.content = bytearray()
         self.synced: bytes | None = None
         self.size = 0
@@ -48,6 +50,8 @@ class SimFile:
     def sync(self) -> None:
         """Put the content on disk, or fail when `SimFiles` is made to."""
         self._files.check_sync()
+        if self.synced is None:
+            self._files.sync_names(self._path)
         self.synced = bytes(self.content)
 
     def close(self) -> None:
@@ -79,6 +83,7 @@ class SimFiles:
 
     def __init__(self) -> None:
         self._tree: dict[str, SimFile] = {}
+        self._removed: dict[str, SimFile] = {}
         self._directories: set[str] = {"."}
         self.failing = False
         self.failing_syncs = False
@@ -107,7 +112,7 @@ class SimFiles:
         file = self._tree.get(path)
         if file is None:
             self.check_disk()
-            file = self._tree[path] = SimFile(self)
+            file = self._tree[path] = SimFile(self, path)
         file.closed = False
         return file
 
@@ -120,16 +125,31 @@ class SimFiles:
         """Replace a small file durably."""
         self._parent(path)
         self.check_sync()
-        file = SimFile(self)
+        file = SimFile(self, path)
         file.content = bytearray(content)
         file.size = len(content)
         file.synced = bytes(content)
         self._tree[path] = file
+        self.sync_names(path)
 
     def remove(self, path: str) -> None:
         """Remove a file; nothing happens when it is not there."""
         self.check_disk()
-        self._tree.pop(path, None)
+        file = self._tree.pop(path, None)
+        if file is not None and file.synced is not None:
+            self._removed[path] = file
+
+    def sync_directory(self, path: str) -> None:
+        """Put the names in a directory on disk, and what was removed from it."""
+        self.check_sync()
+        self.sync_names(f"{path}/" if path != "." else "")
+
+    def sync_names(self, path: str) -> None:
+        """What is removed beside `path` stays so."""
+        directory = path.rpartition("/")[0]
+        self._removed = {
+            removed: file for removed, file in self._removed.items() if removed.rpartition("/")[0] != directory
+        }
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory."""
@@ -137,6 +157,7 @@ class SimFiles:
         if not moved and old not in self._directories:
             raise FileNotFoundError(old)
         self.check_disk()
+        self.sync_names(new)
         for path in moved:
             self._tree[new + path[len(old) :]] = self._tree.pop(path)
         if old in self._directories:
@@ -166,12 +187,17 @@ class SimFiles:
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""
         self._directories.discard(path)
+        self.sync_names(f"{path}/")
         for name in [name for name in self._tree if name.startswith(f"{path}/")]:
             del self._tree[name]
 
     def cut_power(self, pick: Callable[[int], int]) -> None:
         """Lose what was not synced; `pick(n)` is a number below n that says how much of each torn end survives."""
         self.steps_left = None
+        for path, file in sorted(self._removed.items()):
+            if path not in self._tree and pick(2) == 0:
+                self._tree[path] = file
+        self._removed = {}
         for path in sorted(self._tree):
             if not self._tree[path].cut_power(pick):
                 del self._tree[path]

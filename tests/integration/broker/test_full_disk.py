@@ -1,5 +1,6 @@
 """A full disk under the metadata log: every request that would change the metadata is answered, and works when there is room."""
 
+import asyncio
 import inspect
 
 import pytest
@@ -8,6 +9,7 @@ from tests.integration.broker.test_hang_up import CASES
 from busway_bus.handlers.context import Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.replication.manager import ReplicaManager
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
@@ -64,3 +66,28 @@ async def test_no_room_for_metadata_is_an_answer_and_not_the_end(key, code, monk
         monkeypatch.undo()
         assert await ask() == {ErrorCode.NONE}
         assert not node.failed.is_set()
+
+
+@pytest.mark.slow
+async def test_a_checkpoint_that_fails_at_every_turn_is_told_once(monkeypatch, caplog):
+    """One line when it begins and one when it works again; it was two a second for as long as the disk failed."""
+    failed, worked = asyncio.Event(), asyncio.Event()
+    turns = 0
+
+    async def checkpoint(_):
+        nonlocal turns
+        turns += 1
+        if turns == 4:
+            failed.set()
+        if turns <= 4:
+            raise OSError(5, "Input/output error")
+        if turns == 6:
+            worked.set()
+
+    monkeypatch.setattr(ReplicaManager, "checkpoint", checkpoint)
+    async with LocalCluster(properties={"replica.high.watermark.checkpoint.interval.ms": "100"}):
+        async with asyncio.timeout(20):
+            await failed.wait()
+            await worked.wait()
+    assert caplog.text.count("checkpointing failed") == 1
+    assert caplog.text.count("checkpointing works again") == 1

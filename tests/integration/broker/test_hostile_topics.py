@@ -53,14 +53,16 @@ def test_a_thousand_partitions_are_made_and_removed_beside_others(broker):
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     question = KafkaQuestion(broker.bootstrap_servers)
     settings = {"request_timeout": 100, "operation_timeout": 100}
-    with Canary(broker.pid, question) as canary:
+    with Canary(broker.pid, question) as creation:
         done(admin.create_topics([NewTopic("many", PARTITIONS, 1)], **settings))
-        produce(broker.bootstrap_servers, "many", range(0, PARTITIONS, 10))
+    produce(broker.bootstrap_servers, "many", range(0, PARTITIONS, 10))
+    with Canary(broker.pid, question) as deletion:
         done(admin.delete_topics(["many"], **settings))
-        done(admin.create_topics([NewTopic("many", 10, 1)], **settings))
-        produce(broker.bootstrap_servers, "many", range(10))
+    done(admin.create_topics([NewTopic("many", 10, 1)], **settings))
+    produce(broker.bootstrap_servers, "many", range(10))
     question.close()
-    canary.check()
+    creation.check()
+    deletion.check()
 
 
 def test_more_partitions_than_files_may_be_open_are_all_served():

@@ -159,3 +159,24 @@ def test_an_append_whose_index_cannot_be_written_leaves_nothing_behind():
             append(log)
     assert (log.end_offset, log.size_bytes) == (1, len(batch()))
     assert files.open("t-0/00000000000000000000.log").size == len(batch())
+
+
+async def test_a_snapshot_that_cannot_be_written_is_no_failed_flush(flusher, monkeypatch, caplog):
+    """The records are on disk; it stopped the whole node. The next start reads from an older snapshot on."""
+    files = SimFiles()
+    log = make_log(files)
+    replace = files.replace
+
+    def refuse(path, content):
+        if path.endswith(".snapshot"):
+            raise OSError(5, "Input/output error")
+        replace(path, content)
+
+    monkeypatch.setattr(files, "replace", refuse)
+    append(log, 5)
+    await flusher.request(log)
+    assert (log.flushed_offset, flusher.failed, flusher.failures) == (5, None, [])
+    assert "snapshot of t-0 at offset 2 cannot be written" in caplog.text
+    log.close(clean=True)
+    files.cut_power(lambda limit: 0)
+    assert PartitionLog(files, "t-0", log.config, now_ms=NOW, flushed=5).end_offset == 5

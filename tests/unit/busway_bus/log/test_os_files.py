@@ -64,3 +64,84 @@ def test_the_first_sync_brings_the_name_to_disk_too(file, tmp_path, monkeypatch)
     assert len(synced) == 1
     file.close()
     file.sync()
+
+
+def kept(name):
+    """What a descriptor is of."""
+    return os.path.basename(os.readlink(f"/proc/self/fd/{name}"))
+
+
+@pytest.fixture
+def trace(tmp_path, monkeypatch):
+    """Every sync, rename and directory made, in order; a sync says of which name, and which names its directory had."""
+    events = []
+    real = {name: getattr(os, name) for name in ("fsync", "fdatasync", "rename", "replace", "mkdir")}
+
+    def spy(name, told):
+        def call(*args, **kwargs):
+            outcome = real[name](*args, **kwargs)
+            events.append((name, told(*args)))
+            return outcome
+
+        monkeypatch.setattr(os, name, call)
+
+    spy("fsync", kept)
+    spy("fdatasync", kept)
+    for name in ("rename", "replace"):
+        spy(name, lambda old, new, *_: f"{os.path.basename(old)} > {os.path.basename(new)}")
+    spy("mkdir", lambda path, *_: os.path.basename(path))
+    return events
+
+
+def test_a_replaced_file_is_synced_before_its_name_and_the_name_before_it_is_told(tmp_path, trace):
+    """Content, name, directory: in any other order a power cut leaves an empty file under the name, or the old one after the answer."""
+    files = OsFiles(str(tmp_path / "root"))
+    trace.clear()
+    files.replace("small", b"1")
+    assert trace == [("fsync", "small.tmp"), ("replace", "small.tmp > small"), ("fsync", "root")]
+    files.close()
+
+
+def test_a_directory_and_a_new_name_are_on_disk_when_it_is_told(tmp_path, trace):
+    """The directory above is synced behind them, once for many."""
+    files = OsFiles(str(tmp_path / "root"))
+    trace.clear()
+    files.make_directory("a")
+    assert trace == [("mkdir", "a"), ("fsync", "root")]
+    trace.clear()
+    files.make_directories(["b", "c", "b"])
+    assert [event for event in trace if event[0] != "mkdir"] == [("fsync", "root")]
+    assert trace[-1] == ("fsync", "root")
+    trace.clear()
+    files.rename("a", "d")
+    files.rename_all([("b", "e"), ("c", "f")])
+    assert trace == [
+        ("rename", "a > d"),
+        ("fsync", "root"),
+        ("rename", "b > e"),
+        ("rename", "c > f"),
+        ("fsync", "root"),
+    ]
+    trace.clear()
+    files.sync_directory("d")
+    assert trace == [("fsync", "d")]
+    files.close()
+
+
+@pytest.mark.parametrize("failing", ["fdatasync", "fsync"])
+def test_a_failed_sync_is_never_tried_again(file, monkeypatch, failing):
+    """The system may have thrown the pages away and call the second one a success: it stays a failure."""
+    calls = []
+
+    def fail_once(descriptor):
+        calls.append(descriptor)
+        if len(calls) == 1:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, failing, fail_once)
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    assert len(calls) == 1
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    assert len(calls) == 1

@@ -313,3 +313,57 @@ def test_a_log_that_cannot_roll_does_not_keep_others_from_it():
     assert "no space" in problem
     assert (store.logs["t", 0].end_offset, store.logs["t", 0].start_offset) == (3, 0)
     assert store.logs["u", 0].start_offset == 3
+
+
+def test_the_mark_of_a_clean_stop_does_not_come_back_with_a_power_cut():
+    """Its removal is on disk before anything is written, or what the cut tore would be trusted at the next start."""
+    files = SimFiles()
+    store = start(files)
+    fill(store)
+    store.close()
+    start(files)
+    files.cut_power(lambda limit: 0)
+    assert files.read_bytes(".kafka_cleanshutdown") is None
+
+
+class Sick:
+    """A file that cannot be synced."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def sync(self):
+        raise OSError(5, "Input/output error")
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+def test_one_log_that_cannot_be_closed_does_not_keep_the_others_from_it(caplog, monkeypatch):
+    """The others are closed, the failure is told, and no mark says that all is well."""
+    files = SimFiles()
+    store = start(files)
+    fill(store)
+    fill(store, "u", topic_id=OTHER)
+    monkeypatch.setattr(store.logs["t", 0].active, "_log", Sick(store.logs["t", 0].active._log))
+    store.close()
+    assert "t-0 cannot be closed in order" in caplog.text
+    assert files.read_bytes(".kafka_cleanshutdown") is None
+    assert store.logs["u", 0].closed
+    assert f"{3:020d}.snapshot" in files.list("u-0")
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one_and_is_written_later():
+    """No entry is lost by a disk that refuses for a while."""
+    files = SimFiles()
+    store = start(files)
+    fill(store)
+    save(store)
+    fill(store, "u", topic_id=OTHER)
+    files.failing = True
+    with pytest.raises(OSError, match="simulated"):
+        save(store)
+    files.failing = False
+    assert text(files, "recovery-point-offset-checkpoint") == ["t 0 3"]
+    save(store)
+    assert text(files, "recovery-point-offset-checkpoint") == ["t 0 3", "u 0 3"]

@@ -149,9 +149,11 @@ async def test_where_one_partition_cannot_be_made_the_rest_is_served_and_it_come
     for _ in range(3):
         await local.reopen()
     assert caplog.text.count("partition t-1 is offline") == 1
+    await change(local, image, ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="9"))
     files.full = ()
     await local.reopen()
     assert local.find("t", 1).log.end_offset == 0
+    assert local.find("t", 1).log.config.retention_ms == 9
     local.check_online(T)
 
 

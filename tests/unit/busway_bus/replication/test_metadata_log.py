@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from busway_bus.controller.producer_ids import next_block
 from busway_bus.controller.topics import create, delete, grow
 from busway_bus.kernel.decision import Decision
 from busway_bus.log.flusher import Flusher
@@ -93,7 +94,7 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     await node.run(lambda image: grow(image, "t", partitions=3, node_id=1, directory_id=UUID(int=101)))
     await node.run(creation("u", U))
     await node.run(lambda image: delete(image, "u"))
-    assert [entry[1:] for entry in watcher.told[2:]] == [
+    assert [entry[1:] for entry in watcher.told[1:]] == [
         (["t"], {}, {"t"}),
         (["t"], {}, set()),
         (["u"], {}, {"u"}),
@@ -288,3 +289,26 @@ async def test_too_many_commands_are_refused(monkeypatch):
     flusher.gate.set()
     await asyncio.wait(waiting)
     assert len(node.image.topics) == len(waiting) == 2
+
+
+async def test_what_touches_no_topic_does_not_wait_for_topics_that_are_being_made():
+    """A thousand partitions take a second to make; a producer's id is told meanwhile, and the next decision knows of the topic."""
+    files, watcher = SimFiles(), Watcher()
+    node = start(files)
+    await node.subscribe(watcher)
+    watcher.gate.clear()
+    watcher.entered.clear()
+    slow = asyncio.ensure_future(node.run(creation()))
+    await watcher.entered.wait()
+    assert await node.run(lambda image: next_block(image, 1)) == range(1000)
+    with pytest.raises(KafkaError) as again:
+        await node.run(creation("t", U))
+    assert again.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert not slow.done()
+    assert "t" not in node.image.topics
+    assert node.image.next_producer_id == 0
+    watcher.gate.set()
+    await node.drain()
+    assert slow.result().name == "t"
+    assert (list(node.image.topics), node.image.next_producer_id) == (["t"], 1000)
+    assert start(files).image == node.image
