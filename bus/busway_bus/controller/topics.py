@@ -14,7 +14,7 @@ from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
 from busway_bus.kernel.topic_configs import parse_topic_configs
 from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage, TopicImage
-from busway_bus.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from busway_bus.metadata.records import TOPIC, ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
@@ -53,10 +53,12 @@ def create(
     """Create a topic on this node.
 
     Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR or
-            INVALID_CONFIG.
+        KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REQUEST, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+            INVALID_REPLICATION_FACTOR or INVALID_CONFIG.
     """
     check_name(name)
+    if name == TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
     plain = name.replace(".", "_")
