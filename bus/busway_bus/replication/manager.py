@@ -8,7 +8,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from busway_bus.kernel.config import BrokerConfig
@@ -103,6 +103,15 @@ class ReplicaManager:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{number} is offline, see the broker's log")
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{number} does not exist on this broker")
         return partition
+
+    @property
+    def partitions(self) -> Mapping[tuple[str, int], Partition]:
+        """All partitions that are served, by topic and number."""
+        return self._partitions
+
+    def offline(self, topic: str, number: int) -> bool:
+        """Whether a partition that should be here could not be opened."""
+        return (topic, number) in self._offline
 
     def name_of(self, topic_id: UUID) -> str | None:
         """The name of the topic with this id, None when there is none."""

@@ -51,6 +51,11 @@ class MetadataLog:
         except ProtocolError as problem:
             raise CorruptLog(f"the metadata log {self._log.directory} is damaged: {problem}") from None
 
+    @property
+    def log(self) -> PartitionLog:
+        """Where the records are."""
+        return self._log
+
     def subscribe(self, follow: Callable[[ClusterImage], None]) -> None:
         """Call `follow` with every new image, beginning with the current one."""
         self._subscribers.append(follow)
