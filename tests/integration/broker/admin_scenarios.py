@@ -4,15 +4,17 @@ What lives here: the requests, as scenarios, and how their answers are made comp
 reduced to whether it is there. What does not: running them (`test_admin_beside_kafka`).
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from tests.integration.broker.groups_probe import Run
+from tests.integration.broker.groups_probe import DEADLINE_S, Run
 
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.cluster import DescribeClusterRequest
 from busway_protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -26,7 +28,23 @@ from busway_protocol.messages.configs import (
 )
 from busway_protocol.messages.configs import IncrementalAlterConfigsRequestAlterableConfig as Change
 from busway_protocol.messages.configs import IncrementalAlterConfigsRequestAlterConfigsResource as ChangedResource
-from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from busway_protocol.messages.groups_classic import (
+    DescribeGroupsRequest,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from busway_protocol.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
 from busway_protocol.messages.partitions import (
     AlterPartitionReassignmentsRequest,
     DescribableLogDirTopic,
@@ -50,6 +68,7 @@ from busway_protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from busway_protocol.messages.transactions import InitProducerIdRequest
 from busway_protocol.schema import fields_of
 from busway_protocol.types import ZERO_UUID
 
@@ -433,6 +452,101 @@ async def settings(run: AdminRun) -> None:
     await run.ask("broker", describe(4, "1"))
 
 
+async def metadata(run: AdminRun) -> None:
+    """Topics that are there, are not, are named twice, badly, by id; what everybody may do."""
+
+    async def ask(label: str, *topics: MetadataRequestTopic, version: int, **asked: bool) -> None:
+        request = MetadataRequest(topics=list(topics), allow_auto_topic_creation=False, **asked)
+        await run.ask(f"{label}, v{version}", request, at_most=version)
+
+    read, missing = MetadataRequestTopic(name="read"), MetadataRequestTopic(name="missing")
+    for version in range(4, 14):
+        await ask("twice", read, read, missing, missing, version=version)
+        await ask("bad", MetadataRequestTopic(name="a/b"), MetadataRequestTopic(name=""), version=version)
+        if version >= 8:
+            await ask("what may be done", read, missing, version=version, include_topic_authorized_operations=True)
+        if 8 <= version <= 10:
+            await ask("what may be done here", read, version=version, include_cluster_authorized_operations=True)
+        if version >= 10:
+            both = MetadataRequestTopic(name="read", topic_id=UUID(int=5))
+            await ask("name and id", both, version=version)
+        if version >= 12:
+            await ask("unknown id", MetadataRequestTopic(name=None, topic_id=UUID(int=5)), version=version)
+    described = await run.ask("cluster", DescribeClusterRequest(include_cluster_authorized_operations=True))
+    assert described.cluster_authorized_operations > 0
+    names = [TopicRequest(name=name) for name in ("read", "missing", "a/b", "read")]
+    await run.ask("partitions", DescribeTopicPartitionsRequest(topics=names))
+    for limit in (0, 1, 2):
+        page = DescribeTopicPartitionsRequest(topics=names[:1], response_partition_limit=limit)
+        await run.ask(f"partitions, at most {limit}", page)
+
+
+async def first_use(run: AdminRun) -> None:
+    """What is not there is not there at first; who asks again has it."""
+    names = ("made-on-use", "made-on-use", "a/b", "made.on-use", "__consumer_offsets", "read")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    first = await run.admin.request(request)
+    run.log.append(("first", sorted((topic.name, topic.error_code, topic.is_internal) for topic in first.topics)))
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            again = await run.admin.request(MetadataRequest(topics=request.topics[:1]))
+            if again.topics[0].error_code == ErrorCode.NONE:
+                break
+    run.note("made", again)
+
+
+async def producer_ids(run: AdminRun) -> None:
+    """Always a new one, whichever is named; half of a name is none."""
+    for version in range(6):
+        for named in ((-1, -1), (77, 3), (77, -1), (-1, 3)) if version >= 3 else ((-1, -1),):
+            request = InitProducerIdRequest(
+                transactional_id=None, transaction_timeout_ms=1000, producer_id=named[0], producer_epoch=named[1]
+            )
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    answer = await run.admin.request(request, at_most=version)
+                    if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # Kafka's first block is on its way
+                        break
+            assert answer.producer_id != 77
+            run.note(f"{named}, v{version}", answer)
+    await run.ask("no name", InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000))
+
+
+async def groups_without_members(run: AdminRun) -> None:
+    """Groups that are not there, one without a name, one that has offsets alone; then the topic of offsets is deleted."""
+
+    async def look(label: str, group_id: str) -> None:
+        topics = [OffsetFetchRequestTopic(name="read", partition_indexes=[0])]
+        for version in range(1, 8):
+            fetch = OffsetFetchRequest(group_id=group_id, topics=topics)
+            await run.ask(f"{label}: fetch v{version}", fetch, at_most=version)
+        for version in range(7):
+            await run.ask(f"{label}: describe v{version}", DescribeGroupsRequest(groups=[group_id]), at_most=version)
+        ops = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=True)
+        await run.ask(f"{label}: what may be done", ops)
+        partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+        forget = [OffsetDeleteRequestTopic(name="left", partitions=partitions)]
+        await run.ask(f"{label}: forget", OffsetDeleteRequest(group_id=group_id, topics=forget))
+
+    await look("no group", "made-none")
+    await look("no name", "")
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="")
+    commit = OffsetCommitRequestTopic(name="read", partitions=[partition])
+    request = OffsetCommitRequest(group_id="made-group", member_id="", topics=[commit])
+    await run.ask("commit", request, at_most=9)
+    await look("offsets", "made-group")
+    gone = DeleteTopicState(name="__consumer_offsets", topic_id=ZERO_UUID)
+    await run.ask("delete", DeleteTopicsRequest(topics=[gone], timeout_ms=10_000))
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            answer = await run.admin.request(DescribeGroupsRequest(groups=["made-group"]))
+            if answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR:
+                break
+    await look("deleted", "made-group")
+    await run.prepare("made-group")
+    await look("made anew", "made-group")
+
+
 SCENARIOS = (
     log_directories,
     elections,
@@ -444,4 +558,8 @@ SCENARIOS = (
     alterations,
     deletions,
     settings,
+    metadata,
+    first_use,
+    producer_ids,
+    groups_without_members,
 )
