@@ -48,12 +48,16 @@ def page() -> str:
         "Kafka's defaults. An unknown one keeps the broker from starting, and so does one whose feature is not there; both are named.\n\n"
         "| topic setting | default |\n|---|---|\n"
     )
-    lines = [f"| `{name}` | `{_shown(key.default)}` |" for name, key in sorted(TOPIC_CONFIGS.items())]
+    lines = [f"| `{name}` | {_cell(key.default)} |" for name, key in sorted(TOPIC_CONFIGS.items())]
     return HEAD + "\n".join(rows) + "\n" + settings + "\n".join(lines) + "\n"
 
 
 def _gap(found: re.Match[str] | None) -> str:
     return "" if found is None or found[1] == "nothing is left out" else found[1]
+
+
+def _cell(value: object) -> str:
+    return "none" if value is None else f"`{_shown(value)}`"
 
 
 def _shown(value: object) -> str:

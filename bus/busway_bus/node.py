@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Mapping
 
 from busway_bus.coordinator.runtime import OFFSETS_TOPIC, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
+from busway_bus.handlers.creations import Creations
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.log.flusher import Flusher
@@ -91,16 +92,20 @@ class Node:
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
                 replicas=replicas,
+                creations=Creations(),
                 sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
                 groups=GroupCoordinator(
                     self.config,
                     replicas,
                     create_topic=self._create_offsets_topic,
                     partitions=lambda: _count(metadata.image, OFFSETS_TOPIC),
+                    topic_id=lambda: _topic_id(metadata.image, OFFSETS_TOPIC),
                     topic_exists=lambda name: name in metadata.image.topics,
                 ),
             )
-            self._services.groups.load()
+            groups = self._services.groups
+            metadata.watch(groups.follow)
+            groups.load()
             await self._listeners.serve(self._services)
         except BaseException:
             await self._listeners.close()
@@ -168,6 +173,7 @@ class Node:
         self._chores = []
         await self._listeners.close(finish=clean)
         if self._services is not None:
+            await self._services.creations.close()
             self._services.groups.close()
             await self._services.metadata.drain()
             await self._services.replicas.local.close()
@@ -190,6 +196,11 @@ class Node:
 def _count(image: ClusterImage, topic: str) -> int:
     found = image.topics.get(topic)
     return len(found.partitions) if found is not None else 0
+
+
+def _topic_id(image: ClusterImage, topic: str) -> uuid.UUID | None:
+    found = image.topics.get(topic)
+    return found.topic_id if found is not None else None
 
 
 def _partitions(image: ClusterImage) -> dict[tuple[str, int], uuid.UUID]:

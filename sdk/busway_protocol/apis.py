@@ -16,7 +16,9 @@ from busway_protocol.messages import (
     groups_classic,
     metadata,
     offsets,
+    partitions,
     produce,
+    quorum,
     sasl,
     topics,
     transactions,
@@ -49,11 +51,17 @@ class ApiKey(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -77,7 +85,9 @@ _MODULES: Final = (
     groups_classic,
     metadata,
     offsets,
+    partitions,
     produce,
+    quorum,
     sasl,
     topics,
     transactions,

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.foreign, pytest.mark.slow]
 RECORDS = 20
 GROUP_RECORDS = 300
 BASE = 1_700_000_000_000
+ASKS_FOR_NONE = frozenset({"franz-go"})
+"""Clients that never ask for a topic to be made, unless told to."""
 NO_COORDINATOR = {
     confluent_kafka.KafkaError.NOT_COORDINATOR,
     confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -184,6 +186,25 @@ def lose_one_of_three(members: Sequence[Client], topic: str, broker: Broker, adm
         wanted = {one.key for one in [*before, *after]}
         running.read_until(lambda: running.keys() == wanted, 30)
         eventually(lambda: described(admin, topic), (ConsumerGroupState.STABLE, [3, 3]))
+
+
+def test_a_topic_is_made_on_first_use(client: Client, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+    """The client is told first that it is not there, asks again and writes."""
+    topic = f"first-use-{client.name}"
+    if client.name in ASKS_FOR_NONE:
+        create(admin, topic, 1)
+    written = records_of(client.name, "none", 1)
+    client.produce(broker.bootstrap_servers, topic, "none", written)
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": f"{topic}-reader",
+        "auto.offset.reset": "earliest",
+    }
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe([topic])
+    (record,) = consumer.consume(1, 20)
+    consumer.close()
+    assert record.value() == written[0].value.encode()
 
 
 def test_a_group_of_three_loses_a_member(

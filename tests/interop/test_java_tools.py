@@ -22,6 +22,10 @@ TOOLS = {
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
 }
 BASE = 1_700_000_000_000
@@ -187,3 +191,56 @@ def test_kafka_broker_api_versions(tool: Tool, ledger: Ledger) -> None:
     assert re.search(r"Produce\(0\): \S+ to \d+ \[usable: \d+\]", told)
     assert "UNKNOWN" not in told
     ledger.note_tool("kafka-broker-api-versions", "every API known and usable")
+
+
+def test_kafka_log_dirs(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+    """The directory, and the bytes of each partition in it."""
+    filled(broker, admin, "java-sizes", 50, partitions=2)
+    told = tool("kafka-log-dirs", "--describe", "--topic-list", "java-sizes")
+    (report,) = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    (directory,) = report["brokers"][0]["logDirs"]
+    sizes = {row["partition"]: row["size"] for row in directory["partitions"]}
+    assert (directory["error"], sorted(sizes)) == (None, ["java-sizes-0", "java-sizes-1"])
+    assert min(sizes.values()) > 50
+    ledger.note_tool("kafka-log-dirs", "sizes of the partitions of a topic")
+
+
+def test_kafka_metadata_quorum(tool: Tool, ledger: Ledger) -> None:
+    """One voter, which leads and lags behind nobody."""
+    told = tool("kafka-metadata-quorum", "describe", "--status")
+    assert re.search(r"LeaderId:\s+1\n", told), told
+    assert re.search(r"MaxFollowerLag:\s+0\n", told), told
+    told = tool("kafka-metadata-quorum", "describe", "--replication")
+    assert re.search(r"^1\s+\S+\s+\d+\s+0\s.*Leader", told, re.MULTILINE), told
+    ledger.note_tool("kafka-metadata-quorum", "status and replication")
+
+
+def test_kafka_leader_election(tool: Tool, admin: AdminClient, ledger: Ledger) -> None:
+    """No partition needs one; a topic that does not exist is refused."""
+    for creation in admin.create_topics([NewTopic("java-elections", 2, 1)]).values():
+        creation.result(20)
+    one = ("--topic", "java-elections", "--partition", "1")
+    assert "Valid replica already elected" in tool("kafka-leader-election", "--election-type", "preferred", *one)
+    tool("kafka-leader-election", "--election-type", "unclean", "--all-topic-partitions")
+    with pytest.raises(AssertionError, match="UnknownTopicOrPartitionException"):
+        tool("kafka-leader-election", "--election-type", "preferred", "--topic", "java-missing", "--partition", "0")
+    ledger.note_tool("kafka-leader-election", "preferred and unclean; none is needed")
+
+
+def test_kafka_reassign_partitions(tool: Tool, admin: AdminClient, tmp_path: Path, ledger: Ledger) -> None:
+    """A plan that leaves a partition where it is, is carried out; one to another broker is refused; nothing is under way."""
+    for creation in admin.create_topics([NewTopic("java-moves", 1, 1)]).values():
+        creation.result(20)
+    plan = tmp_path / "plan.json"
+
+    def move(step: str, broker: int) -> str:
+        wanted = [{"topic": "java-moves", "partition": 0, "replicas": [broker]}]
+        plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+        return tool("kafka-reassign-partitions", "--reassignment-json-file", str(plan), step)
+
+    assert "Successfully started partition reassignment for java-moves-0" in move("--execute", 1)
+    assert "Reassignment of partition java-moves-0 is completed." in move("--verify", 1)
+    with pytest.raises(AssertionError, match=r"Unknown broker id 7|no such broker is registered"):
+        move("--execute", 7)
+    assert "No partition reassignments found." in tool("kafka-reassign-partitions", "--list")
+    ledger.note_tool("kafka-reassign-partitions", "execute, verify, list; another broker is refused")

@@ -7,6 +7,7 @@ from their properties file and are read-only on one node.
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
+from busway_bus.controller.topics import check_name
 from busway_bus.kernel.config_def import ConfigError, ConfigType
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, parse_topic_configs
@@ -24,46 +25,59 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def replace_all(image: ClusterImage, topic: str, wanted: Mapping[str, str | None]) -> Decision[None]:
+def check_request(updates: Sequence[tuple[str, int, str | None]]) -> None:
+    """Refuse changes that are none: (name, operation, value), each name once, with a value unless it is deleted.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    names = [name for name, _, _ in updates]
+    if len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if empty := [name for name, operation, value in updates if value is None and operation != Operation.DELETE]:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}")
+
+
+def replace_all(image: ClusterImage, topic: str, wanted: Mapping[str, str]) -> Decision[None]:
     """Make `wanted` all the settings that a topic has of its own.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION or INVALID_CONFIG.
+        KafkaError: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION or INVALID_CONFIG.
     """
-    _check(image, topic, wanted)
+    _check_topic(image, topic)
+    _check_values(wanted)
     gone = {name: None for name in image.topic_configs(topic) if name not in wanted}
     return _changes(topic, {**gone, **wanted})
 
 
 def change(image: ClusterImage, topic: str, operations: Sequence[tuple[str, int, str | None]]) -> Decision[None]:
-    """Carry out (name, operation, value) on a topic's settings.
+    """Carry out (name, operation, value) on a topic's settings; what is deleted and not set changes nothing.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG or INVALID_REQUEST.
+        KafkaError: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG or INVALID_REQUEST.
     """
+    _check_topic(image, topic)
     current = image.topic_configs(topic)
     wanted: dict[str, str | None] = {}
     for name, operation, value in operations:
-        if name in wanted:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is changed twice in one request")
         if operation == Operation.DELETE:
-            wanted[name] = None
+            if name in current:
+                wanted[name] = None
         elif operation == Operation.SET:
-            if value is None:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: to set it, give a value")
             wanted[name] = value
         elif operation in {Operation.APPEND, Operation.SUBTRACT}:
-            wanted[name] = _edit_list(name, operation, current, value or "")
+            wanted[name] = _edit_list(name, Operation(operation), current, value or "")
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: operation {operation} is not known")
-    _check(image, topic, wanted)
+    _check_values({**current, **wanted})
     return _changes(topic, wanted)
 
 
-def _edit_list(name: str, operation: int, current: Mapping[str, str], value: str) -> str:
+def _edit_list(name: str, operation: Operation, current: Mapping[str, str], value: str) -> str:
     key = TOPIC_CONFIGS.get(name)
     if key is None or key.type is not ConfigType.LIST:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is no list, nothing can be appended or taken away")
+        text = f"Can't {operation.name} to key {name} because its type is not LIST."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     default = key.default
     assert isinstance(default, list)
     items = [item for item in current[name].split(",") if item] if name in current else list(default)
@@ -75,9 +89,15 @@ def _edit_list(name: str, operation: int, current: Mapping[str, str], value: str
     return ",".join(items)
 
 
-def _check(image: ClusterImage, topic: str, wanted: Mapping[str, str | None]) -> None:
+def _check_topic(image: ClusterImage, topic: str) -> None:
+    if not topic:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_name(topic)
     if topic not in image.topics:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+
+
+def _check_values(wanted: Mapping[str, str | None]) -> None:
     try:
         parse_topic_configs(wanted)
     except ConfigError as problem:

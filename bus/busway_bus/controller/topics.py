@@ -1,7 +1,8 @@
 """Commands on topics: create, grow, delete.
 
 What lives here: the rules for names, counts and placement on one node, as decisions. What does not: writing them down.
-Names as Kafka's `Topic` checks them; a dot and an underscore are the same in metric names, so they collide.
+Names as Kafka's `Topic` checks them; a dot and an underscore are the same in metric names, so they collide. Texts are Kafka's, for
+clients look for some of them.
 """
 
 import re
@@ -15,9 +16,10 @@ from busway_bus.kernel.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_
 from busway_bus.kernel.topic_configs import parse_topic_configs
 from busway_bus.metadata.delta import placement
 from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage, TopicImage
-from busway_bus.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from busway_bus.metadata.records import TOPIC, ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
+_NOT_POSITIVE: Final = "Number of partitions was set to an invalid non-positive value."
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -29,15 +31,15 @@ def check_name(name: str) -> None:
     """
     problem = None
     if not name:
-        problem = "a topic name cannot be empty"
+        problem = "the empty string is not allowed"
     elif name in {".", ".."}:
-        problem = 'a topic cannot be called "." or ".."'
+        problem = f"'{name}' is not allowed"
     elif len(name) > TOPIC_NAME_CHARS_MAX:
-        problem = f"a topic name has at most {TOPIC_NAME_CHARS_MAX} characters, this one has {len(name)}"
+        problem = f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_CHARS_MAX}"
     elif not _NAME.match(name):
-        problem = f"topic {name[:60]!r}: only ASCII letters, digits, '.', '_' and '-' are allowed in a name"
+        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     if problem:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def create(
@@ -54,34 +56,34 @@ def create(
     """Create a topic on this node.
 
     Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR or
-            INVALID_CONFIG.
+        KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REQUEST, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+            INVALID_REPLICATION_FACTOR or INVALID_CONFIG.
     """
     check_name(name)
+    if name == TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     plain = name.replace(".", "_")
     for other in image.topics:
         if other.replace(".", "_") == plain:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with {other}: '.' and '_' count as the same"
-            )
-    _check_count(partitions)
-    if replication_factor != 1:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {replication_factor}, but there is 1 broker"
-        )
+            text = f"Topic '{name}' collides with existing topic: {other}"
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+    if empty := [key for key, value in configs.items() if value is None]:
+        text = f"Null value not supported for topic configs: {', '.join(empty)}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     try:
         parse_topic_configs(configs)
     except ConfigError as problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+    _check_factor(replication_factor)
+    _check_count(partitions)
     placed = _partitions(topic_id, 0, partitions, node_id, directory_id)
     records = [
         TopicRecord(name=name, topic_id=topic_id),
         *(
             ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
             for key, value in configs.items()
-            if value is not None
         ),
         *placed,
     ]
@@ -99,12 +101,13 @@ def grow(image: ClusterImage, name: str, *, partitions: int, node_id: int, direc
     """
     topic = image.topics.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     have = len(topic.partitions)
-    if partitions <= have:
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, f"topic {name} has {have} partitions already, {partitions} is not more"
-        )
+    if partitions == have:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+    if partitions < have:
+        text = f"The topic {name} currently has {have} partition(s); {partitions} would not be an increase."
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
     _check_count(partitions)
     records = _partitions(topic.topic_id, have, partitions, node_id, directory_id)
     return Decision(records=tuple(records), reply=None)
@@ -118,18 +121,31 @@ def delete(image: ClusterImage, name: str) -> Decision[None]:
     """
     topic = image.topics.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     return Decision(records=(RemoveTopicRecord(topic_id=topic.topic_id),), reply=None)
 
 
 def _check_count(partitions: int) -> None:
     if partitions < 1:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {partitions}")
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, _NOT_POSITIVE)
     if partitions > PARTITIONS_PER_TOPIC_MAX:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
             f"{partitions} partitions are too many, a topic has at most {PARTITIONS_PER_TOPIC_MAX}",
         )
+
+
+def _check_factor(replication_factor: int) -> None:
+    if replication_factor < 1:
+        text = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    if replication_factor > 1:
+        text = (
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+            f"{replication_factor} cannot be reached because only 1 broker(s) are registered or some brokers have "
+            "all their log directories cordoned."
+        )
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
 
 
 def _partitions(topic_id: UUID, first: int, end: int, node_id: int, directory_id: UUID) -> list[PartitionRecord]:

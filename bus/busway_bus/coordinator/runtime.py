@@ -14,7 +14,7 @@ from typing import Any, Final
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, State, Sync, Synced
 from busway_bus.groups.records import GroupMetadataKey, key_bytes, parse, value_bytes
-from busway_bus.groups.shard import Change, GroupShard
+from busway_bus.groups.shard import Change, GroupShard, founding
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.replication.manager import ReplicaManager, wall_ms
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -53,6 +53,8 @@ class GroupCoordinator:
 
     Args:
         create_topic: makes the offsets topic.
+        partitions: how many it has, 0 while it is not there.
+        topic_id: its id, None while it is not there.
     """
 
     def __init__(
@@ -62,12 +64,15 @@ class GroupCoordinator:
         *,
         create_topic: Callable[[], Awaitable[None]],
         partitions: Callable[[], int],
+        topic_id: Callable[[], uuid.UUID | None],
         topic_exists: Callable[[str], bool],
     ) -> None:
         self._config = config
         self._replicas = replicas
         self._create_topic = create_topic
         self._partitions = partitions
+        self._topic_id = topic_id
+        self._loaded: uuid.UUID | None = None
         self._topic_exists = topic_exists
         self._limits = GroupLimits(
             min_session_timeout_ms=config.get("group.min.session.timeout.ms"),
@@ -93,6 +98,7 @@ class GroupCoordinator:
 
     def load(self) -> None:
         """Load every shard that is not loaded yet; the groups of one whose log cannot be read are not served."""
+        self.follow()
         count = self._partitions()
         if len(self._shards) + len(self._damaged) == count:
             return
@@ -109,6 +115,21 @@ class GroupCoordinator:
             self._shards[number] = shard
             for group in shard.groups.values():
                 self._set_timer(group)
+
+    def follow(self) -> None:
+        """Let go of the groups of an offsets topic that was deleted: their members have to look for the coordinator again."""
+        found = self._topic_id()
+        if found == self._loaded:
+            return
+        self._loaded = found
+        self.close()
+        self._damaged.clear()
+        shards, self._shards = self._shards, {}
+        for shard in shards.values():
+            for group in shard.groups.values():
+                group.abandon()
+                due, group.outbox = group.outbox, []
+                _answer(due)
 
     def _stored(self, number: int) -> Iterable[Change]:
         for batch in self._replicas.find(OFFSETS_TOPIC, number).log.batches():
@@ -224,6 +245,8 @@ class GroupCoordinator:
             error = self._limits.refuse(request) or (ErrorCode.UNKNOWN_MEMBER_ID if request.member_id else None)
             if error is not None:
                 return Joined(error=error, member_id=request.member_id)
+            # As in Kafka, a group's first record is an empty one: neither members nor a protocol type yet.
+            self._append(self._number(group_id), [founding(group_id, self._now())])
             group = shard.group(group_id)
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer = group.join(request, waiter, self._now())

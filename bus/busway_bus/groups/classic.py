@@ -271,6 +271,12 @@ class ClassicGroup:
             return self.protocol_type == PROTOCOL_TYPE
         return topic in self.subscribed
 
+    def abandon(self) -> None:
+        """This node coordinates the group no longer: all that wait are told to look for who does."""
+        self.roster.pending.clear()
+        for member in self.roster:
+            self._turn_away(member, ErrorCode.NOT_COORDINATOR, member.member_id)
+
     def end(self, now: int) -> None:
         """The group is deleted; whoever waits for an id here has to look for its coordinator again."""
         self.roster.pending.clear()

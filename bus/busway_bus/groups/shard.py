@@ -101,5 +101,13 @@ class GroupShard:
         return changes
 
 
+def founding(group_id: str, now: int) -> Change:
+    """The first record of a group, written before anyone has joined it."""
+    value = GroupMetadataValue(
+        protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=now, members=[]
+    )
+    return GroupMetadataKey(group=group_id), value
+
+
 def _forget(group_id: str, topic: str, partition: int) -> Change:
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition), None

@@ -1,20 +1,23 @@
 """A setting as DescribeConfigs and CreateTopics show it: value, where it comes from, what stands behind it.
 
-What lives here: the entries of a topic and of a broker, and changing a topic's. Sources are numbered as in KIP-226.
+What lives here: the entries of a topic, of a broker and of the cluster, and changing a topic's. Sources are numbered as in KIP-226;
+what stands behind a value is told as `ConfigHelper` of Kafka tells it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from busway_bus.controller.configs import Operation, check_request
 from busway_bus.handlers.context import NodeServices
-from busway_bus.kernel.broker_configs import BROKER_CONFIGS
+from busway_bus.kernel.broker_configs import BROKER_CONFIGS, SYNONYMS
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigKey, render
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
-from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage
+from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
 
 A = TypeVar("A")
@@ -24,8 +27,18 @@ class Source(IntEnum):
     """Where a value comes from."""
 
     TOPIC = 1
+    CLUSTER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+
+
+CLUSTER_KEY: Final = "min.insync.replicas"
+"""The one default that Kafka's controller writes down for the whole cluster, with the value it was started with (KIP-966)."""
+_OLD_NODE_ID: Final = "broker.id"
+_STATIC: Final = frozenset({"node.id"})
+"""Kafka has no default for it: it is always told as given."""
+_UNCHANGEABLE: Final = {8: "broker loggers", 16: "client metrics", 32: "groups"}
+Synonym = tuple[str, str | None, Source]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,27 +52,20 @@ class ConfigEntry:
     sensitive: bool
     type: int
     doc: str
-    synonyms: tuple[tuple[str, str | None, Source], ...]
+    synonyms: tuple[Synonym, ...]
 
 
 def topic_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEntry]:
     """Every setting of a topic that has `own` of its own."""
     entries = []
     for key in TOPIC_CONFIGS.values():
-        chain: list[tuple[str, str | None, Source]] = []
+        if key.default is None and key.name not in own:
+            continue
+        chain = _broker_chain(config, key.synonyms)
         if key.name in own:
-            chain.append((key.name, own[key.name], Source.TOPIC))
-        chain += [
-            (synonym, render(config.given[synonym]), Source.STATIC_BROKER)
-            for synonym in key.synonyms
-            if synonym in config.given
-        ]
-        default = render(key.default)
-        if key.synonyms:
-            chain.append((key.synonyms[0], default, Source.DEFAULT))
-        source = chain[0][2] if chain else Source.DEFAULT
+            chain.insert(0, (key.name, own[key.name], Source.TOPIC))
         value = own.get(key.name, render(config.topic_default(key.name)))
-        entries.append(_entry(key, value, source, tuple(chain)))
+        entries.append(_entry(key, value, chain))
     return entries
 
 
@@ -67,46 +73,78 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
     """Every setting of this node."""
     entries = []
     for key in BROKER_CONFIGS.values():
-        chain: list[tuple[str, str | None, Source]] = []
-        if key.name in config.given:
-            chain.append((key.name, render(config.given[key.name]), Source.STATIC_BROKER))
-        if key.default is not None:
-            chain.append((key.name, render(key.default), Source.DEFAULT))
-        source = chain[0][2] if chain else Source.DEFAULT
-        entries.append(_entry(key, render(config.get(key.name)), source, tuple(chain)))
+        others = SYNONYMS.get(key.name, (key.name,))
+        names = others[others.index(key.name) :]
+        entries.append(_entry(key, _shown(config, key.name), _broker_chain(config, names)))
     return entries
 
 
-def _entry(
-    key: ConfigKey, value: str | None, source: Source, synonyms: tuple[tuple[str, str | None, Source], ...]
-) -> ConfigEntry:
+def cluster_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """Every default of the cluster."""
+    value = render(config.get(CLUSTER_KEY))
+    return [_entry(BROKER_CONFIGS[CLUSTER_KEY], value, [(CLUSTER_KEY, value, Source.CLUSTER)])]
+
+
+def _broker_chain(config: BrokerConfig, names: Sequence[str]) -> list[Synonym]:
+    """What the broker says under these names, strongest first; nothing where the first of them says nothing, as in Kafka."""
+    chain: list[Synonym] = []
+    if CLUSTER_KEY in names:
+        chain.append((CLUSTER_KEY, render(config.get(CLUSTER_KEY)), Source.CLUSTER))
+    given = [name for name in names if name in config.given or name in {*_STATIC, _OLD_NODE_ID}]
+    chain += [(name, _shown(config, name), Source.STATIC_BROKER) for name in given]
+    defaults = [(name, render(BROKER_CONFIGS[name].default)) for name in names if name not in _STATIC]
+    chain += [(name, default, Source.DEFAULT) for name, default in defaults if default is not None]
+    while chain and chain[0][0] != names[0]:
+        del chain[0]
+    return chain
+
+
+def _shown(config: BrokerConfig, name: str) -> str | None:
+    """A broker's value; the old name of the node's id says what the new one says."""
+    return render(config.get("node.id" if name == _OLD_NODE_ID else name))
+
+
+def _entry(key: ConfigKey, value: str | None, chain: Sequence[Synonym]) -> ConfigEntry:
     return ConfigEntry(
         name=key.name,
         value=None if key.sensitive else value,
-        source=source,
+        source=chain[0][2] if chain else Source.DEFAULT,
         read_only=key.read_only,
         sensitive=key.sensitive,
         type=int(key.type),
         doc=key.doc,
-        synonyms=synonyms,
+        synonyms=tuple(chain),
     )
 
 
 async def alter_each(
     resources: Sequence[Any],
-    decide: Callable[[ClusterImage, Any], Decision[None]],
+    changes: Callable[[Any], list[tuple[str, int, str | None]]],
+    decide: Callable[[ClusterImage, str, list[tuple[str, int, str | None]]], Decision[None]],
     answer: Callable[..., A],
     node: NodeServices,
     *,
     validate_only: bool,
 ) -> list[A]:
-    """Change the settings of each resource by what `decide` says of it, or only check them; each outcome is an `answer`, whatever
-    becomes of the others."""
+    """Change the settings of each resource, or only check it; each outcome is an `answer`, whatever becomes of the others.
+
+    Args:
+        changes: what a resource asks for, as (name, operation, value).
+        decide: what becomes of a topic by that.
+    """
+    named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers = []
     for resource in resources:
         code, text = ErrorCode.NONE, None
         try:
-            await _alter(resource, decide, node, validate_only=validate_only)
+            if named[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            asked = changes(resource)
+            check_request(asked)
+            if resource.resource_type == TOPIC_RESOURCE:
+                await _alter_topic(resource.resource_name, asked, decide, node, validate_only=validate_only)
+            else:
+                _alter_other(resource, asked, node)
         except KafkaError as problem:
             code, text = problem.code, problem.message
         answers.append(
@@ -120,15 +158,48 @@ async def alter_each(
     return answers
 
 
-async def _alter(
-    resource: Any, decide: Callable[[ClusterImage, Any], Decision[None]], node: NodeServices, *, validate_only: bool
+async def _alter_topic(
+    topic: str,
+    asked: list[tuple[str, int, str | None]],
+    decide: Callable[[ClusterImage, str, list[tuple[str, int, str | None]]], Decision[None]],
+    node: NodeServices,
+    *,
+    validate_only: bool,
 ) -> None:
-    if resource.resource_type != TOPIC_RESOURCE:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            "only settings of topics can be changed while the broker runs; broker settings are read at start",
-        )
     if validate_only:
-        decide(node.image, resource)
+        decide(node.image, topic, asked)
         return
-    await node.metadata.run(lambda image: decide(image, resource))
+    await node.metadata.run(lambda image: decide(image, topic, asked))
+
+
+def _alter_other(resource: Any, asked: list[tuple[str, int, str | None]], node: NodeServices) -> None:
+    """Nothing but topics can be changed. To delete what is not set changes nothing: Kafka's tools do so when they tidy up.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    if resource.resource_type != BROKER_RESOURCE:
+        kind = _UNCHANGEABLE.get(resource.resource_type)
+        text = f"settings of {kind} are not served" if kind else f"Unknown resource type {resource.resource_type}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if resource.resource_name:
+        check_broker(resource.resource_name, node.node_id, "Node id", "")
+    if any(operation != Operation.DELETE for _, operation, _ in asked):
+        names = ", ".join(name for name, _, _ in asked)
+        text = f"Cannot update these configs dynamically: [{names}]; settings of the broker are read at its start"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def check_broker(name: str, node_id: int, what: str, alternative: str) -> None:
+    """Refuse the name of a broker that is not this one.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, with Kafka's words: what the name should be, and what else it may be.
+    """
+    try:
+        number = int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} must be an integer, but it is: {name}") from None
+    if number != node_id:
+        text = f"Unexpected broker id, expected {node_id}{alternative}, but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)

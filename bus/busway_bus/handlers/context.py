@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from busway_bus.coordinator.runtime import GroupCoordinator
+from busway_bus.handlers.creations import Creations
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.fetch_sessions import FetchSessions
@@ -28,6 +29,7 @@ class NodeServices:
     replicas: ReplicaManager
     sessions: FetchSessions
     groups: GroupCoordinator
+    creations: Creations
     producer_ids: range = range(0)
 
     @property

@@ -5,6 +5,7 @@ Behaviour: one node, which is its own controller.
 *Not supported*: asking for the controllers' endpoints; one node opens none.
 """
 
+from busway_bus.handlers.authorized import CLUSTER_OPERATIONS
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
@@ -31,6 +32,9 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         port=context.advertised.port,
         rack=node.config.get("broker.rack"),
     )
-    return DescribeClusterResponse(
+    answer = DescribeClusterResponse(
         error_code=ErrorCode.NONE, cluster_id=node.cluster_id, controller_id=node.node_id, brokers=[broker]
     )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return answer

@@ -1,11 +1,19 @@
 """DescribeConfigs (key 32, versions 1-4): every setting of topics and brokers.
 
 Versions: 1 has synonyms and sources (KIP-226), 3 types and documentation (KIP-569), 4 is flexible.
-Behaviour: settings left at their default are listed too; a list of keys narrows the answer.
+Behaviour: settings left at their default are listed too; a list of keys narrows the answer. A broker without a name stands for the
+defaults of the cluster. Settings of brokers are told as read-only, for here they are.
 *Not supported*: broker loggers, groups and client metrics, which answer INVALID_REQUEST.
 """
 
-from busway_bus.handlers.config_entries import ConfigEntry, broker_entries, topic_entries
+from busway_bus.controller.topics import check_name
+from busway_bus.handlers.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    check_broker,
+    cluster_entries,
+    topic_entries,
+)
 from busway_bus.handlers.context import RequestContext
 from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from busway_protocol.apis import ApiKey
@@ -29,7 +37,7 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
     for resource in request.resources:
         try:
             entries = _entries(resource, context)
-            code, text = ErrorCode.NONE, None
+            code, text = ErrorCode.NONE, ""
         except KafkaError as problem:
             entries, code, text = [], problem.code, problem.message
         if resource.configuration_keys:
@@ -47,18 +55,16 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
 
 
 def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list[ConfigEntry]:
-    node = context.node
+    node, name = context.node, resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
-        if resource.resource_name not in node.image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {resource.resource_name} does not exist")
-        return topic_entries(node.config, node.image.topic_configs(resource.resource_name))
+        check_name(name)
+        if name not in node.image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic_entries(node.config, node.image.topic_configs(name))
     if resource.resource_type == BROKER_RESOURCE:
-        if resource.resource_name == "":
-            return []
-        if resource.resource_name != str(node.node_id):
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"broker {resource.resource_name} is not this one, {node.node_id}"
-            )
+        if not name:
+            return cluster_entries(node.config)
+        check_broker(name, node.node_id, "Broker id", " or empty string")
         return broker_entries(node.config)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no settings here")
 

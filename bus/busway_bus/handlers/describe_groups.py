@@ -1,12 +1,13 @@
 """DescribeGroups (key 15, versions 0-6): state and members of groups.
 
 Versions: 4 has static members, 5 is flexible, 6 answers GROUP_ID_NOT_FOUND where older ones say Dead.
-Behaviour: protocol and subscriptions are shown while the group is stable.
-*Not supported*: authorized operations, which need access control.
+Behaviour: protocol and subscriptions are shown while the group is stable. Without access control everybody may do everything, and authorized operations say so.
+*Not supported*: other types of group.
 """
 
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import State
+from busway_bus.handlers.authorized import GROUP_OPERATIONS
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -24,7 +25,12 @@ NOT_FOUND_SINCE = 6
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each group."""
-    return DescribeGroupsResponse(groups=[_one(group_id, context) for group_id in request.groups])
+    groups = [_one(group_id, context) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _one(group_id: str, context: RequestContext) -> DescribedGroup:
@@ -35,7 +41,7 @@ def _one(group_id: str, context: RequestContext) -> DescribedGroup:
     if group is None:
         if context.api_version >= NOT_FOUND_SINCE:
             answer = _empty(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
-            answer.error_message = f"group {group_id} does not exist"
+            answer.error_message = f"Group {group_id} not found."
             return answer
         return _empty(group_id, ErrorCode.NONE, State.DEAD.value)
     return _described(group)

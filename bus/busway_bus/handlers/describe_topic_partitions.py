@@ -1,13 +1,17 @@
 """DescribeTopicPartitions (key 75, version 0): the partitions of topics, page by page (KIP-966).
 
-Behaviour: topics in the order of their names, at most response_partition_limit partitions; the cursor says where to go on.
+Behaviour: topics in the order of their names, at most response_partition_limit partitions; the cursor says where to go on. A partition that is
+offline after damage has no leader. Without access control everybody may do everything, and authorized operations say so.
 *Not supported*: eligible leader replicas, which one node does not have.
 """
 
+from busway_bus.controller.topics import check_name
+from busway_bus.handlers.authorized import TOPIC_OPERATIONS
 from busway_bus.handlers.context import RequestContext
-from busway_bus.metadata.image import TopicImage
+from busway_bus.metadata.image import PartitionImage, TopicImage
+from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -19,6 +23,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS = (0, 0)
+NO_LEADER = -1
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -44,7 +49,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
             continue
         numbers = range(first, min(len(topic.partitions), first + left))
         first = 0
-        topics.append(_topic(topic, numbers))
+        topics.append(_topic(topic, numbers, context.node.replicas))
         left -= len(numbers)
         if numbers.stop < len(topic.partitions):
             following = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=numbers.stop)
@@ -53,29 +58,43 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except KafkaError as problem:
+        code = problem.code
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=ZERO_UUID, partitions=[]
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _topic(topic: TopicImage, numbers: range) -> DescribeTopicPartitionsResponseTopic:
+def _topic(topic: TopicImage, numbers: range, replicas: ReplicaManager) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL,
         partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=number,
-                leader_id=topic.partitions[number].leader,
-                leader_epoch=topic.partitions[number].leader_epoch,
-                replica_nodes=list(topic.partitions[number].replicas),
-                isr_nodes=list(topic.partitions[number].isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=[],
-            )
+            _partition(topic.partitions[number], number, offline=replicas.local.offline(topic.name, number))
             for number in numbers
         ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(partition: PartitionImage, number: int, *, offline: bool) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        partition_index=number,
+        leader_id=NO_LEADER if offline else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=list(partition.replicas) if offline else [],
     )

@@ -2,8 +2,9 @@
 
 Versions: 1 has a key type, 3 is flexible, 4 asks for many at once (KIP-699), 6 knows share groups (KIP-932).
 Behaviour: this node coordinates every group; the topic of offsets is made when the first group asks.
-*Not supported*: transactions and share groups: INVALID_REQUEST, on which a Java producer fails at once and with our words, where it
-would ask again for a minute on COORDINATOR_NOT_AVAILABLE.
+*Not supported*: transactions and share groups, refused so that a producer fails at once and with our words. Java's does on
+INVALID_REQUEST. librdkafka, which knows the versions before 4 only, asks again for as long as it is let on every error but
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: in these versions a transaction is refused with that one.
 """
 
 import logging
@@ -43,7 +44,9 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
 def _one(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
     code, text = ErrorCode.NONE, ""
     if key_type == TRANSACTION:
-        code, text = ErrorCode.INVALID_REQUEST, "transactions are not served by this version"
+        batched = context.api_version >= BATCHED_SINCE
+        code = ErrorCode.INVALID_REQUEST if batched else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        text = "transactions are not served by this version of Busway; remove transactional.id"
     elif key_type != GROUP:
         code, text = ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served by this version"
     elif missing:

@@ -2,14 +2,12 @@
 
 Versions: 1 is flexible.
 Behaviour: set, delete, append to a list, take from a list; a resource is changed whole or not at all.
-*Not supported*: settings of brokers, which are read from the properties file at start.
+*Not supported*: settings of brokers, which are read from the properties file at start; to delete one that is not set is no change.
 """
 
 from busway_bus.controller.configs import change
 from busway_bus.handlers.config_entries import alter_each
 from busway_bus.handlers.context import RequestContext
-from busway_bus.kernel.decision import Decision
-from busway_bus.metadata.image import ClusterImage
 from busway_protocol.apis import ApiKey
 from busway_protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
@@ -27,11 +25,10 @@ VERSIONS = (0, 1)
 async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     """Change each resource."""
     responses = await alter_each(
-        request.resources, _decide, ResourceResponse, context.node, validate_only=request.validate_only
+        request.resources, _changes, change, ResourceResponse, context.node, validate_only=request.validate_only
     )
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _decide(image: ClusterImage, resource: Resource) -> Decision[None]:
-    operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
-    return change(image, resource.resource_name, operations)
+def _changes(resource: Resource) -> list[tuple[str, int, str | None]]:
+    return [(one.name, one.config_operation, one.value) for one in resource.configs]

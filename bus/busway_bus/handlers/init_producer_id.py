@@ -1,8 +1,8 @@
 """InitProducerId (key 22, versions 0-5): an identity for an idempotent producer (KIP-98).
 
 Versions: 2 is flexible, 3 brings back an id and epoch to be raised (KIP-360), 5 may answer abortable errors (KIP-890).
-Behaviour: a new id each time; with an id and epoch, the next epoch of it, or a new id when epochs are used up.
-*Not supported*: transactional ids, which are refused with INVALID_REQUEST.
+Behaviour: a new id each time, also for who names one: it need not be his, and the next epoch of it would fence whose it is.
+*Not supported*: transactional ids, refused with the error on which every client gives up at once (see FindCoordinator).
 """
 
 import logging
@@ -17,19 +17,18 @@ log = logging.getLogger("busway.producers")
 
 API = ApiKey.INIT_PRODUCER_ID
 VERSIONS = (0, 5)
-EPOCH_MAX = 32_766
+NONE = -1
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     """Give out the next id."""
     if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
-    if request.producer_id >= 0 and 0 <= request.producer_epoch < EPOCH_MAX:
-        return InitProducerIdResponse(
-            error_code=ErrorCode.NONE,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch + 1,
+        code = (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST
         )
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     try:
         producer_id = await _next(context.node)
     except KafkaError as problem:

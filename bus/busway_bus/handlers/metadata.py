@@ -2,20 +2,25 @@
 
 Versions: 0 asks for all topics with an empty list, 1+ with null; 4 says whether to create what is missing, 9 is flexible, 10 has
 topic ids (KIP-516), 12 can ask by id, 13 has an error for the whole answer.
-Behaviour: unknown topics are created when both the client and auto.create.topics.enable allow it.
-*Not supported*: authorized operations, which need access control.
+Behaviour: an unknown topic is UNKNOWN_TOPIC_OR_PARTITION; when both the client and auto.create.topics.enable allow it, it is made in the
+background, and the client that asks again has it. A partition that is offline after damage has no leader: LEADER_NOT_AVAILABLE. Without
+access control everybody may do everything, and authorized operations say so.
+*Not supported*: nothing is left out.
 """
 
-from collections.abc import Awaitable
+import functools
+from typing import Final
+from uuid import UUID
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.controller.topics import check_name
+from busway_bus.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.metadata.image import TopicImage
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.metadata import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -25,76 +30,91 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.METADATA
 VERSIONS = (0, 13)
-INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+IDS_ALONE_SINCE = 12
+NO_LEADER = -1
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL: Final = frozenset({"__consumer_offsets", TRANSACTIONS_TOPIC})
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Describe what is asked for; creating topics takes a while, the rest does not."""
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    """Describe what is asked for, and have made what is not there."""
+    topics = context.node.image.topics
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return _response([_topic(topic) for topic in context.node.image.topics.values()], context)
-    known = context.node.image.topics
+        return _response([_topic(topic, context.node) for topic in topics.values()], request, context)
+    if context.api_version < IDS_ALONE_SINCE and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics
+    ):
+        return _refused(request)
+    by_id = any(topic.topic_id != ZERO_UUID for topic in request.topics)
+    asked = dict.fromkeys((None, topic.topic_id) if by_id else (topic.name, ZERO_UUID) for topic in request.topics)
     creates = request.allow_auto_topic_creation and context.node.config.get("auto.create.topics.enable")
-    if creates and any(topic.name and topic.name not in known for topic in request.topics):
-        return _create(request.topics, context)
-    return _response([_asked(topic, context) for topic in request.topics], context)
+    return _response([_asked(*one, bool(creates), context.node) for one in asked], request, context)
 
 
-async def _create(topics: list[MetadataRequestTopic], context: RequestContext) -> MetadataResponse:
-    answers = []
-    for topic in topics:
-        if topic.name and topic.name not in context.node.image.topics:
-            try:
-                await create_topic(context.node, topic.name)
-            except KafkaError as problem:
-                if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    answers.append(_failed(problem.code, topic))
-                    continue
-        answers.append(_asked(topic, context))
-    return _response(answers, context)
-
-
-def _asked(topic: MetadataRequestTopic, context: RequestContext) -> MetadataResponseTopic:
-    image = context.node.image
-    name = topic.name
+def _asked(name: str | None, topic_id: UUID, creates: bool, node: NodeServices) -> MetadataResponseTopic:
     if name is None:
-        name = image.names.get(topic.topic_id)
+        name = node.image.names.get(topic_id)
         if name is None:
-            return _failed(ErrorCode.UNKNOWN_TOPIC_ID, topic)
-    found = image.topics.get(name)
-    return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic) if found is None else _topic(found)
+            return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    found = node.image.topics.get(name)
+    if found is not None:
+        return _topic(found, node)
+    try:
+        check_name(name)
+    except KafkaError as problem:
+        return _failed(problem.code, name, ZERO_UUID)
+    answer = _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
+    if creates:
+        answer.is_internal = name in INTERNAL
+        if name != TRANSACTIONS_TOPIC:  # it comes with the transactions, and with settings of its own
+            node.creations.start(name, functools.partial(create_topic, node))
+    return answer
 
 
-def _failed(code: ErrorCode, topic: MetadataRequestTopic) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id, partitions=[])
+def _failed(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
 
 
-def _topic(topic: TopicImage) -> MetadataResponseTopic:
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    """Before version 12 ids may be in the request and not be used."""
+    rows = [_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in request.topics or ()]
+    return MetadataResponse(brokers=[], topics=rows)
+
+
+def _topic(topic: TopicImage, node: NodeServices) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id or ZERO_UUID,
         is_internal=topic.name in INTERNAL,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=number,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=[],
-            )
-            for number, partition in enumerate(topic.partitions)
-        ],
+        partitions=[_partition(topic, number, node) for number in range(len(topic.partitions))],
     )
 
 
-def _response(topics: list[MetadataResponseTopic], context: RequestContext) -> MetadataResponse:
+def _partition(topic: TopicImage, number: int, node: NodeServices) -> MetadataResponsePartition:
+    partition = topic.partitions[number]
+    offline = node.replicas.local.offline(topic.name, number)
+    return MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        partition_index=number,
+        leader_id=NO_LEADER if offline else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=list(partition.replicas) if offline else [],
+    )
+
+
+def _response(
+    topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext
+) -> MetadataResponse:
     node = context.node
-    if context.api_version < 12:
-        for topic in topics:
+    for topic in topics:
+        if context.api_version < IDS_ALONE_SINCE:
             topic.name = topic.name or ""
-    return MetadataResponse(
+        if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    answer = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=node.node_id,
@@ -107,3 +127,6 @@ def _response(topics: list[MetadataResponseTopic], context: RequestContext) -> M
         controller_id=node.node_id,
         topics=topics,
     )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return answer

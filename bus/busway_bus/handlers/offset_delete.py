@@ -26,6 +26,8 @@ VERSIONS = (0, 0)
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Write a tombstone for each offset."""
     try:
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         shard = context.node.groups.shard(request.group_id)
         group = shard.groups.get(request.group_id)
         if group is None:

@@ -44,12 +44,13 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
         code = ErrorCode.NONE
     except KafkaError as problem:
         table, code = {}, problem.code
+        if context.api_version >= GROUP_ERROR_SINCE:
+            return OffsetFetchResponse(error_code=code, topics=[])
     wanted = (
         _all(table)
         if request.topics is None
         else [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
     )
-    partition_code = code if context.api_version < GROUP_ERROR_SINCE else ErrorCode.NONE
     return OffsetFetchResponse(
         error_code=code,
         topics=[
@@ -61,7 +62,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
                         committed_offset=found.offset,
                         committed_leader_epoch=found.leader_epoch,
                         metadata=found.metadata,
-                        error_code=partition_code,
+                        error_code=code,
                     )
                     for number, found in _find(table, name, numbers)
                 ],

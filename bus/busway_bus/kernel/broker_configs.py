@@ -22,13 +22,13 @@ _B, _S, _I, _L, _W, _H = (
     ConfigType.LIST,
     ConfigType.SHORT,
 )
-_OTHER_UNITS: Final[Mapping[str, tuple[ConfigType, str]]] = {
-    "log.retention.hours": (_I, "hours"),
-    "log.retention.minutes": (_I, "minutes"),
-    "log.roll.hours": (_I, "hours"),
-    "log.roll.jitter.hours": (_I, "hours"),
+_OTHER_UNITS: Final[Mapping[str, tuple[ConfigType, str, int | None]]] = {
+    "log.retention.hours": (_I, "hours", 168),
+    "log.retention.minutes": (_I, "minutes", None),
+    "log.roll.hours": (_I, "hours", 168),
+    "log.roll.jitter.hours": (_I, "hours", 0),
 }
-"""Broker synonyms whose unit is not that of the topic key; `config` converts them."""
+"""Broker synonyms whose unit is not that of the topic key, with their defaults; `config` converts them."""
 
 
 def _key(
@@ -44,23 +44,24 @@ def _key(
 
 
 def _topic_defaults() -> Iterator[ConfigKey]:
+    """The broker keys behind the topic keys. Of several the last one, in its own unit, has the default, as in Kafka."""
     for topic_key in TOPIC_CONFIGS.values():
-        for position, synonym in enumerate(topic_key.synonyms):
+        for synonym in topic_key.synonyms:
             doc = f"Default of the topic config {topic_key.name}: {topic_key.doc}"
+            default = topic_key.default if synonym == topic_key.synonyms[-1] else None
             if synonym in _OTHER_UNITS:
-                kind, unit = _OTHER_UNITS[synonym]
-                default = 168 if synonym in {"log.retention.hours", "log.roll.hours"} else None
-                yield ConfigKey(name=synonym, type=kind, default=default, doc=f"{doc} In {unit}.")
+                kind, unit, hours = _OTHER_UNITS[synonym]
+                yield ConfigKey(name=synonym, type=kind, default=hours, doc=f"{doc} In {unit}.")
                 continue
-            shadowed = any(other in _OTHER_UNITS for other in topic_key.synonyms) or position > 0
             yield ConfigKey(
                 name=synonym,
                 type=topic_key.type,
-                default=None if shadowed else topic_key.default,
+                default=default,
                 doc=doc,
                 at_least=topic_key.at_least,
                 at_most=topic_key.at_most,
                 one_of=topic_key.one_of,
+                refuse=topic_key.refuse,
             )
 
 
@@ -143,3 +144,8 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name([*SERVED_CONFIGS.values(), *INERT_CONFIGS.values()])
 """Every key that may be set, as DescribeConfigs lists them."""
+
+SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    synonym: key.synonyms for key in TOPIC_CONFIGS.values() for synonym in key.synonyms
+}
+"""Broker keys that say the same, strongest first, by each of them."""

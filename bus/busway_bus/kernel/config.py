@@ -132,7 +132,7 @@ class BrokerConfig:
         Raises:
             ConfigError: an override is unknown or not allowed.
         """
-        values = {name: self.topic_default(name) for name in TOPIC_CONFIGS}
+        values = {name: self.topic_default(name) for name, key in TOPIC_CONFIGS.items() if key.default is not None}
         values.update(parse_topic_configs(overrides))
         return values
 

@@ -5,21 +5,34 @@ What lives here: `ConfigKey` and the parser for Kafka's config types. What does 
 Kafka's `ConfigDef`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 ConfigValue: TypeAlias = "bool | int | float | str | list[str] | None"
 
 
 class ConfigError(ValueError):
-    """A configuration value that cannot be used. The text names the key, the value and what is allowed."""
+    """A configuration value that cannot be used. The text names the key, the value and what is allowed.
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name}: {problem}")
+    Args:
+        name: the key.
+        problem: what is wrong with it.
+        text: what is said in place of both, where Kafka has words for it that clients and their tests know.
+    """
+
+    def __init__(self, name: str, problem: str, text: str | None = None) -> None:
+        super().__init__(text or f"{name}: {problem}")
         self.name = name
+
+
+class BadValue(ConfigError):
+    """A value that its key does not take, in the words of Kafka's `ConfigException`."""
+
+    def __init__(self, name: str, value: object, reason: str) -> None:
+        super().__init__(name, reason, f"Invalid value {value} for configuration {name}: {reason}")
 
 
 class ConfigType(IntEnum):
@@ -47,8 +60,9 @@ _RANGES: Final[Mapping[ConfigType, tuple[int, int]]] = {
 class ConfigKey:
     """One configuration key.
 
-    `at_least` and `at_most` bound numbers; `one_of` lists the allowed words (for LIST: of each element). `synonyms` are
-    the broker keys that give a topic key its default, strongest first.
+    `at_least` and `at_most` bound numbers; `one_of` lists the allowed words (for LIST: of each element). `refuse` says what is
+    wrong with a value where that is not enough, None where nothing is. `synonyms` are the broker keys that give a topic key its
+    default, strongest first. A key without a default is shown only where it is set.
     """
 
     name: str
@@ -58,6 +72,7 @@ class ConfigKey:
     at_least: float | None = None
     at_most: float | None = None
     one_of: tuple[str, ...] = ()
+    refuse: Callable[[Any], str | None] | None = None
     synonyms: tuple[str, ...] = ()
     read_only: bool = True
 
@@ -68,20 +83,26 @@ class ConfigKey:
             ConfigError: it is not of this key's type, or not allowed.
         """
         value = _parse(self.name, self.type, text.strip())
+        if self.one_of and text.strip() and not all(item.strip() for item in text.split(",")):
+            problem = "values must not be empty."
+            raise ConfigError(self.name, problem, f"Configuration '{self.name}' {problem}")
         self._check(value)
         return value
 
     def _check(self, value: ConfigValue) -> None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.at_least is not None and value < self.at_least:
-                raise ConfigError(self.name, f"{value} is too small, the least allowed is {self.at_least}")
+                raise BadValue(self.name, value, f"Value must be at least {self.at_least}")
             if self.at_most is not None and value > self.at_most:
-                raise ConfigError(self.name, f"{value} is too large, the most allowed is {self.at_most}")
+                raise BadValue(self.name, value, f"Value must be no more than {self.at_most}")
         if self.one_of:
             words = value if isinstance(value, list) else [value]
             for word in words:
                 if word not in self.one_of:
-                    raise ConfigError(self.name, f"{word!r} is not one of {', '.join(self.one_of)}")
+                    raise BadValue(self.name, word, f"String must be one of: {', '.join(self.one_of)}")
+        if self.refuse is not None and (reason := self.refuse(value)):
+            shown = f"[{', '.join(value)}]" if isinstance(value, list) else value
+            raise BadValue(self.name, shown, reason)
 
     @property
     def sensitive(self) -> bool:
@@ -93,36 +114,36 @@ def _parse(name: str, kind: ConfigType, text: str) -> ConfigValue:
     if kind is ConfigType.BOOLEAN:
         lowered = text.lower()
         if lowered not in {"true", "false"}:
-            raise ConfigError(name, f"{text!r} is not a boolean, write true or false")
+            raise BadValue(name, text, "Expected value to be either true or false")
         return lowered == "true"
     if kind in _RANGES:
         low, high = _RANGES[kind]
         try:
             number = int(text)
         except ValueError:
-            raise ConfigError(name, f"{text!r} is not a whole number") from None
+            number = high + 1
         if not low <= number <= high:
-            raise ConfigError(name, f"{text} does not fit a {kind.name.lower()} ({low} to {high})")
+            raise BadValue(name, text, f"Not a number of type {kind.name}")
         return number
     if kind is ConfigType.DOUBLE:
         try:
             return float(text)
         except ValueError:
-            raise ConfigError(name, f"{text!r} is not a number") from None
+            raise BadValue(name, text, f"Not a number of type {kind.name}") from None
     if kind is ConfigType.LIST:
         return [item.strip() for item in text.split(",") if item.strip()]
     return text
 
 
 def render(value: ConfigValue) -> str | None:
-    """`value` as Kafka prints it: booleans in lower case, lists joined by commas, null as None."""
+    """`value` as Kafka prints it: booleans in lower case, lists joined by commas, null as None, powers of ten as Java does."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
         return ",".join(value)
-    return str(value)
+    return str(value).replace("e+", "E")
 
 
 def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:

@@ -15,6 +15,7 @@ class LogConfig:
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
     compression_type: str = "producer"
     compression_zstd_level: int = 3
     delete_retention_ms: int = 86_400_000
@@ -50,4 +51,5 @@ class LogConfig:
         chosen = {name: values[name.replace("_", ".")] for name in cls.__dataclass_fields__}
         policy = chosen["cleanup_policy"]
         assert isinstance(policy, list)
+        chosen["segment_bytes"] = values.get("internal.segment.bytes", chosen["segment_bytes"])
         return cls(**{**chosen, "cleanup_policy": tuple(policy)})  # type: ignore[arg-type]

@@ -263,3 +263,12 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def volume(directory: str) -> tuple[int, int]:
+    """How many bytes the volume of a directory has, and how many of them may still be written; -1 where it does not say."""
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return -1, -1
+    return usage.total, usage.free

@@ -26,6 +26,8 @@ _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _LENGTH_AT: Final = 8
 _CRC_AT: Final = 17
+LZ4_FAST: Final = 9
+"""The level that is Kafka's default and stands for the fast compressor; any other is one of the dense one."""
 _INFLATED: Final = 16
 """Records may be so many times max.message.bytes long when they are taken out of their codec."""
 
@@ -68,4 +70,6 @@ def _level(codec: int, config: LogConfig) -> int | None:
         return config.compression_zstd_level
     if codec == CODECS["gzip"] and config.compression_gzip_level >= 0:
         return config.compression_gzip_level
+    if codec == CODECS["lz4"] and config.compression_lz4_level != LZ4_FAST:
+        return config.compression_lz4_level
     return None

@@ -86,6 +86,10 @@ class LocalPartitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{number} does not exist on this broker")
         return partition
 
+    def offline(self, topic: str, number: int) -> bool:
+        """Whether a partition that should be here could not be opened."""
+        return (topic, number) in self._offline
+
     def name_of(self, topic_id: UUID) -> str | None:
         """The name of the topic with this id, None when there is none."""
         return self._names.get(topic_id)

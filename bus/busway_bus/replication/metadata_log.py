@@ -77,6 +77,7 @@ class MetadataLog:
     def __init__(self, store: LogStore, flusher: Flusher) -> None:
         self._flusher = flusher
         self._followers: list[Follower] = []
+        self._watchers: list[Callable[[], None]] = []
         self._commands: deque[_Command] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._changes: deque[_Change] = deque()
@@ -143,6 +144,15 @@ class MetadataLog:
         """Tell `follow` of the current image now, and of every new one."""
         self._followers.append(follow)
         await follow(self.image, self._stored)
+
+    @property
+    def log(self) -> PartitionLog:
+        """Where the records are."""
+        return self._log
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` whenever there is a new `image`, before whoever asked for the change is told."""
+        self._watchers.append(watcher)
 
     async def format(self) -> None:
         """Finalize the metadata version in a log that is empty."""
@@ -220,6 +230,8 @@ class MetadataLog:
                     except Exception:  # what is on disk is true, whatever became of following it
                         log.exception("a change of the metadata could not be followed on a mistake of this broker")
                 self.image = change.image
+                for watch in self._watchers:
+                    watch()
                 _tell(change.command, change.reply)
         finally:
             self._publisher = None

@@ -71,9 +71,13 @@ class NewTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
+_OF_TOPIC, _DEFAULT = 1, 5
+"""Sources of a setting (KIP-226). A topic inherits what it has not set itself, from the broker, the cluster or Kafka."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A setting in force; `default` tells whether nobody has set it."""
+    """A setting in force; `default` tells that it is inherited: the topic, or for a broker anybody, has not set it."""
 
     name: str
     value: str | None
@@ -286,10 +290,13 @@ class Admin:
         )
         (result,) = answer.results
         _check(result.error_code, name, result.error_message)
-        default_source = 5
         return {
             found.name: ConfigValue(
-                found.name, found.value, found.config_source == default_source, found.read_only, found.documentation
+                found.name,
+                found.value,
+                found.config_source != _OF_TOPIC if kind == TOPIC else found.config_source == _DEFAULT,
+                found.read_only,
+                found.documentation,
             )
             for found in result.configs
         }

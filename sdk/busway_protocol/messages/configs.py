@@ -1,8 +1,10 @@
 """Reading and changing settings.
 
-Messages: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources. Layouts as in Kafka 4.3.1; the fields
+keep Kafka's names.
 """
 
+from dataclasses import field
 from typing import Annotated
 
 from busway_protocol.schema import message, struct
@@ -154,3 +156,27 @@ class IncrementalAlterConfigsResponse:
 
     throttle_time_ms: Int32 = 0
     responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse]
+
+
+@message(api_key=74, direction="request", versions=(0, 1), flexible=0)
+class ListConfigResourcesRequest:
+    """Asks which resources can have settings; version 0 for those of client metrics alone, no types for all (KIP-1142)."""
+
+    resource_types: Annotated[list[Int8], since(1)] = field(default_factory=list)
+
+
+@struct
+class ConfigResource:
+    """A resource: its name, and its type by the number that DescribeConfigs takes."""
+
+    resource_name: Str
+    resource_type: Annotated[Int8, since(1), ignorable] = 16
+
+
+@message(api_key=74, direction="response", versions=(0, 1), flexible=0)
+class ListConfigResourcesResponse:
+    """The resources."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16
+    config_resources: list[ConfigResource]

@@ -22,6 +22,9 @@ _XERIAL_BLOCK: Final = 32 * 1024
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 """Frame magic, version 1 with independent blocks (Java reads no others), blocks of 64 KiB, and the checksum of those two."""
 _LZ4_BLOCK: Final = 64 * 1024
+_LZ4_FLAGS_AT: Final = 4
+_LZ4_FRAME_HEADER: Final = 7
+"""Bytes before the first block; a content size (flag 8) adds eight, a dictionary (flag 1) four."""
 _LZ4_STORED: Final = 0x80000000
 _TOO_SMALL: Final = "failed to write whole buffer"
 
@@ -39,7 +42,8 @@ class OutputTooLarge(ProtocolError):
 
 
 def compress(codec: int, data: bytes | bytearray, level: int | None = None) -> bytes:
-    """`data` compressed with `codec` (its number in `CODECS`); `level` counts for gzip and zstd, None is the library's own.
+    """`data` compressed with `codec` (its number in `CODECS`); `level` counts for gzip, lz4 and zstd, None is the
+    library's own, for lz4 its fast compressor.
 
     Raises:
         UnknownCodec: there is no such codec.
@@ -51,7 +55,7 @@ def compress(codec: int, data: bytes | bytearray, level: int | None = None) -> b
     if codec == 2:
         return _xerial_compress(data)
     if codec == 3:
-        return _lz4_compress(data)
+        return _lz4_compress(data, level)
     if codec == 4:
         return bytes(cramjam.zstd.compress(data, level=level))
     raise UnknownCodec(f"compression codec {codec} is not known; {', '.join(CODECS)} are")
@@ -94,17 +98,28 @@ def decompress(codec: int, data: memoryview | bytes, max_size: int) -> memoryvie
         return memoryview(output)[:written]
 
 
-def _lz4_compress(data: bytes | bytearray) -> bytes:
+def _lz4_compress(data: bytes | bytearray, level: int | None) -> bytes:
     parts = [_LZ4_HEADER]
     for start in range(0, len(data), _LZ4_BLOCK):
         plain = bytes(data[start : start + _LZ4_BLOCK])
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        block = _lz4_block(plain, level)
         if len(block) < len(plain):
             parts += (len(block).to_bytes(4, "little"), block)
         else:
             parts += ((len(plain) | _LZ4_STORED).to_bytes(4, "little"), plain)
     parts.append(bytes(4))
     return b"".join(parts)
+
+
+def _lz4_block(plain: bytes, level: int | None) -> bytes:
+    """One block, as long as the plain bytes where it gains nothing; the library knows levels in whole frames only."""
+    if level is None:
+        return bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    frame = bytes(cramjam.lz4.compress(plain, level=level))
+    flags = frame[_LZ4_FLAGS_AT]
+    start = _LZ4_FRAME_HEADER + 8 * (flags >> 3 & 1) + 4 * (flags & 1)
+    size = int.from_bytes(frame[start : start + 4], "little") & ~_LZ4_STORED
+    return frame[start + 4 : start + 4 + size]
 
 
 def _xerial_compress(data: bytes | bytearray) -> bytes:

@@ -8,6 +8,7 @@ from busway.admin.admin import Admin, NewTopic
 from busway.net.connection import Connection
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from busway_protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -60,3 +61,19 @@ async def test_a_setting_without_a_value_is_refused(cluster: LocalCluster, conne
     (refused,) = answer.topics
     assert (refused.error_code, "retention.ms" in (refused.error_message or "")) == (ErrorCode.INVALID_CONFIG, True)
     assert "n" not in cluster.node.services.image.topics
+
+
+async def test_the_metadata_log_is_no_topic_that_can_be_created(cluster: LocalCluster, connection: Connection) -> None:
+    """Refused when asked for and when it would be created on first use; the node starts again."""
+    topic = CreatableTopic(
+        name="__cluster_metadata", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    for validate_only in (True, False):
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=validate_only)
+        (refused,) = (await connection.request(request)).topics
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert refused.error_message == "Creation of internal topic __cluster_metadata is prohibited."
+    await connection.request(MetadataRequest(topics=[MetadataRequestTopic(name="__cluster_metadata")]))
+    await cluster.stop()
+    await cluster.start()
+    assert set(cluster.node.services.image.topics) == {"t"}

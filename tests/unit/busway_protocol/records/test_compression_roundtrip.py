@@ -1,6 +1,7 @@
 """What a builder packs, a reader unpacks; what would inflate too far is refused."""
 
 import os
+import random
 
 import pytest
 
@@ -29,3 +30,15 @@ def test_a_bomb_is_refused(codec):
     bomb = compress(codec, bytes(10_000_000))
     with pytest.raises(OutputTooLarge):
         decompress(codec, bomb, 1_000_000)
+
+
+@pytest.mark.parametrize("level", [None, 1, 3, 9, 12, 17])
+def test_lz4_has_levels(level: int | None) -> None:
+    """Blocks of every level are read back, also what cannot be compressed; the dense ones are smaller."""
+    plain = random.Random(7)
+    words = [plain.randbytes(5) for _ in range(50)]
+    text = b"".join(plain.choices(words, k=40_000)) + plain.randbytes(70_000)
+    packed = compress(3, text, level)
+    assert decompress(3, packed, len(text)) == text
+    if level is not None and level > 2:
+        assert len(packed) < len(compress(3, text))

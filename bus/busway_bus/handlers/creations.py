@@ -1,0 +1,53 @@
+"""Topics that are made because somebody asked for them: in the background, as in Kafka.
+
+What lives here: who is being made, each once at a time. What does not: how (`topic_creation`). The client is told meanwhile that there
+is no such topic, and asks again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from busway_protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger("busway.topics")
+UNDER_WAY_MAX: Final = 1_000
+"""Topics that wait to be made at one time; who asks for more is told the same and comes again."""
+
+
+class Creations:
+    """The topics that are being made, one after the other."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Callable[[str], Awaitable[object]]] = {}
+        self._worker: asyncio.Task[None] | None = None
+
+    def start(self, name: str, create: Callable[[str], Awaitable[object]]) -> None:
+        """Have a topic made by `create`, unless it is being made already."""
+        if name in self._waiting or len(self._waiting) >= UNDER_WAY_MAX:
+            return
+        self._waiting[name] = create
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        while self._waiting:
+            name, create = next(iter(self._waiting.items()))
+            try:
+                await create(name)
+            except KafkaError as problem:
+                if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    log.info("a client asked for topic %s, which cannot be made: %s", name, problem.message)
+            except Exception:
+                log.exception("making topic %s failed on a mistake of this broker", name)
+            finally:
+                del self._waiting[name]
+        self._worker = None
+
+    async def close(self) -> None:
+        """Return when the topic that is being made is there; those that wait are not made."""
+        for name in list(self._waiting)[1:]:
+            del self._waiting[name]
+        if self._worker is not None:
+            await self._worker

@@ -1,0 +1,81 @@
+"""DescribeQuorum (key 55, versions 0-2): who votes on the metadata log (KIP-595).
+
+Versions: 1 has the times of fetching (KIP-836), 2 texts, directories and the controllers' addresses (KIP-853).
+Behaviour: this node leads and is the only voter. As in Kafka, one question names the one partition of the metadata log and nothing
+else, or every part of it is refused.
+*Not supported*: addresses of controllers; one node opens no listener for them.
+"""
+
+from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.metadata.records import TOPIC
+from busway_bus.replication.manager import wall_ms
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from busway_protocol.types import ZERO_UUID
+
+API = ApiKey.DESCRIBE_QUORUM
+VERSIONS = (0, 2)
+TEXTS_SINCE = 2
+
+
+def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+    """Describe the one partition."""
+    asked = [
+        (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    ]
+    known = asked == [(TOPIC, 0)]
+    answers = [
+        TopicData(
+            topic_name=topic.topic_name,
+            partitions=[
+                _quorum(context.node) if known else _unknown(partition.partition_index, context.api_version)
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    nodes = [Node(node_id=context.node.node_id, listeners=[])] if known and context.api_version >= TEXTS_SINCE else []
+    return DescribeQuorumResponse(error_code=ErrorCode.NONE, topics=answers, nodes=nodes)
+
+
+def _quorum(node: NodeServices) -> PartitionData:
+    log, now = node.metadata.log, wall_ms()
+    return PartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        leader_id=node.node_id,
+        leader_epoch=log.epochs.latest,
+        high_watermark=log.flushed_offset,
+        current_voters=[
+            ReplicaState(
+                replica_id=node.node_id,
+                replica_directory_id=ZERO_UUID,  # as Kafka tells it of a quorum whose voters are fixed
+                log_end_offset=log.end_offset,
+                last_fetch_timestamp=now,
+                last_caught_up_timestamp=now,
+            )
+        ],
+        observers=[],
+    )
+
+
+def _unknown(number: int, version: int) -> PartitionData:
+    text = "This server does not host this topic-partition." if version >= TEXTS_SINCE else ""
+    return PartitionData(
+        partition_index=number,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=text,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )

@@ -1,0 +1,18 @@
+"""ListPartitionReassignments (key 46, version 0): the moves of partitions that are under way (KIP-455).
+
+Behaviour: none ever is, on one node; what is asked about and does not exist is left out, as in Kafka.
+*Not supported*: nothing is left out.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.partitions import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+
+API = ApiKey.LIST_PARTITION_REASSIGNMENTS
+VERSIONS = (0, 0)
+
+
+def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
+    """None."""
+    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])

@@ -1,0 +1,130 @@
+"""Administration of one node: what is told of settings, logs, leaders and the quorum. Beside Kafka: `test_admin_beside_kafka`."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from busway.net.connection import Connection
+from busway.producer.producer import Producer
+from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    ListConfigResourcesRequest,
+)
+from busway_protocol.messages.partitions import DescribableLogDirTopic, DescribeLogDirsRequest, ElectLeadersRequest
+from busway_protocol.messages.quorum import DescribeQuorumRequest, PartitionQuery, TopicQuery
+from busway_protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+TOPIC, BROKER = 2, 4
+
+
+@pytest.fixture
+async def connection(cluster: LocalCluster) -> AsyncIterator[Connection]:
+    """A client of the node."""
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    found = Connection(host, int(port), client_id="test", timeout_s=10)
+    await found.connect()
+    yield found
+    found.close()
+
+
+def topic(name: str, partitions: int = 1, **configs: str) -> CreatableTopic:
+    """A topic to be created; the underscores of `configs` are dots."""
+    given = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=given)
+
+
+async def described(connection: Connection, kind: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
+    """The settings of a resource by their names."""
+    wanted = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    answer = await connection.request(DescribeConfigsRequest(resources=[wanted], include_synonyms=True))
+    (result,) = answer.results
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
+    return {entry.name: entry for entry in result.configs}
+
+
+def sources(entry: DescribeConfigsResourceResult) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
+    """Value, source and synonyms."""
+    return entry.value, entry.config_source, [(one.name, one.value, one.source) for one in entry.synonyms]
+
+
+async def test_the_default_of_the_cluster_is_told_as_one(cluster: LocalCluster, connection: Connection) -> None:
+    """min.insync.replicas has source 3 everywhere, and is all that the broker without a name has."""
+    await connection.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000))
+    chain = [("min.insync.replicas", "1", 3), ("min.insync.replicas", "1", 5)]
+    for kind, name in ((TOPIC, "t"), (BROKER, "1")):
+        found = await described(connection, kind, name)
+        assert sources(found["min.insync.replicas"]) == ("1", 3, chain)
+    found = await described(connection, BROKER, "")
+    assert {name: sources(entry) for name, entry in found.items()} == {"min.insync.replicas": ("1", 3, chain[:1])}
+
+
+async def test_the_nodes_id_is_told_as_given(cluster: LocalCluster, connection: Connection) -> None:
+    """By both of its names, whoever chose it."""
+    found = await described(connection, BROKER, "1")
+    assert sources(found["node.id"]) == ("1", 4, [("node.id", "1", 4)])
+    assert sources(found["broker.id"]) == ("1", 4, [("broker.id", "1", 4), ("broker.id", "-1", 5)])
+
+
+async def test_the_own_setting_is_told_to_those_who_set_it(cluster: LocalCluster, connection: Connection) -> None:
+    """A strict client takes an unknown name in the answer of CreateTopics for an error."""
+    wanted = [topic("plain"), topic("set", durability="os")]
+    answer = await connection.request(CreateTopicsRequest(topics=wanted, timeout_ms=1000))
+    told = {made.name: [one.name for one in made.configs if one.name == "durability"] for made in answer.topics}
+    assert told == {"plain": [], "set": ["durability"]}
+    assert "durability" in await described(connection, TOPIC, "plain")
+
+
+async def test_tiny_segments_can_be_asked_for(cluster: LocalCluster, connection: Connection) -> None:
+    """internal.segment.bytes counts in place of segment.bytes, and is shown where it is set."""
+    wanted = [topic("t", internal_segment_bytes="1"), topic("plain")]
+    await connection.request(CreateTopicsRequest(topics=wanted, timeout_ms=1000))
+    assert sources((await described(connection, TOPIC, "t"))["internal.segment.bytes"])[:2] == ("1", 1)
+    assert "internal.segment.bytes" not in await described(connection, TOPIC, "plain")
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for _ in range(3):
+            await producer.send_and_wait("t", value=b"v")
+    assert len(list((Path(cluster.data_dir) / "t-0").glob("*.log"))) == 3
+
+
+async def test_log_directories_tell_sizes_and_room(cluster: LocalCluster, connection: Connection) -> None:
+    """As many bytes as the segments have, and as many as the volume says."""
+    await connection.request(CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000))
+    async with Producer(cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait("t", value=b"v" * 1000, partition=1)
+    asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=[0, 1, 2])])
+    (directory,) = (await connection.request(asked)).results
+    assert directory.log_dir == cluster.data_dir
+    assert 0 < directory.usable_bytes <= directory.total_bytes
+    sizes = {one.partition_index: one.partition_size for one in directory.topics[0].partitions}
+    on_disk = (Path(cluster.data_dir) / "t-1" / "00000000000000000000.log").stat().st_size
+    assert sizes == {0: 0, 1: on_disk}
+
+
+async def test_the_quorum_is_this_node(cluster: LocalCluster, connection: Connection) -> None:
+    """It leads, it is the only voter, and its log ends where it is committed."""
+    asked = TopicQuery(topic_name="__cluster_metadata", partitions=[PartitionQuery(partition_index=0)])
+    answer = await connection.request(DescribeQuorumRequest(topics=[asked]))
+    (found,) = answer.topics[0].partitions
+    (voter,) = found.current_voters
+    assert (found.leader_id, voter.replica_id, found.observers) == (1, 1, [])
+    assert found.high_watermark == voter.log_end_offset > 0
+
+
+async def test_resources_with_settings_are_listed(cluster: LocalCluster, connection: Connection) -> None:
+    """The broker and every topic."""
+    await connection.request(CreateTopicsRequest(topics=[topic("b"), topic("a")], timeout_ms=1000))
+    answer = await connection.request(ListConfigResourcesRequest(resource_types=[]))
+    listed = {(one.resource_type, one.resource_name) for one in answer.config_resources}
+    assert listed == {(BROKER, "1"), (TOPIC, "a"), (TOPIC, "b")}
+
+
+async def test_no_election_is_needed(cluster: LocalCluster, connection: Connection) -> None:
+    """Of all partitions none is named."""
+    await connection.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000))
+    answer = await connection.request(ElectLeadersRequest(topic_partitions=None))
+    assert [(one.topic, one.partition_result) for one in answer.replica_election_results] == [("t", [])]
