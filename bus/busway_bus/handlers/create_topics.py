@@ -5,6 +5,8 @@ Behaviour: each topic for itself; validate_only checks without creating.
 *Not supported*: assignments that name other brokers than this one.
 """
 
+from collections import Counter
+
 from busway_bus.controller.topics import create
 from busway_bus.handlers.config_entries import topic_entries
 from busway_bus.handlers.context import RequestContext
@@ -26,11 +28,11 @@ VERSIONS = (2, 7)
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create one after the other."""
-    names = [topic.name for topic in request.topics]
+    names = Counter(topic.name for topic in request.topics)
     results = []
     for topic in request.topics:
         try:
-            if names.count(topic.name) > 1:
+            if names[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice in one request")
             results.append(await _one(topic, request.validate_only, context))
         except KafkaError as problem:

@@ -5,6 +5,8 @@ Behaviour: each topic for itself; delete.topic.enable=false refuses all.
 *Not supported*: deleting the broker's own topics.
 """
 
+from collections import Counter
+
 from busway_bus.controller.topics import delete
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
@@ -29,7 +31,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     if context.api_version < STATES_SINCE:
         wanted = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
     results = []
-    named = [topic.name or context.node.image.names.get(topic.topic_id) for topic in wanted]
+    named = Counter(topic.name or context.node.image.names.get(topic.topic_id) for topic in wanted)
     done: set[str] = set()
     for topic in wanted:
         name = topic.name if topic.name is not None else context.node.image.names.get(topic.topic_id)
@@ -44,7 +46,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"topic {name} is given by name and by id; give one of them"
                 )
-            if name is not None and named.count(name) > 1:
+            if name is not None and named[name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named twice in one request")
             await _one(name, context)
         except KafkaError as problem:
