@@ -22,6 +22,7 @@ from busway_protocol.messages.groups_classic import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
+from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from busway_protocol.messages.topics import (
     CreatableTopic,
@@ -224,3 +225,14 @@ def test_a_request_of_millions_of_nothings_ends_its_connection(hostile_broker: B
         peer.settimeout(30)
         with suppress(ConnectionResetError):
             assert not peer.recv(1)
+
+
+def test_requests_without_end_take_turns(hostile_broker: BuswayProcess, canary: Canary) -> None:
+    """60,000 small requests at once, and forty that name thousands of topics, on one connection each."""
+    small = struct.pack(">ihhih", 10, 18, 0, 1, -1) * 60_000
+    names = [MetadataRequestTopic(name=f"none-{at}") for at in range(5_000)]
+    large = frame(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9) * 40
+    with peers(hostile_broker, 2) as many:
+        for peer, data in zip(many, (small, large), strict=True):
+            push(peer, data, within_s=0.5)
+        assert answer(many[1])
