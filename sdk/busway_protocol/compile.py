@@ -24,6 +24,10 @@ Chunk = bytes | bytearray | memoryview
 INLINE_BYTES: Final = 1024
 """Records smaller than this are copied into the surrounding chunk: one more buffer for the socket costs more."""
 
+REQUEST_ELEMENTS_MAX: Final = 12_000
+"""Most elements in all lists of one request together. A server works on a request in one piece, and one of a few megabytes that
+names millions of topics would keep it from everybody else for minutes; a topic of PARTITIONS_PER_TOPIC_MAX partitions still fits."""
+
 STRING_BYTES_MAX: Final = 32_767
 """Longest string on the wire, in UTF-8; compact strings keep the bound of the two-byte length that they replaced."""
 
@@ -166,9 +170,12 @@ class _Decoder(_Source):
     def __init__(self, cls: type[Any], version: int) -> None:
         super().__init__(cls, version)
         self.run: list[tuple[str, str]] = []  # format code, target
-        self.names.update(_read_uvarint=read_uvarint, _uuid_of=uuid_of, _short=_short, _bad=_bad)
+        self.bounded = info_of(cls).direction == "request"
+        self.names.update(_read_uvarint=read_uvarint, _uuid_of=uuid_of, _short=_short, _bad=_bad, _many=_many)
 
     def compiled(self) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+        if self.bounded:
+            self.put("elements = 0")
         made = self.structure(self.cls)
         self.put(f"return {made}, p")
         return self.function("decode(b, p, end)")
@@ -331,6 +338,9 @@ class _Decoder(_Source):
         self.depth += 1
         least = self.least_bytes(field)
         self.put(f"if {count} * {least} > end - p: _short({self.cls.__name__!r}, {field.name!r}, {count}, end - p)")
+        if self.bounded:
+            self.put(f"elements += {count}")
+            self.put(f"if elements > {REQUEST_ELEMENTS_MAX}: _many({self.cls.__name__!r}, {field.name!r})")
         if field.kind in _CODES and field.kind is not Kind.UUID:
             unpack = self.refer("unpack", struct.unpack_from)
             code = _CODES[field.kind]
@@ -591,6 +601,12 @@ def _records(value: Buffer | list[Buffer]) -> tuple[int, list[Buffer]]:
 
 def _short(where: str, field: str, wanted: int, left: int) -> NoReturn:
     raise MalformedMessage(f"{where}: {field} announces {wanted}, but only {left} bytes are left")
+
+
+def _many(where: str, field: str) -> NoReturn:
+    raise MalformedMessage(
+        f"{where}: with {field} it has more than {REQUEST_ELEMENTS_MAX:,} elements in its lists; ask for them in several requests"
+    )
 
 
 def _bad(where: str, problem: str) -> NoReturn:

@@ -6,8 +6,10 @@ Each test does one hostile deed to a broker that has been through all the others
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
+
+import pytest
 
 from busway_protocol.apis import api, response_header_version
 from busway_protocol.compile import decode
@@ -17,9 +19,17 @@ from busway_protocol.messages.groups_classic import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
 )
+from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from busway_protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from busway_protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from busway_protocol.records.builder import BatchBuilder
 from tests.interop.broker import BuswayProcess
 from tests.support.canary import Canary
@@ -175,3 +185,54 @@ def test_what_members_hold_is_bounded(hostile_broker: BuswayProcess, canary: Can
             member.sendall(join("small", b"x"))
             joined = decode(JoinGroupResponse, 2, answer(member), 4)
             assert joined.error_code == 0
+
+
+PARTITIONS = [FetchPartition(partition=at, fetch_offset=0, partition_max_bytes=1_000) for at in range(10_000)]
+LARGEST = {
+    "fetch": (FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=PARTITIONS)]), 12),
+    "delete": (DeleteTopicsRequest(topic_names=[f"none-{at}" for at in range(10_000)], timeout_ms=1_000), 5),
+    "create": (
+        CreateTopicsRequest(
+            topics=[
+                CreatableTopic(name="..", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+                for _ in range(10_000)
+            ]
+        ),
+        5,
+    ),
+    "offsets": (OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=list(range(10_000)))]), 6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_largest_request_that_is_read_keeps_nobody_waiting(
+    hostile_broker: BuswayProcess, canary: Canary, name: str
+) -> None:
+    """10,000 partitions or topics in one request are answered, and others beside them."""
+    message, version = LARGEST[name]
+    with peers(hostile_broker, 1) as (peer,):
+        peer.sendall(frame(message, version))
+        assert answer(peer)
+
+
+def test_a_request_of_millions_of_nothings_ends_its_connection(hostile_broker: BuswayProcess, canary: Canary) -> None:
+    """Eight megabytes that name four million topics without a name."""
+    count = 4_000_001  # one more than there are, as compact lengths are written
+    length = bytes([count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14 & 0x7F | 0x80, count >> 21])
+    body = struct.pack(">hhih", 3, 9, 1, -1) + b"\0" + length + b"\1\0" * 4_000_000 + bytes(4)
+    with peers(hostile_broker, 1) as (peer,):
+        push(peer, struct.pack(">i", len(body)) + body, within_s=5.0)
+        peer.settimeout(30)
+        with suppress(ConnectionResetError):
+            assert not peer.recv(1)
+
+
+def test_requests_without_end_take_turns(hostile_broker: BuswayProcess, canary: Canary) -> None:
+    """60,000 small requests at once, and forty that name thousands of topics, on one connection each."""
+    small = struct.pack(">ihhih", 10, 18, 0, 1, -1) * 60_000
+    names = [MetadataRequestTopic(name=f"none-{at}") for at in range(5_000)]
+    large = frame(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9) * 40
+    with peers(hostile_broker, 2) as many:
+        for peer, data in zip(many, (small, large), strict=True):
+            push(peer, data, within_s=0.5)
+        assert answer(many[1])

@@ -8,8 +8,9 @@ read from the files as the client takes them. A batch damaged on disk is CORRUPT
 *Not supported*: followers, which one node does not have.
 """
 
+import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
@@ -32,6 +33,8 @@ from busway_protocol.types import ZERO_UUID
 API = ApiKey.FETCH
 VERSIONS = (4, 18)
 TOPIC_IDS_SINCE = 13
+READ_TOGETHER: Final = 1_000
+"""Partitions that are read before others get their turn."""
 READ_AT_ONCE_BYTES: Final = 4 * 1024
 """What a partition gives less of than this is read at once: a file kept open for it would cost more."""
 
@@ -51,6 +54,8 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     except KafkaError as problem:
         return FetchResponse(error_code=problem.code, responses=[])
     fetch = _Fetch(request, context, session, full)
+    if len(session.partitions) > READ_TOGETHER:
+        return fetch.in_parts()
     answers = fetch.read()
     if request.max_wait_ms <= 0 or fetch.enough:
         return fetch.response(answers)
@@ -79,19 +84,43 @@ class _Fetch:
 
     def read(self) -> Answers:
         """Read every partition of the session once, within the limits."""
+        answers: Answers = []
+        for _ in self._reading(answers):
+            pass
+        return answers
+
+    def _reading(self, answers: Answers) -> Iterator[None]:
+        """Read the partitions into `answers`, with a stop after each `READ_TOGETHER` of them."""
         self._waiting.clear()
         self._sizes.clear()
         left = min(self._request.max_bytes, self._context.node.config.get("fetch.max.bytes"))
         self._total, news = 0, False
-        answers = []
-        for key, wanted in self._session.partitions.items():
+        for key, wanted in tuple(self._session.partitions.items()):
+            if answers and len(answers) % READ_TOGETHER == 0:
+                yield
             data, size = self._read_one(key, wanted, max(left, 0), min_one=self._total == 0)
             left -= size
             self._total += size
             news = news or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
             answers.append((key, wanted, data))
         self.enough = self._total >= self._request.min_bytes or news or not self._waiting
+
+    async def _read_in_parts(self) -> Answers:
+        answers: Answers = []
+        for _ in self._reading(answers):
+            await asyncio.sleep(0)
         return answers
+
+    async def in_parts(self) -> FetchResponse:
+        """The same for a client with very many partitions, of whose requests others should not notice anything."""
+        answers = await self._read_in_parts()
+        if self._request.max_wait_ms <= 0 or self.enough:
+            return self.response(answers)
+        poll = self.poll()
+        self._context.peer.waits(poll.over)
+        for partition in tuple(self._waiting):  # what was appended between the parts
+            poll.look_at(partition)
+        return await self.wait(poll)
 
     def poll(self) -> LongPoll:
         """The wait for more than what was read."""
@@ -103,7 +132,7 @@ class _Fetch:
             await poll.over
         finally:
             poll.over.cancel()
-        return self.response(self.read())
+        return self.response(await self._read_in_parts())
 
     def _grown(self, partition: Partition) -> bool:
         """Look again at a partition that has more; whether all of them together have enough now."""

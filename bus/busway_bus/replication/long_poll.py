@@ -25,13 +25,14 @@ class LongPoll:
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[bool] = loop.create_future()
         self._enough = enough
-        self._callbacks = [(partition, functools.partial(self._grown, partition)) for partition in partitions]
+        self._callbacks = [(partition, functools.partial(self.look_at, partition)) for partition in partitions]
         for partition, callback in self._callbacks:
             partition.waiters.add(callback)
         self._timer = loop.call_later(timeout_s, self._end, False)
         self.over.add_done_callback(self._close)
 
-    def _grown(self, partition: Partition) -> None:
+    def look_at(self, partition: Partition) -> None:
+        """A partition has more, or may have."""
         if not self.over.done() and self._enough(partition):
             self._end(True)
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from time import monotonic
 from typing import cast
 
 from busway_bus.handlers.context import NodeServices, Peer, PeerGone
@@ -28,6 +29,8 @@ from busway_protocol.errors import FrameRefused
 log = logging.getLogger("busway.server")
 
 _REQUESTS_PIPELINED_MAX = 64
+_TURN_S = 0.005
+"""A connection whose requests have taken so much time lets others have their turn before its next one."""
 _GATHERED_MAX = 16 * 1024
 """Answers up to so many bytes are written together; a larger one goes out at once, so that back-pressure is felt."""
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC")
@@ -73,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._blocking_bytes = 0
         self._answers: deque[asyncio.Task[list[Piece] | None] | list[Piece]] = deque()
         self._blocked = False
+        self._turn: asyncio.Handle | None = None
         self._reading = True
         self._transport: asyncio.Transport | None = None
         self._peer = Peer()
@@ -197,6 +201,10 @@ class Connection(asyncio.BufferedProtocol):
         self._answers.clear()
         self.abort()
 
+    def _next_turn(self) -> None:
+        self._turn = None
+        self._pump()
+
     def _pump(self) -> None:
         ready: list[Piece] = []
         try:
@@ -218,8 +226,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self, ready: list[Piece]) -> None:
         """Answer what may be answered now; answers that are there already are gathered, to be written together."""
-        while self._requests and not self._blocked and not self._outbox:
+        began = monotonic()
+        while self._requests and not self._blocked and not self._outbox and self._turn is None:
             if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
+                break
+            if monotonic() - began > _TURN_S:
+                self._turn = asyncio.get_running_loop().call_soon(self._next_turn)
                 break
             frame = self._requests.popleft()
             self._queued_bytes -= len(frame)

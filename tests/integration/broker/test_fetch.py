@@ -4,11 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.raw_client import RawClient
+from tests.support.raw_client import RawClient, frame
 
+from busway_bus.handlers import fetch as fetch_handler
 from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.compile import decode
 from busway_protocol.errors import ErrorCode
-from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from busway_protocol.records.batch import iter_batches
@@ -63,6 +65,20 @@ async def test_a_busy_partition_does_not_starve_the_others_of_its_session(cluste
                     changed.add(partition.partition_index)
             await produce(client, 0)
         assert offsets == {0: 3, 1: 3, 2: 3}
+
+
+async def test_very_many_partitions_are_read_in_parts(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have their turn between the parts; the poll that follows misses nothing and answers when there is more."""
+    monkeypatch.setattr(fetch_handler, "READ_TOGETHER", 2)
+    async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
+        await create(client, 5)
+        wanted = [FetchPartition(partition=at, fetch_offset=0, partition_max_bytes=2_000) for at in range(5)]
+        client.send(frame(fetching(*wanted, wait_ms=60_000), 11))
+        await produce(other, 3)
+        answer = decode(FetchResponse, 11, await client.frame(), 4)
+        given = {each.partition_index: len(each.records or b"") for each in answer.responses[0].partitions}
+        assert [at for at, size in given.items() if size] == [3]
+        assert sorted(given) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """How long a connection may take for a request: judged by what comes of it, and only while the broker reads."""
 
 import asyncio
+import itertools
 import struct
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from busway_bus.kernel.limits import (
     REQUEST_BYTES_LARGE,
     REQUEST_BYTES_PER_S_MIN,
 )
+from busway_bus.server import connection as connection_module
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
 from busway_bus.server.outbox import ResponseMemory
@@ -30,6 +32,7 @@ class Socket(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.reading = True
+        self.correlation_ids: list[int] = []
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Without end."""
@@ -42,7 +45,12 @@ class Socket(asyncio.Transport):
         """Gone."""
 
     def writelines(self, list_of_data: Any) -> None:
-        """Gone."""
+        """Gone, but for what each answer begins with."""
+        data = b"".join(list_of_data)
+        while data:
+            size, correlation_id = struct.unpack_from(">ii", data)
+            self.correlation_ids.append(correlation_id)
+            data = data[4 + size :]
 
     def is_closing(self) -> bool:
         """Never."""
@@ -148,6 +156,23 @@ async def test_a_stall_behind_a_whole_request_in_the_same_read_is_seen(clock: Cl
     peer.send(unknown_version + announce(100) + b"half")
     assert not peer.overdue_after(PATIENCE_S - 1)
     assert peer.overdue_after(2)
+
+
+async def test_requests_without_end_let_others_have_their_turn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand requests in one read are answered in order, in as many turns of the loop as they need."""
+    moments = itertools.count()
+    monkeypatch.setattr(connection_module, "monotonic", lambda: next(moments) * 0.001)
+    peer = Peer(RequestMemory(100 * MIB), clock)
+    frames = [announce(8) + struct.pack(">hhi", ApiKey.API_VERSIONS, 99, number) for number in range(1_000)]
+    peer.send(b"".join(frames))
+    turns = 0
+    while len(peer.socket.correlation_ids) < 1_000:
+        before = len(peer.socket.correlation_ids)
+        await asyncio.sleep(0)
+        assert len(peer.socket.correlation_ids) - before < 20
+        turns += 1
+    assert turns > 50
+    assert peer.socket.correlation_ids == list(range(1_000))
 
 
 async def test_waiting_for_memory_is_not_the_peers_fault(clock: Clock) -> None:
