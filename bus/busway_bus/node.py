@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Coroutine, Mapping
 
+from busway_bus.controller.leaders import begin_epochs
 from busway_bus.coordinator.runtime import OFFSETS_TOPIC, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.topic_creation import create_topic
@@ -81,6 +82,8 @@ class Node:
             self._store.remove_leftovers(_partitions(metadata.image))
             replicas = ReplicaManager(self.config, self._store, self._flusher)
             metadata.subscribe(replicas.follow)
+            if not self._store.clean:
+                await metadata.run(lambda image: begin_epochs(image, replicas.may_have_lost()))
             self._services = NodeServices(
                 config=self.config,
                 cluster_id=self._store.identity.cluster_id,

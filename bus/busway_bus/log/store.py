@@ -45,6 +45,9 @@ class LogStore:
     Args:
         files: the tree.
         new_ids: makes random identifiers, for a directory that is not formatted yet.
+
+    Attributes:
+        clean: whether the last process closed every log in order; otherwise any may have lost what was not flushed.
     """
 
     def __init__(self, files: Files, *, node_id: int, new_ids: Callable[[], UUID]) -> None:
@@ -52,7 +55,7 @@ class LogStore:
         self.logs: dict[tuple[str, int], PartitionLog] = {}
         self.topic_ids: dict[tuple[str, int], UUID] = {}
         self.identity = self._format(node_id, new_ids)
-        self._clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
+        self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
         files.remove(cp.CLEAN_SHUTDOWN)
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
@@ -123,7 +126,7 @@ class LogStore:
             now_ms=now_ms,
             flushed=self._recovery.get(key, 0),
             cleaned=self._cleaned.get(key, 0),
-            clean=self._clean,
+            clean=self.clean,
         )
         self._offline.discard(key)
         start = self._starts.get(key, 0)

@@ -13,6 +13,7 @@ from uuid import UUID
 from busway_bus.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
@@ -21,6 +22,8 @@ from busway_bus.metadata.records import (
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+NO_LEADER_CHANGE: Final = -2
+"""What a PartitionChangeRecord says of a leader that stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,8 @@ def apply(image: ClusterImage, record: Any) -> ClusterImage:
             )
         case PartitionRecord():
             return _with_partition(image, record)
+        case PartitionChangeRecord():
+            return _with_change(image, record)
         case RemoveTopicRecord():
             name = image.names[record.topic_id]
             return replace(
@@ -111,3 +116,19 @@ def _with_partition(image: ClusterImage, record: PartitionRecord) -> ClusterImag
     else:
         partitions[record.partition_id] = partition
     return replace(image, topics={**image.topics, name: replace(topic, partitions=tuple(partitions))})
+
+
+def _with_change(image: ClusterImage, record: PartitionChangeRecord) -> ClusterImage:
+    """What changed, over what was; a leader that is named, the same one too, begins a new epoch, as in Kafka."""
+    topic = image.topics[image.names[record.topic_id]]
+    before = topic.partitions[record.partition_id]
+    changed = PartitionImage(
+        leader=before.leader if record.leader == NO_LEADER_CHANGE else record.leader,
+        leader_epoch=before.leader_epoch + (record.leader != NO_LEADER_CHANGE),
+        partition_epoch=before.partition_epoch + 1,
+        replicas=before.replicas if record.replicas is None else tuple(record.replicas),
+        isr=before.isr if record.isr is None else tuple(record.isr),
+    )
+    partitions = list(topic.partitions)
+    partitions[record.partition_id] = changed
+    return replace(image, topics={**image.topics, topic.name: replace(topic, partitions=tuple(partitions))})

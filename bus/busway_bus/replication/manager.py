@@ -80,6 +80,18 @@ class ReplicaManager:
             topic=topic.name, number=number, topic_id=topic.topic_id, log=opened, leader_epoch=epoch
         )
 
+    def may_have_lost(self) -> list[tuple[str, int]]:
+        """After a start on what a killed process or a power cut left: the partitions that may have lost records that were read.
+
+        Such offsets are given again, and only a new leader epoch tells a consumer so (KIP-320). Where the current epoch has not
+        begun nothing was written in it, unless the topic shows records before anything of them is on disk.
+        """
+        return [
+            key
+            for key, partition in self._partitions.items()
+            if partition.log.epochs.latest >= partition.leader_epoch or partition.log.config.durability != "flush"
+        ]
+
     def reconfigure(self, image: ClusterImage, topic: str) -> None:
         """Take over the settings of one topic."""
         config = self._log_config(image, topic)
