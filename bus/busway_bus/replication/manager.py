@@ -93,12 +93,15 @@ class ReplicaManager:
         ]
 
     def reconfigure(self, image: ClusterImage, topic: str) -> None:
-        """Take over the settings of one topic."""
+        """Take over the settings of one topic; where records count as acknowledged on disk from now on, all get there at once."""
         config = self._log_config(image, topic)
         for number in range(len(image.topics[topic].partitions)):
             partition = self._partitions.get((topic, number))
             if partition is not None:
                 partition.log.config = config
+                partition.advance()
+                if config.durability == "flush" and partition.log.flushed_offset < partition.log.end_offset:
+                    self._flush_later(partition)
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
         return LogConfig.from_values(self._config.topic_config(image.topic_configs(topic)))
@@ -140,18 +143,19 @@ class ReplicaManager:
         if written.config.durability != "flush":
             if written.unsynced_rolls:
                 self._flush_later(partition)
-            partition.wake()
+            partition.advance()
             return info, None
         if info.duplicate and info.last_offset < written.flushed_offset:
             return info, None
         done = self._flusher.request(written)
-        done.add_done_callback(lambda _: partition.wake())
+        done.add_done_callback(lambda _: partition.advance())
         return info, done
 
     def _flush_later(self, partition: Partition) -> "asyncio.Future[None]":
         """Have a log synced although nobody is to be answered; the flusher itself reports a failure."""
         done = self._flusher.request(partition.log)
         done.add_done_callback(lambda future: future.cancelled() or future.exception())
+        done.add_done_callback(lambda _: partition.advance())
         return done
 
     def flush_unforced(self) -> None:
