@@ -154,6 +154,7 @@ class Node:
         await self._listeners.close()
         if self._services is not None:
             self._services.groups.close()
+            await self._services.replicas.close()
         await self._flusher.drain()
         if self._store is not None and not self.failed.is_set():
             self._store.close(clean=clean)

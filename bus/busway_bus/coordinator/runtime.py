@@ -189,7 +189,7 @@ class GroupCoordinator:
             for key, value in part:
                 builder.append(now, key_bytes(key), value_bytes(value))
             try:
-                _, done = self._replicas.append(partition, builder.build(), own=True)
+                _, done = self._replicas.append(partition, builder.build())
             except KafkaError as problem:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, str(problem)) from problem
             for key, value in part:

@@ -1,8 +1,9 @@
 """The log of one partition: ordered segments, start and end, and what the batches in it say of producers and epochs.
 
 What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by time
-(`times`), waiting for the disk (`flusher`), clocks (times come in), and who may write (`replication`). The record batches are never
-opened on the way in or out, and neither appends, reads nor rolls wait for the disk, but for the first batch of a leader epoch.
+(`times`), waiting for the disk (`flusher`), clocks (times come in), and who may write (`replication`). What a client sends is looked
+through once (`inspection`), what is read never. Neither appends, reads nor rolls wait for the disk, but for the first batch of a
+leader epoch.
 """
 
 import threading
@@ -12,9 +13,9 @@ from typing import NamedTuple
 
 from busway_bus.kernel.files import Files
 from busway_bus.log import times
+from busway_bus.log.inspection import Inspected, finished, inspect
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_state import ProducerState
-from busway_bus.log.recompress import recompressed, wanted_codec
 from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import CLEANED, DELETED, Segment, file_name
@@ -140,13 +141,24 @@ class PartitionLog:
     # Writing
 
     def append(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write the one batch that a client sent.
+        """Look through the one batch that a client sent, and write it.
 
         Raises:
-            KafkaError: the batch is refused (see `validate` and `producer_state`); nothing was written.
+            KafkaError: the batch is refused (see `validate`, `inspection` and `producer_state`); nothing was written.
             OSError: the disk failed.
         """
-        header = check_batch(records, self.config, now_ms)
+        header = check_batch(records, self.config)
+        batch = finished(inspect(records, header, self.config, now_ms))
+        return self.append_inspected(batch, leader_epoch=leader_epoch, now_ms=now_ms)
+
+    def append_inspected(self, batch: Inspected, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Write a batch that was looked through.
+
+        Raises:
+            KafkaError: its sequence numbers are not next; nothing was written.
+            OSError: the disk failed.
+        """
+        header = batch.header
         seen = self.producers.check(header) if header.producer_id >= 0 else None
         if seen is not None:
             return AppendInfo(
@@ -156,10 +168,7 @@ class PartitionLog:
                 log_start_offset=self.start_offset,
                 duplicate=True,
             )
-        codec = wanted_codec(self.config)
-        if codec is not None and codec != header.compression:
-            records, header = recompressed(records, header, codec, self.config)
-        return self._write(records, header, leader_epoch, now_ms)
+        return self._write(batch.records, header, leader_epoch, now_ms)
 
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write a batch that this broker built itself: no limits, no sequence numbers."""

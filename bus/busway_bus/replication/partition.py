@@ -1,9 +1,10 @@
 """A partition as this node leads it: its log, its epoch, and who waits for more of it.
 
 What lives here: the high watermark on one node, which follows what is on disk, or what is written where the topic trades safety
-for speed, and never falls back; and the waiters. What does not: files, threads and futures.
+for speed, and never falls back; and the waiters. What does not: files and threads.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ class Partition:
 
     Attributes:
         high_watermark: the offset up to which consumers may read.
+        turn: done when the last batch that came is appended or refused; None when none is being looked through.
     """
 
     topic: str
@@ -31,6 +33,7 @@ class Partition:
     waiters: set[Callable[[], None]] = field(default_factory=set)
     complained: bool = False
     high_watermark: int = field(init=False)
+    turn: "asyncio.Future[None] | None" = None
 
     def __post_init__(self) -> None:
         """What was there when the log was opened is on disk."""

@@ -43,7 +43,7 @@ def decode_records(batch: Buffer, *, max_decompressed: int = INFLATED_BYTES_MAX)
     data = bytes(decompress(header.compression, body, max_decompressed)) if header.compression else bytes(body)
     try:
         return _read(data, header)
-    except (IndexError, UnicodeDecodeError) as problem:
+    except IndexError as problem:
         raise CorruptBatch(f"the records of the batch at offset {header.base_offset} are damaged: {problem}") from None
 
 
@@ -58,7 +58,7 @@ def _read(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: PLR0912, P
     if header.records_count < 0 or header.records_count > end:
         raise CorruptBatch(f"{header.records_count} records cannot be in {end} bytes")
     for _ in range(header.records_count):
-        size, position = _varint(data, position)
+        size, position = read_varint(data, position)
         stop = position + size
         if size < 0 or stop > end:
             raise CorruptBatch("a record reaches beyond its batch")
@@ -68,19 +68,19 @@ def _read(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: PLR0912, P
         if byte < 0x80:
             timestamp = (byte >> 1) ^ -(byte & 1)
         else:
-            timestamp, position = _varint(data, position - 1)
+            timestamp, position = read_varint(data, position - 1)
         byte = data[position]
         position += 1
         if byte < 0x80:
             delta = (byte >> 1) ^ -(byte & 1)
         else:
-            delta, position = _varint(data, position - 1)
+            delta, position = read_varint(data, position - 1)
         byte = data[position]
         position += 1
         if byte < 0x80:
             length = (byte >> 1) ^ -(byte & 1)
         else:
-            length, position = _varint(data, position - 1)
+            length, position = read_varint(data, position - 1)
         if length < 0:
             key = None
         else:
@@ -91,7 +91,7 @@ def _read(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: PLR0912, P
         if byte < 0x80:
             length = (byte >> 1) ^ -(byte & 1)
         else:
-            length, position = _varint(data, position - 1)
+            length, position = read_varint(data, position - 1)
         if length < 0:
             value = None
         else:
@@ -101,7 +101,7 @@ def _read(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: PLR0912, P
         position += 1
         headers: tuple[tuple[str, bytes | None], ...] = ()
         if count:
-            count, position = _varint(data, position - 1)
+            count, position = read_varint(data, position - 1)
             headers, position = read_headers(data, position, count, stop)
         if position != stop:
             raise CorruptBatch("a record has another size than it announces")
@@ -122,12 +122,12 @@ def read_headers(data: bytes, position: int, count: int, stop: int) -> tuple[tup
         raise CorruptBatch(f"{count} headers cannot be in one record")
     headers = []
     for _ in range(count):
-        length, position = _varint(data, position)
+        length, position = read_varint(data, position)
         if length < 0 or position + length > stop:
             raise CorruptBatch("the name of a header reaches beyond its record")
-        name = data[position : position + length].decode()
+        name = data[position : position + length].decode(errors="replace")  # as Java does
         position += length
-        length, position = _varint(data, position)
+        length, position = read_varint(data, position)
         if length > stop - position:
             raise CorruptBatch("the value of a header reaches beyond its record")
         headers.append((name, None if length < 0 else data[position : position + length]))
@@ -135,7 +135,7 @@ def read_headers(data: bytes, position: int, count: int, stop: int) -> tuple[tup
     return tuple(headers), position
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """A zigzag varint of up to 64 bits, and the position behind it."""
     value = shift = 0
     while True:
