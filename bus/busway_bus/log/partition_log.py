@@ -313,24 +313,17 @@ class PartitionLog:
 
     # Looking up
 
-    def offset_for_time(self, timestamp_ms: int, *, up_to: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`, None when there is none.
-
-        Raises:
-            ProtocolError: a batch is damaged on disk.
-        """
+    def search_time(self, timestamp_ms: int, *, up_to: int) -> times.Search:
+        """The search for (offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`; see `times`."""
         return times.first_at(
-            self._segments,
-            timestamp_ms,
-            start_offset=self.start_offset,
-            up_to=up_to,
-            max_message_bytes=self.config.max_message_bytes,
+            tuple(self._segments), timestamp_ms, start_offset=self.start_offset, up_to=up_to, config=self.config
         )
 
-    def max_timestamp(self) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record with the largest timestamp (KIP-734)."""
-        largest = times.largest(self._segments)
-        return self.offset_for_time(largest, up_to=self.end_offset) if largest >= 0 else None
+    def search_largest_time(self, *, up_to: int) -> times.Search:
+        """The search for the first record with the largest timestamp."""
+        return times.first_of_largest(
+            tuple(self._segments), start_offset=self.start_offset, up_to=up_to, config=self.config
+        )
 
     # Getting smaller
 

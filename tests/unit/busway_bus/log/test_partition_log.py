@@ -37,6 +37,25 @@ def flush(log: PartitionLog) -> None:
     log.flushed(point)
 
 
+def result(search):
+    """What a search finds in the end."""
+    try:
+        while True:
+            next(search)
+    except StopIteration as over:
+        return over.value
+
+
+def offset_for_time(log: PartitionLog, timestamp: int, *, up_to: int):
+    """Offset, timestamp and epoch of the first record at a time."""
+    return result(log.search_time(timestamp, up_to=up_to))
+
+
+def max_timestamp(log: PartitionLog):
+    """The first record with the largest timestamp."""
+    return result(log.search_largest_time(up_to=log.end_offset))
+
+
 def bases(log: PartitionLog) -> list[int]:
     """Where the segments begin."""
     return [segment.base_offset for segment in log._segments]
@@ -146,23 +165,42 @@ def test_a_time_is_found_in_every_segment():
     assert len(bases(log)) > 3
     for wanted in range(NOW - 30, NOW + 650, 5):
         expected = next(((at, time, 2) for at, time in enumerate(times) if time >= wanted), None)
-        assert log.offset_for_time(wanted, up_to=60) == expected
+        assert offset_for_time(log, wanted, up_to=60) == expected
         limited = expected if expected and expected[0] < 31 else None
-        assert log.offset_for_time(wanted, up_to=31) == limited
-    assert log.max_timestamp() == (times.index(max(times)), max(times), 2)
+        assert offset_for_time(log, wanted, up_to=31) == limited
+    assert max_timestamp(log) == (times.index(max(times)), max(times), 2)
     log.advance_start(20, NOW)
-    found = log.offset_for_time(NOW, up_to=60)
+    found = offset_for_time(log, NOW, up_to=60)
     assert found[0] == 20
 
 
 def test_times_of_an_empty_log_and_of_records_without_any():
     """Nothing is found."""
     log = make(FOREVER)
-    assert log.offset_for_time(0, up_to=0) is None
-    assert log.max_timestamp() is None
+    assert offset_for_time(log, 0, up_to=0) is None
+    assert max_timestamp(log) is None
     append(log, -1)
-    assert log.offset_for_time(0, up_to=1) is None
-    assert log.max_timestamp() is None
+    assert offset_for_time(log, 0, up_to=1) is None
+    assert max_timestamp(log) is None
+
+
+def test_the_largest_time_is_that_of_a_record_that_may_be_read():
+    """Not of one below the start, in the same segment or batch, nor of one at or above the high watermark."""
+    log = make(LogConfig(retention_ms=-1))
+    for at in range(0, 40, 4):
+        append(log, *(NOW - number for number in range(at, at + 4)))
+    for start in (0, 1, 4, 7, 39):
+        log.advance_start(start, NOW)
+        assert max_timestamp(log) == (start, NOW - start, 2)
+    log.advance_start(40, NOW)
+    assert max_timestamp(log) is None
+    log = make(FOREVER)
+    for at in range(20):
+        append(log, NOW + at, NOW + at)
+    for up_to in (1, 2, 7, 39, 40):
+        at = (up_to - 1) // 2
+        assert result(log.search_largest_time(up_to=up_to)) == (at * 2, NOW + at, 2)
+    assert result(log.search_largest_time(up_to=0)) is None
 
 
 def test_the_brokers_clock_stamps_a_log_append_time_topic():
@@ -171,7 +209,7 @@ def test_the_brokers_clock_stamps_a_log_append_time_topic():
     append(log, 5, 6, now_ms=NOW)
     (_, whole), *_ = iter_batches(log.read(0, 10_000, up_to=2))
     assert [(record.timestamp, record.timestamp_type) for record in decode_records(whole)] == [(NOW, 1)] * 2
-    assert log.offset_for_time(NOW, up_to=2) == (0, NOW, 2)
+    assert offset_for_time(log, NOW, up_to=2) == (0, NOW, 2)
 
 
 def test_deleting_records_moves_the_start():
@@ -223,7 +261,7 @@ def test_a_header_damaged_on_disk_is_never_served_as_an_empty_answer():
             with pytest.raises(CorruptBatch):
                 log.read(offset, 10_000, up_to=2)
         with pytest.raises(CorruptBatch):
-            log.offset_for_time(NOW, up_to=2)
+            offset_for_time(log, NOW, up_to=2)
 
 
 def test_a_batch_that_has_lost_its_offset_is_told():
