@@ -29,6 +29,9 @@ DECOMPRESSION_FACTOR_MAX: Final = 16
 """Where the broker opens a batch (produce, timestamp look-up, compaction) it inflates at most this times
 max.message.bytes: honest data compresses well below it, bombs reach 1,000 and more."""
 
+SYNCS_AT_ONCE_MAX: Final = 8
+"""Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
+
 RECORDS_ON_LOOP_MAX: Final = 1_000
 """Records of one request that are looked through at once, about half a millisecond; more wait for a thread, a slice at a time."""
 
