@@ -2,8 +2,7 @@
 
 What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by time
 (`times`), waiting for the disk (`flusher`), clocks (times come in), and who may write (`replication`). What a client sends is looked
-through once (`inspection`), what is read never. Neither appends, reads nor rolls wait for the disk, but for the first batch of a
-leader epoch.
+through once (`inspection`), what is read never. Neither appends, reads nor rolls wait for the disk.
 """
 
 import threading
@@ -15,8 +14,7 @@ from busway_bus.kernel.files import Files
 from busway_bus.log import times
 from busway_bus.log.inspection import Inspected, finished, inspect
 from busway_bus.log.log_config import LogConfig
-from busway_bus.log.producer_state import ProducerState
-from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover
+from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover, replayed
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import CLEANED, DELETED, Segment, file_name
 from busway_bus.log.validate import check_batch
@@ -47,26 +45,31 @@ class AppendInfo:
 
 
 class FlushPoint(NamedTuple):
-    """What a flush that starts now will have put on disk when it is done: the segments rolled since the last one, each with
-    the producers' snapshot as of its end, and the one that is written to."""
+    """What a flush that starts now will have put on disk when it is done: the leader epochs where they are news, the segments
+    rolled since the last one, each with the producers' snapshot as of its end, and the one that is written to. `truncations` is how
+    often the log had been truncated."""
 
     log: "PartitionLog"
     rolled: tuple[tuple[Segment, bytes], ...]
     active: Segment
     end_offset: int
+    epochs: bytes | None
+    truncations: int
 
     def sync(self) -> None:
         """Wait for the disk, in any thread; a log that was closed meanwhile (its topic is gone) needs no sync.
 
-        A snapshot is written only when everything before it is on disk, so it proves that (see `recovery`).
+        A snapshot is written only when everything before it is on disk, so it proves that, the epochs included (see `recovery`).
 
         Raises:
             OSError: the disk failed, which is final.
         """
         try:
+            if self.epochs is not None:
+                self.log.keep(EPOCHS_FILE, self.epochs)
             for segment, snapshot in self.rolled:
                 segment.sync()
-                self.log.keep_snapshot(segment.next_offset, snapshot)
+                self.log.keep(file_name(segment.next_offset, SNAPSHOT), snapshot)
             self.active.sync()
         except OSError:
             if not self.log.closed:
@@ -115,6 +118,8 @@ class PartitionLog:
         self.epochs = found.epochs
         self.producers = found.producers
         self._rolled: list[tuple[Segment, bytes]] = []
+        self._new_epoch = False
+        self._truncations = 0
         self._deleted: list[_Deleted] = []
         self.start_offset = self._segments[0].base_offset
         self.flushed_offset = self.end_offset
@@ -164,7 +169,7 @@ class PartitionLog:
             return AppendInfo(
                 first_offset=seen.first_offset,
                 last_offset=seen.last_offset,
-                log_append_time_ms=-1,
+                log_append_time_ms=seen.timestamp if self.config.message_timestamp_type == "LogAppendTime" else -1,
                 log_start_offset=self.start_offset,
                 duplicate=True,
             )
@@ -193,22 +198,12 @@ class PartitionLog:
             header = header._replace(base_offset=first, partition_leader_epoch=leader_epoch)
         if self._segments[-1].full(header.size_bytes, last, self.config):
             self.roll(now_ms)
-        if leader_epoch > self.epochs.latest:
-            self._begin_epoch(leader_epoch, first)
         self._segments[-1].append(pieces, header, self.config)
+        self._new_epoch |= self.epochs.assign(leader_epoch, first)
         self.producers.apply(header, now_ms)
         return AppendInfo(
             first_offset=first, last_offset=last, log_append_time_ms=append_time, log_start_offset=self.start_offset
         )
-
-    def _begin_epoch(self, leader_epoch: int, first: int) -> None:
-        if not self.epochs.assign(leader_epoch, first):
-            return
-        try:
-            self._files.replace(f"{self.directory}/{EPOCHS_FILE}", self.epochs.text().encode())
-        except OSError:
-            self.epochs.truncate(first)
-            raise
 
     def roll(self, now_ms: int) -> None:
         """Start a new segment. The old one is synced by the next flush, and recovery copes when there was none."""
@@ -224,24 +219,27 @@ class PartitionLog:
 
     def flush_point(self) -> FlushPoint:
         """What is to be synced for everything appended so far."""
-        return FlushPoint(self, tuple(self._rolled), self._segments[-1], self.end_offset)
+        epochs = self.epochs.text().encode() if self._new_epoch else None
+        self._new_epoch = False  # a sync that fails is the last
+        return FlushPoint(self, tuple(self._rolled), self._segments[-1], self.end_offset, epochs, self._truncations)
 
     def flushed(self, point: FlushPoint) -> None:
         """Note that `point` is on disk."""
         if point.rolled:
             self._rolled = [entry for entry in self._rolled if entry not in point.rolled]
-        self.flushed_offset = max(self.flushed_offset, point.end_offset)
+        if point.truncations == self._truncations:  # else what took the place of the lost end is not what was synced
+            self.flushed_offset = max(self.flushed_offset, point.end_offset)
 
     @property
-    def unsynced_rolls(self) -> bool:
-        """Whether segments were rolled that no flush has covered yet."""
-        return bool(self._rolled)
+    def wants_flush(self) -> bool:
+        """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet."""
+        return bool(self._rolled) or self._new_epoch
 
-    def keep_snapshot(self, offset: int, snapshot: bytes) -> None:
-        """Write the producers' state as of `offset`, unless the log was closed, and its directory perhaps made anew."""
+    def keep(self, name: str, content: bytes) -> None:
+        """Write one of the small files beside the segments, unless the log was closed, and its directory perhaps made anew."""
         with self._closing:
             if not self.closed:
-                self._files.replace(f"{self.directory}/{file_name(offset, SNAPSHOT)}", snapshot)
+                self._files.replace(f"{self.directory}/{name}", content)
 
     # Reading
 
@@ -426,7 +424,7 @@ class PartitionLog:
         self._deleted += [_Deleted(due, segment, snapshot=segment is not old[0]) for segment in old]
         return True
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: int, now_ms: int) -> None:
         """Cut everything at and behind `offset`, as a follower does that has gone astray."""
         for name in self._files.list(self.directory):
             if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
@@ -438,10 +436,8 @@ class PartitionLog:
         self.epochs.truncate(offset)
         self._files.replace(f"{self.directory}/{EPOCHS_FILE}", self.epochs.text().encode())
         self.flushed_offset = min(self.flushed_offset, offset)
-        self.producers = ProducerState()
-        for segment in self._segments:
-            for header, _ in segment.headers():
-                self.producers.apply(header, header.max_timestamp)
+        self._truncations += 1
+        self.producers = replayed(self._files, self.directory, self._segments, now_ms)
 
     def close(self, *, clean: bool) -> None:
         """Close the files; a clean close syncs them and leaves the producers' snapshot for the next start."""
@@ -449,7 +445,7 @@ class PartitionLog:
             self._segments[-1].finish()
             point = self.flush_point()
             point.sync()
-            self.keep_snapshot(point.end_offset, self.producers.snapshot())
+            self.keep(file_name(point.end_offset, SNAPSHOT), self.producers.snapshot())
         with self._closing:
             self.closed = True
         for segment in self._segments:

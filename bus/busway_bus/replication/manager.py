@@ -215,7 +215,7 @@ class ReplicaManager:
             text = f"cannot write {written.directory}: {problem}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from problem
         if written.config.durability != "flush":
-            if written.unsynced_rolls:
+            if written.wants_flush:
                 self._flush_later(partition)
             partition.advance()
             return info, None
@@ -251,7 +251,7 @@ class ReplicaManager:
         """Retention, rolls, expiry, compaction and checkpoints; whatever waits for the disk does so in another thread."""
         for problem in self._store.maintain(wall_ms(), self._config.get("producer.id.expiration.ms")):
             log.error("cannot roll a segment of %s", problem)
-        flushes = [self._flush_later(each) for each in self._partitions.values() if each.log.unsynced_rolls]
+        flushes = [self._flush_later(each) for each in self._partitions.values() if each.log.wants_flush]
         if flushes:
             await asyncio.wait(flushes)
         for partition in tuple(self._partitions.values()):

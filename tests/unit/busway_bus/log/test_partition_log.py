@@ -4,7 +4,7 @@ import pytest
 
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
-from busway_bus.testing.sim_files import SimFiles
+from busway_bus.testing.sim_files import PowerCut, SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import CorruptBatch, iter_batches
 from busway_protocol.records.builder import BatchBuilder
@@ -139,7 +139,7 @@ def test_what_is_not_flushed_is_not_deleted():
     log = make(LogConfig(retention_ms=HOUR, durability="os"))
     append(log, NOW)
     log.maintain(NOW + 2 * HOUR)
-    assert (log.start_offset, log.unsynced_rolls) == (0, True)
+    assert (log.start_offset, log.wants_flush) == (0, True)
     flush(log)
     log.maintain(NOW + 2 * HOUR)
     assert log.start_offset == 1
@@ -285,9 +285,95 @@ def test_truncation_forgets_what_was_cut():
         builder.append(NOW, b"k", b"x" * 60)
         log.append(builder.build(), leader_epoch=at // 4, now_ms=NOW)
     flush(log)
-    log.truncate(5)
+    log.truncate(5, NOW)
     assert (log.end_offset, log.flushed_offset, log.epochs.entries) == (5, 5, [(0, 0), (1, 4)])
     assert log.producers.last_offsets() == {1: 4}
     flush(log)
     again = PartitionLog(files, "t-0", FOREVER, now_ms=NOW, flushed=5)
     assert (again.end_offset, again.producers.last_offsets(), again.epochs.entries) == (5, {1: 4}, [(0, 0), (1, 4)])
+
+
+def test_a_new_leader_epoch_waits_for_no_disk():
+    """Its checkpoint is written by the flush that puts its first batch on disk, before anything that proves the batch."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    path = "t-0/leader-epoch-checkpoint"
+    before = files.syncs
+    append(log, NOW)
+    assert (files.syncs, files.read_bytes(path), log.wants_flush) == (before, None, True)
+    flush(log)
+    assert (files.read_bytes(path), log.wants_flush) == (b"0\n1\n2 0\n", False)
+    before = files.syncs
+    flush(log)
+    assert files.syncs == before + 1
+    builder = BatchBuilder()
+    builder.append(NOW, b"k", b"v")
+    log.append(builder.build(), leader_epoch=3, now_ms=NOW)
+    log.roll(NOW)
+    point = log.flush_point()
+    files.steps_left = 1
+    with pytest.raises(PowerCut):
+        point.sync()
+    assert files.read_bytes(path) == b"0\n2\n2 0\n3 1\n"
+    assert not [name for name in files.list("t-0") if name.endswith(".snapshot")]
+
+
+def test_a_flush_of_what_was_cut_off_says_nothing_of_what_came_after():
+    """A sync that began before a truncation did not cover the batches that took the place of the lost ones."""
+    log = make(FOREVER)
+    for _ in range(10):
+        append(log, NOW)
+    flush(log)
+    append(log, NOW)
+    point = log.flush_point()
+    log.truncate(5, NOW)
+    for _ in range(3):
+        append(log, NOW)
+    point.sync()
+    log.flushed(point)
+    assert (log.flushed_offset, log.end_offset) == (5, 8)
+    flush(log)
+    assert log.flushed_offset == 8
+
+
+def test_a_truncation_reads_only_what_follows_the_last_snapshot():
+    """The producers are those of the newest snapshot that is left, and of the batches behind it."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    for number in range(12):
+        builder = BatchBuilder(producer_id=number % 2, producer_epoch=0, base_sequence=number // 2)
+        builder.append(NOW, b"k", b"x" * 60)
+        log.append(builder.build(), leader_epoch=2, now_ms=NOW)
+    flush(log)
+    assert len(bases(log)) > 3
+    files.open(f"t-0/{0:020d}.log").content[8:12] = bytes(4)  # a walk over the first segment fails
+    log.truncate(8, NOW + 5)
+    for number in (8, 9):
+        builder = BatchBuilder(producer_id=number % 2, producer_epoch=0, base_sequence=number // 2)
+        builder.append(NOW, b"k", b"x" * 60)
+        assert not log.append(builder.build(), leader_epoch=2, now_ms=NOW).duplicate
+        assert log.append(builder.build(), leader_epoch=2, now_ms=NOW).duplicate
+    assert log.producers.last_offsets() == {0: 8, 1: 9}
+
+
+def test_a_duplicate_is_told_the_time_that_was_stored():
+    """On a LogAppendTime topic, as the first answer told."""
+    log = make(LogConfig(message_timestamp_type="LogAppendTime"))
+    builder = BatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
+    builder.append(5, b"k", b"v")
+    first = log.append(builder.build(), leader_epoch=2, now_ms=NOW)
+    again = log.append(builder.build(), leader_epoch=2, now_ms=NOW + 1_000)
+    assert (again.duplicate, again.log_append_time_ms) == (True, first.log_append_time_ms) == (True, NOW)
+
+
+def test_no_segment_goes_one_record_early():
+    """A start one below the next segment keeps the segment, and the record is read."""
+    log = make(FOREVER)
+    for _ in range(10):
+        append(log, NOW)
+    second = bases(log)[1]
+    log.advance_start(second - 1, NOW)
+    assert bases(log)[0] == 0
+    assert log.read(second - 1, 1_000, up_to=10)
+    log.advance_start(second, NOW)
+    assert bases(log)[0] == second
