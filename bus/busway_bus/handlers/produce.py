@@ -3,7 +3,7 @@
 Versions: 7 allows zstd (KIP-110), 8 tells which records were refused (KIP-467), 9 is flexible, 10 adds leader hints,
 13 names topics by id (KIP-516). Version 0 is advertised although it is refused: older librdkafka turns compression off
 when it is not listed (KAFKA-18659).
-Behaviour: acks 0 gets no answer, 1 and -1 are the same on one node; acknowledged means on disk unless the topic says otherwise.
+Behaviour: acks 0 gets no answer, where it is refused its connection ends, as in Kafka; 1 and -1 are the same on one node; acknowledged means on disk unless the topic says otherwise.
 Every batch is looked through, compressed ones too. Where Kafka would number records anew whose offsets do not follow each other,
 they are refused; so is a batch that inflates to more than 16 times max.message.bytes.
 *Not supported*: transactional batches, which are refused.
@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.context import CloseConnection, RequestContext
 from busway_bus.log.inspection import RecordsRefused
 from busway_bus.log.partition_log import AppendInfo
 from busway_bus.replication.manager import Allowance
@@ -49,7 +49,8 @@ def handle(
     writing = _Writing(request, context)
     response = ProduceResponse(responses=[writing.topic(topic) for topic in request.topic_data])
     if request.acks == 0:
-        return None
+        _close_where_refused(response)
+        return _unanswered(response, writing.waits) if writing.waits else None
     return _acknowledge(response, writing.waits) if writing.waits else response
 
 
@@ -87,7 +88,7 @@ class _Writing:
         done: asyncio.Future[Any] | None = written if isinstance(written, asyncio.Task) else _place(response, *written)
         if done is None:
             return response
-        if self._request.acks == 0:
+        if self._request.acks == 0 and done is not written:  # nobody waits for the disk
             done.add_done_callback(lambda future: future.cancelled() or future.exception())
         else:
             self.waits.append((response, done))
@@ -133,6 +134,31 @@ def _refuse(response: PartitionProduceResponse, problem: KafkaError) -> None:
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=reason)
             for number, reason in problem.records
         ]
+
+
+async def _unanswered(response: ProduceResponse, waits: Waits) -> None:
+    """Until all that acks=0 sent is written or refused."""
+    for partition, task in waits:
+        try:
+            _, flushed = await asyncio.shield(task)
+            if flushed is not None:
+                flushed.add_done_callback(lambda future: future.cancelled() or future.exception())
+        except KafkaError as problem:
+            _refuse(partition, problem)
+    _close_where_refused(response)
+
+
+def _close_where_refused(response: ProduceResponse) -> None:
+    """A producer that wants no answers learns by its closed connection alone that it has to look for the leader anew, as in Kafka.
+
+    Raises:
+        CloseConnection: a batch was refused.
+    """
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code != ErrorCode.NONE:
+                code = ErrorCode(partition.error_code)
+                raise CloseConnection(f"a batch sent with acks=0 was refused: {code.name}: {partition.error_message}")
 
 
 async def _acknowledge(response: ProduceResponse, waits: Waits) -> ProduceResponse:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from busway_bus.handlers.context import NodeServices
+from busway_bus.handlers.context import CloseConnection, NodeServices
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import RESPONSE_BYTES_QUEUED_MAX
 from busway_bus.server.dispatch import BadRequest, Pending, dispatch
@@ -150,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             try:
                 answer = dispatch(self._requests.popleft(), self.host, self._node, self._advertised)
-            except BadRequest as problem:
+            except (BadRequest, CloseConnection) as problem:
                 self._refuse(str(problem))
                 return
             except Exception:
@@ -177,6 +177,9 @@ class Connection(asyncio.BufferedProtocol):
         if task.cancelled() or self._transport is None:
             return
         problem = task.exception()
+        if isinstance(problem, CloseConnection):
+            self._refuse(str(problem))
+            return
         if problem is not None:
             log.error("a request from %s failed on a mistake of this broker", self.host, exc_info=problem)
             self.abort()

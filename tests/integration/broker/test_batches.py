@@ -1,5 +1,7 @@
 """Batches that a broker looks through before it stores them: what is refused, and the order of what is not."""
 
+import asyncio
+
 import pytest
 from tests.integration.broker.test_storage import NOW, call, create, fetch
 from tests.integration.broker.test_storage_kill import Connection
@@ -131,3 +133,18 @@ async def test_a_topic_may_go_while_a_batch_is_looked_through(cluster: LocalClus
     answer = await call(cluster, request(batch(2_000)), ApiKey.PRODUCE, 9, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await fetch(cluster, 0) == [(ErrorCode.NONE, [])]
+
+
+@pytest.mark.parametrize("count", [1, 3_000], ids=["at once", "in its turn"])
+async def test_a_producer_without_answers_is_told_by_the_end_of_its_connection(
+    cluster: LocalCluster, count: int
+) -> None:
+    """acks=0 and a batch that is refused: closed, as Kafka does; what was good before it is written."""
+    await create(cluster, "t")
+    async with Connection.open(cluster.bootstrap_servers) as client:
+        for records in (batch(count), garbage(count)):
+            client.send(request(records, acks=0), ApiKey.PRODUCE, 9)
+        with pytest.raises(asyncio.IncompleteReadError):
+            await client.answer(ProduceResponse, 9)
+    answer = await call(cluster, request(batch(1)), ApiKey.PRODUCE, 9, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].base_offset == count
