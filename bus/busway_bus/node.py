@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Coroutine, Mapping
 
 from busway_bus.controller.leaders import begin_epochs
-from busway_bus.coordinator.runtime import OFFSETS_TOPIC, GroupCoordinator
+from busway_bus.coordinator.runtime import LOAD_GRACE_S, OFFSETS_TOPIC, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
@@ -100,6 +100,7 @@ class Node:
                 ),
             )
             self._services.groups.load()
+            await self._services.groups.loaded(within_s=LOAD_GRACE_S)
             await self._listeners.serve(self._services)
         except BaseException:
             await self._listeners.close()

@@ -5,10 +5,11 @@ groups. The topic is made when the first group asks for its coordinator.
 """
 
 import asyncio
+import functools
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from busway_bus.groups.classic import ClassicGroup
@@ -25,6 +26,8 @@ from busway_protocol.types import ZERO_UUID
 
 log = logging.getLogger("busway.groups")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+LOAD_GRACE_S: Final = 0.5
+"""How long a start waits for the groups: a small node answers for them from its first moment, a large one serves all else."""
 BATCH_RECORDS_MAX: Final = 1_000
 """Records in one batch of ours: what a group with many partitions deletes must not make a batch nobody can fetch."""
 
@@ -78,6 +81,7 @@ class GroupCoordinator:
         self._shards: dict[int, GroupShard] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._damaged: set[int] = set()
+        self._loading: dict[int, asyncio.Task[GroupShard]] = {}
         self._unflushed: dict[int, asyncio.Future[None]] = {}
         self._epoch_ms = wall_ms() - time.monotonic_ns() // 1_000_000
         self._creating = asyncio.Lock()
@@ -92,23 +96,53 @@ class GroupCoordinator:
             self.load()
 
     def load(self) -> None:
-        """Load every shard that is not loaded yet; the groups of one whose log cannot be read are not served."""
+        """Begin to load every shard that is not loaded yet; the groups of one whose log cannot be read are not served."""
         count = self._partitions()
-        if len(self._shards) + len(self._damaged) == count:
+        if len(self._shards) + len(self._damaged) + len(self._loading) == count:
             return
         for number in range(count):
-            if number in self._shards or number in self._damaged:
+            if number in self._shards or number in self._damaged or number in self._loading:
                 continue
-            shard = GroupShard(limits=self._limits, new_member_id=new_member_id)
-            try:
-                shard.load(self._stored(number), self._now())
-            except (ProtocolError, KafkaError, OSError) as problem:
-                log.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, number, problem)
-                self._damaged.add(number)
+            if self._empty(number):
+                self._shards[number] = self._new_shard()
                 continue
-            self._shards[number] = shard
+            task = self._loading[number] = asyncio.ensure_future(self._load(number))
+            task.add_done_callback(functools.partial(self._loaded, number))
+
+    def _empty(self, number: int) -> bool:
+        try:
+            return self._replicas.find(OFFSETS_TOPIC, number).log.size_bytes == 0
+        except KafkaError:
+            return False
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(limits=self._limits, new_member_id=new_member_id)
+
+    async def _load(self, number: int) -> GroupShard:
+        shard = self._new_shard()
+        await self._replicas.slices.run(_steps(shard.load(self._stored(number), self._now())))
+        return shard
+
+    def _loaded(self, number: int, task: "asyncio.Task[GroupShard]") -> None:
+        del self._loading[number]
+        if task.cancelled():
+            return
+        problem = task.exception()
+        if problem is None:
+            shard = self._shards[number] = task.result()
             for group in shard.groups.values():
-                self._set_timer(group)
+                if group.members:
+                    self._set_timer(group)
+            return
+        self._damaged.add(number)
+        expected = isinstance(problem, (ProtocolError, KafkaError, OSError))
+        text = "%s-%d cannot be read, its groups are not served: %s"
+        log.error(text, OFFSETS_TOPIC, number, problem, exc_info=None if expected else problem)
+
+    async def loaded(self, *, within_s: float) -> None:
+        """Return when all is loaded that was begun, or the time is over; the rest is answered COORDINATOR_LOAD_IN_PROGRESS."""
+        if self._loading:
+            await asyncio.wait(self._loading.values(), timeout=within_s)
 
     def _stored(self, number: int) -> Iterable[Change]:
         for batch in self._replicas.find(OFFSETS_TOPIC, number).log.batches():
@@ -122,19 +156,27 @@ class GroupCoordinator:
         """The shard of a group.
 
         Raises:
-            KafkaError: NOT_COORDINATOR before anyone has asked for a coordinator, COORDINATOR_NOT_AVAILABLE when what is
-                stored of its groups cannot be read.
+            KafkaError: NOT_COORDINATOR before anyone has asked for a coordinator, COORDINATOR_LOAD_IN_PROGRESS while what is
+                stored of its groups is being read, COORDINATOR_NOT_AVAILABLE when it cannot be.
         """
         number = self._number(group_id)
         self.load()
+        if number in self._loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{number} is being read")
         if number in self._damaged:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{number} cannot be read")
         return self._shards[number]
 
     @property
     def shards(self) -> Iterable[GroupShard]:
-        """All shards."""
+        """All shards.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are still being read.
+        """
         self.load()
+        if self._loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC} is being read")
         return self._shards.values()
 
     def _now(self) -> int:
@@ -253,9 +295,8 @@ class GroupCoordinator:
         group = self.shard(group_id).groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.heartbeat(member_id, instance_id, generation, self._now())
-        self._settle(group)
-        return error
+        # It puts a session's end off and does nothing else: the timer looks for the next end when the old one comes.
+        return group.heartbeat(member_id, instance_id, generation, self._now())
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
         """Take a member out of its group."""
@@ -346,10 +387,16 @@ class GroupCoordinator:
         return self._topic_exists(topic) and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 
     def close(self) -> None:
-        """Stop the timers."""
+        """Stop the timers, and what is being loaded."""
+        for task in self._loading.values():
+            task.cancel()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+
+def _steps(steps: Iterator[None]) -> Generator[None, None, None]:
+    yield from steps
 
 
 def _answer(due: list[tuple[Any, Joined | Synced]], problem: BaseException | None = None) -> None:

@@ -44,7 +44,7 @@ def emptied(shard: GroupShard, group: str, at: int) -> None:
     value = GroupMetadataValue(
         protocol_type="consumer", generation=3, protocol=None, leader=None, current_state_timestamp=at
     )
-    shard.load([(GroupMetadataKey(group=group), value)], at)
+    list(shard.load([(GroupMetadataKey(group=group), value)], at))
 
 
 def test_a_committed_offset_keeps_every_field() -> None:
@@ -120,7 +120,7 @@ def test_offsets_that_members_do_not_need_expire() -> None:
             )
         ],
     )
-    under.load([(GroupMetadataKey(group="g"), value)], 0)
+    list(under.load([(GroupMetadataKey(group="g"), value)], 0))
     committed(under, "g", 0, topic="t")
     committed(under, "g", 0, topic="u")
     changes = under.expired(10 * HOUR, HOUR, lambda *topic: True)
@@ -155,7 +155,7 @@ def test_the_order_of_records_in_the_log_does_not_matter(first: str) -> None:
         OffsetCommitValue(offset=5, metadata="", commit_timestamp=1),
     )
     under = shard()
-    under.load([record, offset] if first == "group" else [offset, record], 1)
+    list(under.load([record, offset] if first == "group" else [offset, record], 1))
     assert under.groups["g"].generation == 3
     assert under.offsets["g"]["t", 0].offset == 5
 
@@ -166,7 +166,7 @@ def test_a_group_deleted_and_made_again_begins_anew() -> None:
     value = GroupMetadataValue(protocol_type="consumer", generation=3, protocol=None, leader=None)
     key = OffsetCommitKey(group="g", topic="t", partition=0)
     later = OffsetCommitValue(offset=9, metadata="", commit_timestamp=1)
-    under.load([(GroupMetadataKey(group="g"), value), (GroupMetadataKey(group="g"), None), (key, later)], 1)
+    list(under.load([(GroupMetadataKey(group="g"), value), (GroupMetadataKey(group="g"), None), (key, later)], 1))
     assert (under.groups["g"].generation, under.groups["g"].protocol_type) == (0, None)
 
 
