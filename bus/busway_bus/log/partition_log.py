@@ -199,6 +199,7 @@ class PartitionLog:
         if self._segments[-1].full(header.size_bytes, last, self.config):
             self.roll(now_ms)
         self._segments[-1].append(pieces, header, self.config)
+        self._segments[-1].modified_ms = now_ms
         self._new_epoch |= self.epochs.assign(leader_epoch, first)
         self.producers.apply(header, now_ms)
         return AppendInfo(

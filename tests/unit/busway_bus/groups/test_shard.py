@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from busway_bus.groups.classic_values import GroupLimits
+from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -32,9 +33,18 @@ def shard() -> GroupShard:
     return GroupShard(limits=GroupLimits(), new_member_id=lambda prefix: f"{prefix}-1")
 
 
-def committed(shard: GroupShard, group: str, at: int, *, topic: str = "t", partition: int = 0) -> None:
+def committed(
+    shard: GroupShard, group: str, at: int, *, topic: str = "t", partition: int = 0, expires: int = -1
+) -> None:
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
-    value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=at, topic_id=TOPIC_ID)
+    value = CommittedOffset(
+        offset=5,
+        leader_epoch=2,
+        metadata="m",
+        commit_timestamp_ms=at,
+        topic_id=TOPIC_ID,
+        expire_timestamp_ms=expires,
+    ).record()
     found = parse(key_bytes(key), value_bytes(value))
     assert found is not None
     shard.apply(*found, at)
@@ -182,3 +192,12 @@ def test_arbitrary_bytes_are_refused_or_read(key: bytes, value: bytes | None) ->
     """A record of another kind is none of ours; one that is damaged is a MalformedMessage and nothing else."""
     with contextlib.suppress(MalformedMessage):
         parse(key, value)
+
+
+@pytest.mark.parametrize("expires", [10, 5 * HOUR])
+def test_an_offset_with_a_time_of_its_own_goes_by_that(expires: int) -> None:
+    """Sooner or later than the broker's settings say; it is read back from what is stored."""
+    under = shard()
+    committed(under, "g", 0, expires=expires)
+    assert under.expired(expires - 1, HOUR, lambda *topic: True) == []
+    assert ("OffsetCommitKey", "g") in tombstones(under.expired(expires, HOUR, lambda *topic: True))

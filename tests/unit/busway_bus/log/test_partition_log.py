@@ -377,3 +377,23 @@ def test_no_segment_goes_one_record_early():
     assert log.read(second - 1, 1_000, up_to=10)
     log.advance_start(second, NOW)
     assert bases(log)[0] == second
+
+
+def test_records_without_timestamps_grow_old_too():
+    """By when they were written; a start does not know that any more, and counts from itself."""
+    files = SimFiles()
+    config = LogConfig(segment_bytes=400, retention_ms=1_000)
+    log = make(config, files)
+    for at in range(8):
+        append(log, -1, now_ms=NOW + at * 500)
+    flush(log)
+    log.maintain(NOW + 2_001)
+    assert bases(log)[0] == 3
+    log.close(clean=True)
+    again = PartitionLog(files, "t-0", config, now_ms=NOW + 9_000, clean=True)
+    again.maintain(NOW + 10_000)
+    assert bases(again)[0] == 3
+    again.maintain(NOW + 10_001)
+    flush(again)
+    again.maintain(NOW + 10_001)
+    assert again.start_offset == 8
