@@ -24,11 +24,14 @@ from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.server.listener import Listeners
+from busway_protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("busway.node")
 
 _SWEEP_S = 1.0
 _UNFORCED_FLUSH_S = 0.1
+_REOPEN_S = 5.0
+"""How often partitions that the operating system refused to open are tried again."""
 
 
 class Node:
@@ -79,9 +82,10 @@ class Node:
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=uuid.uuid4)
             metadata = MetadataLog(self._store, self._flusher)
             await metadata.format()
-            self._store.remove_leftovers(_partitions(metadata.image))
+            for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
+                log.warning("%s: %s", self.config.data_dir, line)
             replicas = ReplicaManager(self.config, self._store, self._flusher)
-            metadata.subscribe(replicas.follow)
+            await metadata.subscribe(replicas.local.follow)
             if not self._store.clean:
                 await metadata.run(lambda image: begin_epochs(image, replicas.may_have_lost()))
             self._services = NodeServices(
@@ -111,7 +115,12 @@ class Node:
         log.info("node %d serves %s from %s", self.config.node_id, doors, self.config.data_dir)
 
     async def _create_offsets_topic(self) -> None:
-        await create_topic(self.services, OFFSETS_TOPIC)
+        try:
+            await create_topic(self.services, OFFSETS_TOPIC)
+        except KafkaError as problem:
+            # Whoever asked before may be gone, but what it asked for was carried out.
+            if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
 
     def _all_chores(self) -> list[Coroutine[None, None, None]]:
         services, config = self.services, self.config
@@ -137,6 +146,7 @@ class Node:
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.flush_unforced),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.maintain),
+            every(_REOPEN_S, "opening partitions", services.replicas.local.reopen),
             every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]
@@ -152,10 +162,12 @@ class Node:
             with contextlib.suppress(asyncio.CancelledError):
                 await chore
         self._chores = []
-        await self._listeners.close()
+        await self._listeners.close(finish=clean)
         if self._services is not None:
             self._services.groups.close()
+            await self._services.metadata.drain()
             await self._services.replicas.close()
+            await self._services.replicas.local.close()
         await self._flusher.drain()
         if self._store is not None and not self.failed.is_set():
             self._store.close(clean=clean)

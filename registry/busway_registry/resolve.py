@@ -14,6 +14,8 @@ from busway_registry.store.interface import Transaction
 
 _DEEPEST: Final = 64
 """How long a chain of references may be."""
+_MOST_CHARS: Final = 4_000_000
+"""Of all that a schema refers to, directly or not."""
 
 
 async def with_numbers(tx: Transaction, request: SchemaRequest) -> SchemaRequest:
@@ -22,8 +24,8 @@ async def with_numbers(tx: Transaction, request: SchemaRequest) -> SchemaRequest
     for one in request.references:
         version = one.version
         if version == LATEST:
-            live = [found for found in await tx.versions(one.subject) if not found.deleted]
-            version = live[-1].version if live else version
+            latest = await tx.version(one.subject, None, deleted=False)
+            version = latest.version if latest is not None else version
         references.append(replace(one, version=version))
     return replace(request, references=tuple(references))
 
@@ -42,7 +44,7 @@ async def reference_texts(tx: Transaction, references: Sequence[Reference]) -> l
             return
         if depth > _DEEPEST:
             raise errors.invalid_schema(f"references are nested more than {_DEEPEST} levels deep")
-        version = next((use for use in await tx.versions(one.subject) if use.version == one.version), None)
+        version = await tx.version(one.subject, one.version, deleted=True)
         stored = await tx.schema(version.schema_id) if version is not None else None
         if stored is None:
             raise errors.invalid_schema(
@@ -51,6 +53,8 @@ async def reference_texts(tx: Transaction, references: Sequence[Reference]) -> l
         for deeper in stored.artifact.references:
             await visit(deeper, depth + 1)
         found[key] = stored.artifact.text
+        if sum(map(len, found.values())) > _MOST_CHARS:
+            raise errors.invalid_schema(f"its references are longer than {_MOST_CHARS} characters all together")
 
     for one in references:
         await visit(one, 0)

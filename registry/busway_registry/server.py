@@ -11,6 +11,8 @@ from busway.net.http_server import serving
 from busway.net.listening import bind, in_url
 from busway_registry.config import RegistryConfig
 from busway_registry.http.app import create_app
+from busway_registry.judging.judge import Judge
+from busway_registry.judging.pool import Pool
 from busway_registry.service import Registry
 from busway_registry.settings import Settings
 from busway_registry.store.interface import Store, StoreFailed
@@ -38,7 +40,8 @@ class RegistryServer:
         except StoreFailed as problem:
             raise _no_store(config.database, problem) from None
         settings = Settings(self._store, config.compatibility_level, mutable_mode=config.mutable_mode)
-        registry = Registry(self._store, settings, now_ms=lambda: int(time.time() * 1000))
+        self._pool = Pool()
+        registry = Registry(self._store, settings, Judge(self._pool), now_ms=lambda: int(time.time() * 1000))
         self._app = create_app(registry)
         self._port: int | None = None
         self._running = AsyncExitStack()
@@ -54,6 +57,11 @@ class RegistryServer:
         """Where it keeps things, without any secret."""
         return _shown(self.config.database)
 
+    @property
+    def judging(self) -> list[int]:
+        """Processes that judge large schemas for it; none as long as it met none."""
+        return self._pool.pids
+
     async def start(self) -> None:
         """Open the store, then the door.
 
@@ -68,6 +76,7 @@ class RegistryServer:
                 await self._store.open()
             except StoreFailed as problem:
                 raise _no_store(self.config.database, problem) from None
+            starting.push_async_callback(self._pool.close)
             await starting.enter_async_context(serving(self._app, bound))
             self._port = bound.getsockname()[1]
             self._running = starting.pop_all()

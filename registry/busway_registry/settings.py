@@ -4,6 +4,7 @@ What lives here: reading, setting and inheriting them. What does not: applying t
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from busway_registry.domain.compatibility.levels import Level, parse_level
@@ -16,7 +17,7 @@ from busway_registry.domain.errors import (
 )
 from busway_registry.domain.modes import Mode, parse_mode
 from busway_registry.domain.schemas import Json
-from busway_registry.store.interface import GLOBAL, Store, Transaction
+from busway_registry.store.interface import GLOBAL, Part, Store, Transaction
 
 _KNOWN: Final = ("compatibility", "normalize")
 _NOT_SERVED: Final = (
@@ -32,6 +33,26 @@ _NOT_SERVED: Final = (
     "validateNewSchemas",
     "validateRules",
 )
+SETTINGS: Final = (*_KNOWN, *_NOT_SERVED)
+"""All that Confluent's `/config` knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What applies to a subject: its own settings over the registry's over the defaults."""
+
+    mode: Mode
+    config: Json
+
+    @property
+    def level(self) -> Level:
+        """How new versions must fit earlier ones."""
+        return Level(self.config["compatibilityLevel"])
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether schemas are normalised unasked."""
+        return bool(self.config.get("normalize"))
 
 
 class Settings:
@@ -48,27 +69,22 @@ class Settings:
         self._default = default_level
         self._mutable_mode = mutable_mode
 
-    async def level(self, tx: Transaction, subject: str) -> Level:
-        """The level that applies to a subject."""
-        return Level((await self._effective_config(tx, subject))["compatibilityLevel"])
-
-    async def normalizes(self, tx: Transaction, subject: str) -> bool:
-        """Whether a subject's schemas are normalised unasked."""
-        return bool((await self._effective_config(tx, subject)).get("normalize"))
+    async def rules(self, tx: Transaction, subject: str) -> "Rules":
+        """What applies to a subject."""
+        found = await tx.settings(subject)
+        config = {
+            "compatibilityLevel": self._default.value,
+            **found.get(("config", GLOBAL), {}),
+            **found.get(("config", subject), {}),
+        }
+        everywhere = Mode(found.get(("mode", GLOBAL), {}).get("mode", Mode.READWRITE))
+        own = found.get(("mode", subject))
+        mode = everywhere if own is None or everywhere is Mode.READONLY_OVERRIDE else Mode(own["mode"])
+        return Rules(mode=mode, config=config)
 
     async def mode(self, tx: Transaction, subject: str) -> Mode:
         """The mode that applies to a subject."""
-        everywhere = Mode((await tx.setting("mode", GLOBAL) or {}).get("mode", Mode.READWRITE))
-        if everywhere is Mode.READONLY_OVERRIDE:
-            return everywhere
-        own = await tx.setting("mode", subject) if subject != GLOBAL else None
-        return Mode(own["mode"]) if own is not None else everywhere
-
-    async def _effective_config(self, tx: Transaction, subject: str) -> Json:
-        found = {"compatibilityLevel": self._default.value, **(await tx.setting("config", GLOBAL) or {})}
-        if subject != GLOBAL:
-            found.update(await tx.setting("config", subject) or {})
-        return found
+        return (await self.rules(tx, subject)).mode
 
     async def get_config(self, subject: str = GLOBAL, *, default_to_global: bool = False) -> Json:
         """What is set for a subject, or what applies to it.
@@ -78,12 +94,12 @@ class Settings:
         """
         async with self._store.read() as tx:
             if subject == GLOBAL or default_to_global:
-                return await self._effective_config(tx, subject)
+                return (await self.rules(tx, subject)).config
             own = await tx.setting("config", subject)
             if own is None:
                 raise no_subject_compatibility(subject)
             if "compatibilityLevel" not in own:
-                return {"compatibilityLevel": (await self._effective_config(tx, subject))["compatibilityLevel"], **own}
+                return {"compatibilityLevel": (await self.rules(tx, subject)).level.value, **own}
             return own
 
     async def put_config(self, subject: str, body: Mapping[str, Any]) -> Json:
@@ -158,13 +174,13 @@ class Settings:
         return mode
 
     async def _make_room(self, tx: Transaction, subject: str, *, force: bool) -> None:
-        versions = await tx.versions(subject if subject != GLOBAL else None)
+        versions = await (tx.versions(subject) if subject != GLOBAL else tx.every_version("", deleted=True))
         if any(not one.deleted for one in versions) and not force:
             raise not_permitted("Cannot import since found existing subjects; delete them first, or say force=true")
         for one in versions:
             if one.deleted:
                 await tx.remove_version(one.subject, one.version)
-                if not await tx.versions_of_schema(one.schema_id):
+                if not await tx.versions_of_schema(one.schema_id, part=Part(limit=1)):
                     await tx.remove_schema(one.schema_id)
 
     async def delete_mode(self, subject: str = GLOBAL) -> Mode:

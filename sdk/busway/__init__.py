@@ -7,6 +7,8 @@ client and a producer not for the Avro library.
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+__version__: str
+
 if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
     from busway.app.bus import App
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
     from busway.app.handling.attempts import HandlerFailed, HandlerTimedOut
     from busway.app.handling.failures import Exponential, Retry
     from busway.app.hooks import ExtensionFailed
+    from busway.app.tables.copies import BadRow
     from busway.app.tables.global_table import GlobalTable
-    from busway.app.tables.table import BadRow, NotHere, Table
+    from busway.app.tables.table import NotHere, Table
     from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.consumer.snapshot import read_to_end
@@ -153,7 +156,8 @@ _WHERE: Final = {
         "RebalanceListener",
     ),
     "busway.app.tables.global_table": ("GlobalTable",),
-    "busway.app.tables.table": ("BadRow", "NotHere", "Table"),
+    "busway.app.tables.copies": ("BadRow",),
+    "busway.app.tables.table": ("NotHere", "Table"),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "BrokerError",
@@ -199,6 +203,10 @@ _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name i
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("busway")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'busway' has no attribute {name!r}")
     found = getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -44,7 +44,7 @@ class MessageTooLarge(BuswayError):
 
 
 class DeliveryFailed(BuswayError):
-    """A record was not acknowledged within delivery_timeout_ms; whether it was written is not known."""
+    """A record was not acknowledged within delivery_timeout_ms; the text tells whether it may have been written."""
 
 
 class OffsetReset(BuswayError):

@@ -3,15 +3,32 @@
 What lives here: names, units, defaults and their checks. Names are those of Kafka's client configuration in snake case.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+import collections.abc
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from busway_protocol.records.compression import CODECS
 
 Partitioner = Callable[[str, bytes | None, int], int]
 """(topic, key, number of partitions) → partition."""
 ACKS: Final[dict[str | int, int]] = {"all": -1, -1: -1, 1: 1, "1": 1, 0: 0, "0": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _AtLeast:
+    lowest: int
+
+
+@dataclass(frozen=True, slots=True)
+class _OneOf:
+    names: tuple[str, ...]
+
+
+_Positive = Annotated[int, _AtLeast(1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,27 +50,23 @@ class ProducerOptions:
         metadata_timeout_ms: wait for a topic that is not there yet.
     """
 
-    acks: Literal["all", -1, 1, 0] = "all"
+    acks: Literal["all", -1, 1, 0, "1", "0"] = "all"
     enable_idempotence: bool = True
-    linger_ms: float = 5
-    batch_size: int = 64 * 1024
-    compression_type: str = "none"
-    max_in_flight: int = 5
-    max_request_size: int = 1_048_576
-    buffer_memory: int = 32 * 1024 * 1024
+    linger_ms: Annotated[float, _AtLeast(0)] = 5
+    batch_size: _Positive = 64 * 1024
+    compression_type: Annotated[str, _OneOf(tuple(CODECS))] = "none"
+    max_in_flight: _Positive = 5
+    max_request_size: _Positive = 1_048_576
+    buffer_memory: _Positive = 32 * 1024 * 1024
     partitioner: Partitioner | None = None
-    request_timeout_ms: int = 30_000
-    delivery_timeout_ms: int = 120_000
-    metadata_timeout_ms: int = 60_000
+    request_timeout_ms: _Positive = 30_000
+    delivery_timeout_ms: _Positive = 120_000
+    metadata_timeout_ms: _Positive = 60_000
 
     def __post_init__(self) -> None:
-        if self.acks not in ACKS:
-            raise ValueError(f"acks: {self.acks!r} is not 'all', 1 or 0")
+        _check(self)
         if self.enable_idempotence and ACKS[self.acks] != -1:
             raise ValueError("enable_idempotence needs acks='all'; set enable_idempotence=False for less")
-        if self.compression_type not in CODECS:
-            raise ValueError(f"compression_type: {self.compression_type!r} is not one of {', '.join(CODECS)}")
-        _positive(self, "batch_size", "max_in_flight", "max_request_size", "buffer_memory", "delivery_timeout_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,42 +80,102 @@ class ConsumerOptions:
         enable_auto_commit, auto_commit_interval_ms: commit what was handed out, every so many ms.
         session_timeout_ms, heartbeat_interval_ms: a member that is silent for so long is out; how often it shows itself.
         max_poll_interval_ms: a member that asks for no records for so long leaves its group.
-        partition_assignment_strategy: range, roundrobin, sticky, cooperative-sticky, best first.
+        partition_assignment_strategy: range, roundrobin, sticky, cooperative-sticky, best first; the group takes one that all its members
+            offer. With cooperative-sticky members keep reading what they keep through a rebalance; with the others they give up everything
+            first. By default a group is cooperative as soon as all its members can be.
         isolation_level: read_uncommitted or read_committed.
         fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes, max_partition_fetch_bytes: how much a fetch brings, and when.
         max_poll_records: most records that one `getmany` hands out.
         check_crcs: verify the checksum of every batch.
+        metadata_max_age_ms: topics are looked at anew so often: for more partitions, and for new names that a pattern matches.
     """
 
     group_id: str | None = None
     group_instance_id: str | None = None
     auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
     enable_auto_commit: bool = True
-    auto_commit_interval_ms: int = 5_000
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    partition_assignment_strategy: tuple[str, ...] = ("range", "cooperative-sticky")
+    auto_commit_interval_ms: _Positive = 5_000
+    session_timeout_ms: _Positive = 45_000
+    heartbeat_interval_ms: _Positive = 3_000
+    max_poll_interval_ms: _Positive = 300_000
+    partition_assignment_strategy: tuple[str, ...] = ("cooperative-sticky", "range")
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
-    fetch_min_bytes: int = 1
-    fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 50 * 1024 * 1024
-    max_partition_fetch_bytes: int = 1024 * 1024
-    max_poll_records: int = 500
+    fetch_min_bytes: Annotated[int, _AtLeast(0)] = 1
+    fetch_max_wait_ms: Annotated[int, _AtLeast(0)] = 500
+    fetch_max_bytes: _Positive = 50 * 1024 * 1024
+    max_partition_fetch_bytes: _Positive = 1024 * 1024
+    max_poll_records: _Positive = 500
     check_crcs: bool = True
-    request_timeout_ms: int = 30_000
+    metadata_max_age_ms: _Positive = 300_000
+    request_timeout_ms: _Positive = 30_000
 
     def __post_init__(self) -> None:
-        if self.auto_offset_reset not in {"earliest", "latest", "none"}:
-            raise ValueError(f"auto_offset_reset: {self.auto_offset_reset!r} is not earliest, latest or none")
-        if self.isolation_level not in {"read_uncommitted", "read_committed"}:
-            raise ValueError(f"isolation_level: {self.isolation_level!r} is not read_uncommitted or read_committed")
+        _check(self)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError("heartbeat_interval_ms must be less than session_timeout_ms, a third of it is usual")
-        _positive(self, "max_poll_records", "max_partition_fetch_bytes", "fetch_max_bytes", "session_timeout_ms")
 
 
-def _positive(options: Any, *names: str) -> None:
-    for name in names:
-        if getattr(options, name) <= 0:
-            raise ValueError(f"{name}: {getattr(options, name)} is not above 0")
+Options = TypeVar("Options", ProducerOptions, ConsumerOptions)
+
+
+def options_from(kind: type[Options], given: Mapping[str, Any]) -> Options:
+    """The options of a producer or a consumer from keyword arguments.
+
+    Raises:
+        TypeError: there is no such option, or its value is of another type.
+        ValueError: its value is out of range.
+    """
+    known = [one.name for one in fields(kind)]
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+            raise TypeError(f"{name} is no option of {kind.__name__}; {hint}")
+    return kind(**given)
+
+
+def _check(options: ProducerOptions | ConsumerOptions) -> None:
+    """Whether each option is of its annotated type, and within the bounds that are annotated with it."""
+    for name, hint in get_type_hints(type(options), include_extras=True).items():
+        kind, *bounds = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        value = getattr(options, name)
+        wanted = _mismatch(kind, value)
+        if wanted is not None:
+            raise TypeError(f"{name}: {value!r:.80} is {_article(type(value).__name__)}, not {wanted}")
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            raise ValueError(f"{name}: {value!r} is not {_listed([repr(one) for one in get_args(kind)])}")
+        for bound in bounds:
+            if isinstance(bound, _OneOf) and value not in bound.names:
+                raise ValueError(f"{name}: {value!r} is not one of {', '.join(bound.names)}")
+            if isinstance(bound, _AtLeast) and not math.isfinite(value):
+                raise ValueError(f"{name}: {value} is no number to count with")
+            if isinstance(bound, _AtLeast) and value < bound.lowest:
+                raise ValueError(f"{name}: {value} is below {bound.lowest}")
+
+
+def _mismatch(kind: Any, value: Any) -> str | None:
+    """The type that is wanted, in words, if the value is of another one."""
+    if get_origin(kind) is Literal:
+        kinds = {type(one) for one in get_args(kind)}
+        return None if type(value) in kinds else _listed([_WORDS[one] for one in sorted(kinds, key=str)])
+    if get_origin(kind) is UnionType:
+        return None if value is None else _mismatch(get_args(kind)[0], value)
+    if get_origin(kind) is tuple:
+        fits = isinstance(value, tuple | list) and all(isinstance(one, str) for one in value)
+        return None if fits else "a tuple of texts"
+    if get_origin(kind) is collections.abc.Callable:
+        return None if callable(value) else "a function"
+    if isinstance(value, bool) and kind is not bool:  # to Python, True is a number
+        return _WORDS[kind]
+    return None if isinstance(value, int | float if kind is float else kind) else _WORDS[kind]
+
+
+_WORDS: Final = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]

@@ -85,7 +85,38 @@ class Progress:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-class Connector:
+class Configurable:
+    """What is made of settings: a connector, converter, transform or predicate. A setting that it does not serve is refused by its name.
+
+    Attributes:
+        settings: that it serves, as the REST API lists them.
+        fixed: settings of Kafka's class that are served with some values only, in lower case, as these say what is done here anyway.
+        inert: settings of Kafka's class that are taken and mean nothing here, and why nothing else goes out for that.
+        instead: what to do in place of a setting that is refused.
+    """
+
+    settings: ClassVar[tuple[Setting, ...]] = ()
+    fixed: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    inert: ClassVar[Mapping[str, str]] = {}
+    instead: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def serves(cls, name: str) -> bool:
+        """Whether a setting means something to it; for names that no list can hold, more than `settings`."""
+        return any(one.name == name for one in cls.settings)
+
+    @classmethod
+    def unserved(cls, name: str, value: str) -> str | None:
+        """Why a setting is refused, with the remedy; None if it is not."""
+        allowed = cls.fixed.get(name)
+        if allowed is not None:
+            return None if value.strip().lower() in allowed else f"it is not served; what is: {', '.join(allowed)}"
+        if cls.serves(name) or name in cls.inert:
+            return None
+        return f"it is not served, and to pass it over could let out what it keeps back; {cls.instead.get(name, 'take it out')}"
+
+
+class Connector(Configurable):
     """A kind of connector. One task for each connector: that is what its data has an order for.
 
     Attributes:
@@ -95,7 +126,6 @@ class Connector:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ()
-    settings: ClassVar[tuple[Setting, ...]] = ()
     version: ClassVar[str] = "0.1.0"
 
     def __init__(self, name: str, config: Config) -> None:

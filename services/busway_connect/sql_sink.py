@@ -36,6 +36,9 @@ _CHOICES: Final = {
     "schema.evolution": ("none", "basic"),
     "delete.enabled": ("true", "false"),
 }
+_OTHER_NAMES: Final = {
+    "connection.user", "pk.mode", "pk.fields", "table.name.format", "auto.create", "auto.evolve",
+}  # fmt: skip
 _KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _BATCH: Final = 500
 _PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
@@ -69,6 +72,37 @@ class JdbcSink(Sink):
         Setting(name="unavailable.value.placeholder", doc="The source's placeholder for what it does not know; such a column stays as it is", default="__debezium_unavailable_value"),
         Setting(name="batch.size", doc="The most rows of one transaction", default=str(_BATCH), type="INT"),
     )  # fmt: skip
+    fixed: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "truncate.enabled": ("false",),
+        "table.types": ("table",),
+        "quote.sql.identifiers": ("always",),
+        "quote.identifiers": ("true",),
+        "use.time.zone": ("utc",),
+        "db.timezone": ("utc",),
+        "column.naming.strategy": ("io.debezium.connector.jdbc.naming.defaultcolumnnamingstrategy",),
+        "collection.naming.strategy": ("io.debezium.connector.jdbc.naming.defaultcollectionnamingstrategy",),
+    }
+    inert: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            (
+                "connection.provider",
+                "connection.pool.min_size",
+                "connection.pool.max_size",
+                "connection.pool.acquire_increment",
+                "connection.pool.timeout",
+                "connection.restart.on.errors",
+                "connection.attempts",
+                "connection.backoff.ms",
+                "flush.max.retries",
+                "flush.retry.delay.ms",
+                "max.retries",
+                "retry.backoff.ms",
+                "use.reduction.buffer",
+            ),
+            "how fast and how often tried; no row is another one for it",
+        ),
+        "trim.sensitive.log": "values of records are not logged at all",
+    }
 
     def __init__(self, name: str, config: Config) -> None:
         super().__init__(name, config)
@@ -86,6 +120,11 @@ class JdbcSink(Sink):
         self._tables: Tables | None = None
         self._dialect = ""
         self._job: asyncio.Future[None] | None = None
+
+    @classmethod
+    def serves(cls, name: str) -> bool:
+        """Debezium's names, and Confluent's for the same."""
+        return name in _OTHER_NAMES or super().serves(name)
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:

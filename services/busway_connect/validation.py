@@ -6,14 +6,16 @@ of one connector (`Connector.settings`, `Connector.validate`).
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from busway_connect.connector import Config, ConfigInvalid, Connector, Setting, Source
+from busway_connect.hidden import shown
 from busway_connect.plugins import NoSuchPlugin, Plugins
 from busway_connect.runtime.overrides import override_problems
 from busway_connect.runtime.topics import creation_problems
 from busway_connect.transforms.chain import chain
+from busway_connect.unserved import CONVERTERS, unserved
 
 _SEE: Final = (
     "\nYou can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
@@ -22,10 +24,6 @@ _COMMON: Final = "Common"
 _ERRORS: Final = "Error Handling"
 _TRANSFORMS: Final = "Transforms"
 _PREDICATES: Final = "Predicates"
-HIDDEN: Final = "[hidden]"
-"""Kafka's word in the place of a password."""
-_SECRET: Final = re.compile(r"password|secret|jaas|token|user\.info", re.IGNORECASE)
-_PASSWORD_IN_URL: Final = re.compile(r"(://[^/:@]*:)[^@]*(?=@)|([?&;](?:ssl)?password=)[^&;]*", re.IGNORECASE)
 
 
 class BadConfig(ValueError):
@@ -54,6 +52,8 @@ _EVERY: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
             Setting(name="name", doc="Globally unique name to use for this connector.", required=True, importance="HIGH"),
             Setting(name="connector.class", doc="Name or alias of the class for this connector.", required=True, importance="HIGH"),
             _common("tasks.max", "Maximum number of tasks to use for this connector; one is used.", "1", "INT", "HIGH"),
+            _common("tasks.max.enforce", "Whether more tasks than tasks.max are an error; there is one, so that this changes nothing.", "true", "BOOLEAN", "LOW"),
+            _common("config.action.reload", "What to do when a provider's value expires: none does, so that this changes nothing.", "restart", "STRING", "LOW"),
             _common("key.converter", "Converter class for keys; the worker's where it is not set.", None, "CLASS", "LOW"),
             _common("value.converter", "Converter class for values; the worker's where it is not set.", None, "CLASS", "LOW"),
         ),
@@ -67,6 +67,7 @@ _EVERY: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
             _common("errors.retry.delay.max.ms", "The longest wait between two tries, in milliseconds.", "60000", "LONG"),
             _common("errors.tolerance", "none: a bad record stops the task; all: it is passed over.", "none"),
             _common("errors.log.enable", "Whether records that are passed over are logged.", "false", "BOOLEAN"),
+            _common("errors.log.include.messages", "Whether that line names the record's topic, partition and offset.", "false", "BOOLEAN"),
             _common("errors.deadletterqueue.topic.name", "Where records go that are passed over; empty for nowhere.", ""),
             _common("errors.deadletterqueue.topic.replication.factor", "Of that topic where it is missing; -1 for the broker's default.", "-1", "SHORT"),
             _common("errors.deadletterqueue.context.headers.enable", "Whether they get headers that tell what happened.", "false", "BOOLEAN"),
@@ -117,7 +118,10 @@ def problems(plugins: Plugins, connector: type[Connector], config: Config) -> di
         if wrong:
             found[one.setting.name] = wrong
     _check_plugins(plugins, config, found)
-    named = override_problems(config)
+    common = {one.setting.name for one in known_settings(connector) if one.group is not None}
+    named = unserved(plugins, connector, config, common) | override_problems(
+        config, source=issubclass(connector, Source)
+    )
     if issubclass(connector, Source):
         named |= creation_problems(config)
         if config.get("exactly.once.support", "").lower() == "required" and connector.position is Source.position:
@@ -127,9 +131,10 @@ def problems(plugins: Plugins, connector: type[Connector], config: Config) -> di
     else:
         _check_topics(config, found)
     for name, text in named.items():
-        found[name] = [f"Invalid value {config[name]} for configuration {name}: {text}"]
-    if not found:
-        found = {name: [text] for name, text in connector.validate(config).items()}
+        found[name] = [f"Invalid value {shown(name, config[name])} for configuration {name}: {text}"]
+    for name, text in connector.validate(config).items():
+        of = f"Invalid value {shown(name, config[name])} for configuration {name}" if name in config else name
+        found.setdefault(name, [f"{of}: {text}"])
     return found
 
 
@@ -161,17 +166,19 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
 
 
 def _check_plugins(plugins: Plugins, config: Config, found: dict[str, list[str]]) -> None:
-    for name in ("key.converter", "value.converter"):
+    for name in CONVERTERS:
         if name in config:
             try:
                 kind = plugins.converter(config[name])
             except NoSuchPlugin as problem:
                 found[name] = [f"Invalid value {config[name]} for configuration {name}: {problem}"]
                 continue
-            for one in kind.required:
-                full = f"{name}.{one}"
-                if not config.get(full):
-                    found[full] = [f'Missing required configuration "{full}" which has no default value.']
+            for setting in kind.settings:
+                wrong = _wrong(
+                    replace(setting, name=f"{name}.{setting.name}"), config.get(f"{name}.{setting.name}") or None
+                )
+                if wrong:
+                    found[f"{name}.{setting.name}"] = wrong
     try:
         chain(plugins, config)
     except ConfigInvalid as problem:
@@ -217,11 +224,6 @@ def check(plugins: Plugins, connector: type[Connector], config: Config) -> None:
         raise BadConfig(
             f"Connector configuration is invalid and contains the following {len(texts)} error(s):{listed}{_SEE}"
         )
-
-
-def shown(name: str, text: str) -> str:
-    """A setting's value as messages may have it: without what is nobody's business."""
-    return HIDDEN if _SECRET.search(name) else _PASSWORD_IN_URL.sub(rf"\1\2{HIDDEN}", text)
 
 
 def definition(known: _Known) -> dict[str, Any]:

@@ -12,12 +12,13 @@ _WHERE: Final = {
     "errors": ("explain",),
     "jars": ("JarsMissing", "jar_paths"),
     "job": ("Job", "run_job"),
+    "keys": ("key_schemas", "key_text"),
     "lag": ("LagListener", "Progress", "commit_group", "progress_of"),
     "schemas": ("NoColumns", "NoSchema", "Schemas", "schemas_of"),
     "source": ("DataLoss", "register"),
     "store": ("delta_writer", "realtime", "to_store"),
     "supervise": ("StreamFailed", "run_stream"),
-    "topics": ("read_topic", "rejected", "stream_topic"),
+    "topics": ("NotServed", "read_topic", "rejected", "stream_topic"),
     "write": ("DoesNotFit", "write_topic"),
 }
 _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}

@@ -12,6 +12,8 @@ from pyspark.errors import PySparkException
 _ROOTS: Final = (
     # Ours, raised in a Python worker of the source: the class and its text end the worker's traceback.
     re.compile(r"^busway(?:_spark|_protocol)?\.[\w.]+: (?P<text>.+)$", re.MULTILINE),
+    # A setting that a Kafka client refuses.
+    re.compile(r"org\.apache\.kafka\.common\.config\.ConfigException: (?P<text>.+)$", re.MULTILINE),
     re.compile(r"\[USER_RAISED_EXCEPTION\] (?P<text>.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE),
 )
 _KNOWN: Final = (

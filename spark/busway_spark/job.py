@@ -17,20 +17,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 try:
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 except ImportError as missing:
     raise SystemExit(f"{missing}: pip install 'busway[spark]'") from None
 
 from busway import Admin, BuswayError
 from busway_spark.errors import explain
+from busway_spark.keys import key_schemas, key_text
 from busway_spark.lag import LagListener
 from busway_spark.schemas import schemas_of
 from busway_spark.session import session
 from busway_spark.store import EVERY_5_S, FORMATS, Format, realtime, to_store
 from busway_spark.supervise import run_stream
-from busway_spark.topics import read_topic, stream_topic
+from busway_spark.topics import SOURCES, read_topic, secured, stream_topic
 
 REALTIME: Final = "realtime"
 MICRO_BATCH: Final = "micro-batch"
@@ -57,6 +59,7 @@ class Job:
         self._out = given.out.rstrip("/")
         self._checkpoints = (given.checkpoint or f"{self._out}/_checkpoints").rstrip("/")
         self._missing: frozenset[int] = frozenset()
+        self._kafka_options: dict[str, str] = dict(given.kafka_option)
 
     def place(self, name: str) -> str:
         """Folder or URL of a table of the store: `OUT/<name>`."""
@@ -73,11 +76,15 @@ class Job:
 
     def read(self, topic: str, **options: Any) -> DataFrame:
         """`read_topic` on the servers that were given."""
-        return read_topic(self.spark, topic, **self._servers(), **options)
+        return read_topic(self.spark, topic, **(self._servers() | options))
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
         """`stream_topic` on the servers that were given; call it inside of what `run` is given."""
-        return stream_topic(self.spark, topic, **self._servers(), missing_ids=self._missing, **options)
+        return stream_topic(self.spark, topic, **({"missing_ids": self._missing} | self._servers() | options))
+
+    def key_text(self, topic: str) -> Column:
+        """The keys of a topic as text, decoded where they are Avro; see `keys.key_text`. Call it inside of what `run` is given."""
+        return key_text(key_schemas(self.given.registry, topic), missing_ids=self._missing)
 
     def store(self, frame: DataFrame, name: str, **options: Any) -> StreamingQuery | None:
         """`to_store` into `OUT/<name>`, with a checkpoint of that name beside it."""
@@ -98,7 +105,7 @@ class Job:
             TooFewSlots: Real-Time Mode needs more tasks at a time than a local master has.
         """
         writer = rows.writeStream.format("kafka").queryName(name).option("topic", topic)
-        writer = writer.option("kafka.bootstrap.servers", self.given.bootstrap_servers)
+        writer = writer.option("kafka.bootstrap.servers", self.given.bootstrap_servers).options(**self._kafka_options)
         writer = writer.option("checkpointLocation", self.checkpoint(name))
         if self.given.until_end:
             return writer.trigger(availableNow=True).start()
@@ -114,13 +121,14 @@ class Job:
         return realtime(writer).start()
 
     def run(
-        self, start: Callable[[], Iterable[StreamingQuery | None]], *, topics: Sequence[str]
+        self, start: Callable[[], Iterable[StreamingQuery | None]], *, topics: Sequence[str], subject: str | None = None
     ) -> list[StreamingQuery]:
         """Run streams until they end; built anew when one of the topics gets an event with a new schema.
 
         Args:
             start: builds and starts the queries.
             topics: those that it streams.
+            subject: where the schemas of their values are; that of each topic unless given.
 
         Raises:
             StreamFailed: one has failed; names the reason.
@@ -131,10 +139,23 @@ class Job:
             return [query for query in start() if query is not None]
 
         registry = self.given.registry
-        return run_stream(build, known_ids=lambda: {one for name in topics for one in schemas_of(registry, name).ids})
+
+        def known() -> set[int]:
+            return {
+                one
+                for name in topics
+                for one in (*schemas_of(registry, name, subject=subject).ids, *key_schemas(registry, name))
+            }
+
+        return run_stream(build, known_ids=known)
 
     def _servers(self) -> dict[str, Any]:
-        return {"bootstrap_servers": self.given.bootstrap_servers, "schema_registry": self.given.registry}
+        return {
+            "bootstrap_servers": self.given.bootstrap_servers,
+            "schema_registry": self.given.registry,
+            "source": self.given.source,
+            "kafka_options": self._kafka_options,
+        }
 
 
 def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
@@ -145,6 +166,23 @@ def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("-b", "--bootstrap-servers", default=servers, help="brokers, host:port with commas")
     registry = environ("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081")
     parser.add_argument("-r", "--registry", default=registry, help="address of the schema registry")
+    parser.add_argument("--source", choices=SOURCES, help="what reads the topics: our own source, or Spark's; busway")
+    parser.add_argument(
+        "--kafka-option",
+        action="append",
+        type=_named,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a further option of Spark's Kafka source, kafka.security.protocol=SASL_SSL say; often as need be",
+    )
+    parser.add_argument(
+        "--conf",
+        action="append",
+        type=_named,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark; often as need be",
+    )
     parser.add_argument("--master", help="Spark master URL; local[2], or what spark-submit says")
     parser.add_argument("--out", default="store", help="folder or URL of the analytics store")
     parser.add_argument("--format", default=FORMATS[0], choices=FORMATS, help="of the store's tables")
@@ -153,6 +191,13 @@ def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--log-level", default="fatal", choices=_LOG_LEVELS, help="of Spark, which logs Java stacks")
     parser.add_argument("--metrics-port", type=int, help="serve the lag for Prometheus there")
     return parser
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=VALUE")
+    return name, value
 
 
 def add_mode(parser: argparse.ArgumentParser) -> None:
@@ -173,6 +218,7 @@ def run_job(
     *,
     topics: Callable[[argparse.Namespace], Sequence[str]],
     add_arguments: Callable[[argparse.ArgumentParser], None] | None = None,
+    subject: Callable[[argparse.Namespace], str | None] = lambda given: None,
 ) -> int:
     """Run a job from its command line.
 
@@ -183,6 +229,7 @@ def run_job(
         work: what it does.
         topics: those that must be there, with a schema; asked before a JVM starts for nothing.
         add_arguments: adds the job's own.
+        subject: where the schemas of the topics' values are, where it is not `<topic>-value`.
 
     Returns:
         0, or 1 with one line on stderr that says what is missing or went wrong.
@@ -192,10 +239,11 @@ def run_job(
         add_arguments(parser)
     given = parser.parse_args(argv)
     try:
-        asyncio.run(_check_topics(given.bootstrap_servers, topics(given)))
+        if not secured(dict(given.kafka_option)):
+            asyncio.run(_check_topics(given.bootstrap_servers, topics(given)))
         for topic in topics(given):
-            schemas_of(given.registry, topic)
-        quiet = {"spark.log.level": given.log_level.upper()}
+            schemas_of(given.registry, topic, subject=subject(given))
+        quiet = {"spark.log.level": given.log_level.upper(), **dict(given.conf)}
         spark = session(name, master=given.master, delta=given.format == "delta", settings=quiet)
         listener = LagListener(port=given.metrics_port) if given.metrics_port is not None else None
         if listener is not None:
@@ -208,7 +256,7 @@ def run_job(
     except (BuswayError, ValueError) as problem:
         sys.stderr.write(f"{name}: {problem}\n")
         return 1
-    except PySparkException as problem:
+    except (PySparkException, Py4JJavaError) as problem:
         sys.stderr.write(f"{name}: {explain(problem)}\n")
         return 1
     except KeyboardInterrupt:

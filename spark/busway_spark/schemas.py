@@ -49,7 +49,9 @@ class Schemas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Version:
+class Version:
+    """One version of a subject; `schema` is the parsed JSON, None where it is not Avro."""
+
     number: int
     id: int
     kind: str
@@ -71,7 +73,7 @@ def schemas_of(registry_url: str, topic: str, *, subject: str | None = None, rea
         RegistryUnreachable: no answer.
     """
     name = subject or f"{topic}-value"
-    versions = asyncio.run(_versions(registry_url, name))
+    versions = asyncio.run(versions_of(registry_url, name))
     chosen = _reader(versions, reader, name)
     _check_columns(chosen, name)
     writers, others = {}, {}
@@ -88,7 +90,13 @@ def schemas_of(registry_url: str, topic: str, *, subject: str | None = None, rea
     return Schemas(subject=name, writers=writers, others=others, reader=json.dumps(chosen))
 
 
-async def _versions(registry_url: str, subject: str) -> list[_Version]:
+async def versions_of(registry_url: str, subject: str) -> "list[Version]":
+    """All versions of a subject, with what they refer to put in place.
+
+    Raises:
+        NoSchema: there is no such subject.
+        RegistryUnreachable: no answer.
+    """
     async with RegistryClient(registry_url) as registry:
         try:
             numbers = await registry.versions(subject)
@@ -99,14 +107,14 @@ async def _versions(registry_url: str, subject: str) -> list[_Version]:
         return [await _version(registry, subject, number) for number in numbers]
 
 
-async def _version(registry: RegistryClient, subject: str, number: int) -> _Version:
+async def _version(registry: RegistryClient, subject: str, number: int) -> Version:
     found = await registry.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{number}")
     kind = found.get("schemaType", "AVRO")
     if kind != "AVRO":
-        return _Version(number=number, id=found["id"], kind=kind, schema=None)
+        return Version(number=number, id=found["id"], kind=kind, schema=None)
     referred: dict[str, Any] = {}
     await _collect(registry, found, referred)
-    return _Version(
+    return Version(
         number=number, id=found["id"], kind=kind, schema=_in_place(_parsed(found["schema"]), "", referred, set())
     )
 
@@ -166,7 +174,7 @@ def full_name(schema: dict[str, Any], namespace: str) -> str:
     return f"{space}.{name}" if space else name
 
 
-def _reader(versions: list[_Version], reader: Reader, subject: str) -> Any:
+def _reader(versions: list[Version], reader: Reader, subject: str) -> Any:
     if isinstance(reader, type):
         return json.loads(AvroCodec(reader).schema_text)
     if isinstance(reader, str):

@@ -3,6 +3,7 @@
 What lives here: finding a job's module, and the command line with jars and Python packages. What does not: the jobs, their frame (`job`).
 """
 
+import argparse
 import importlib
 import importlib.util
 import os
@@ -25,21 +26,22 @@ class NoJob(BuswayError):
 
 
 def find_job(name: str) -> ModuleType:
-    """The module of a job: one of `busway_spark.jobs` by its name, or any by its path, `gettaxi.jobs.surge` say.
+    """The module of a job: one of `busway_spark.jobs` by its name, or any by its path: `gettaxi.jobs.surge`, `hourly` for hourly.py here.
 
     Raises:
         NoJob: there is none, or it has no `main`.
     """
-    path = name if "." in name else f"busway_spark.jobs.{name.replace('-', '_')}"
+    import busway_spark.jobs as own
+
+    names = [one.name for one in pkgutil.iter_modules(own.__path__)]
+    plain = name.replace("-", "_")
+    path = f"busway_spark.jobs.{plain}" if plain in names else name
     try:
         module = importlib.import_module(path)
     except ModuleNotFoundError as missing:
         if missing.name is None or not path.startswith(missing.name):
             raise NoJob(f"{path} needs {missing.name}, which is not installed") from None
-        import busway_spark.jobs as own
-
-        names = ", ".join(one.name for one in pkgutil.iter_modules(own.__path__))
-        raise NoJob(f"there is no job {name}: give {names}, or a module that can be imported here") from None
+        raise NoJob(f"there is no job {name}: give {', '.join(names)}, or a module that can be imported here") from None
     if not callable(getattr(module, "main", None)):
         raise NoJob(f"{path} is no job: it has no main(argv)")
     return module
@@ -52,7 +54,7 @@ def submit_command(module: str, master: str, arguments: Sequence[str], folder: P
     Args:
         module: the job's path.
         master: Spark master URL.
-        arguments: the job's.
+        arguments: the job's; its `--conf NAME=VALUE` are given to `spark-submit` too, for what has to be known before the job runs.
         folder: where the two files are put that are submitted.
 
     Raises:
@@ -73,6 +75,7 @@ def submit_command(module: str, master: str, arguments: Sequence[str], folder: P
         "--py-files",
         str(archive),
         *_driver(),
+        *_settings(arguments),
         str(main),
         *arguments,
     ]
@@ -82,6 +85,14 @@ def _driver() -> list[str]:
     """The driver runs this very interpreter unless the environment names one: which `python3` the PATH has says nothing."""
     named = os.environ.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
     return [] if named else ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
+
+
+def _settings(arguments: Sequence[str]) -> list[str]:
+    """What of the job's arguments is Spark's own."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--conf", action="append", default=[])
+    found, _ = parser.parse_known_args(list(arguments))
+    return [part for setting in found.conf for part in ("--conf", setting)]
 
 
 def spark_submit() -> str:
@@ -99,6 +110,8 @@ def zip_packages(archive: Path, packages: Sequence[str]) -> None:
             spec = importlib.util.find_spec(package)
             if spec is None:
                 raise NoJob(f"{package} cannot be imported here")
+            if spec.submodule_search_locations is None and spec.origin is not None:
+                target.write(spec.origin, Path(spec.origin).name)
             for place in spec.submodule_search_locations or ():
                 root = Path(place)
                 for file in sorted(root.rglob("*")):

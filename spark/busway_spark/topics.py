@@ -8,13 +8,13 @@ value was not decoded), `deleted` (a tombstone), and the record's `key`, `value`
 """
 
 import asyncio
-from collections.abc import Collection
-from typing import Final, Literal
+from collections.abc import Collection, Mapping
+from typing import Final, Literal, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from busway import Admin
+from busway import Admin, BuswayError
 from busway_spark.avro import Decoder, OnError, OnUnknown, decode_avro
 from busway_spark.offsets import Position, position_options
 from busway_spark.schemas import Reader, Schemas, schemas_of
@@ -22,6 +22,7 @@ from busway_spark.schemas import Reader, Schemas, schemas_of
 Source = Literal["kafka", "busway"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 _SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+SOURCES: Final[tuple[Source, ...]] = get_args(Source)
 DEFAULT_SOURCE: Final[Source] = "busway"
 """The faster one, see spark/README.md; it needs no jar either."""
 
@@ -40,6 +41,7 @@ def read_topic(
     on_error: OnError = "keep",
     min_partitions: int | None = None,
     source: Source | None = None,
+    kafka_options: Mapping[str, str] | None = None,
     decoder: Decoder | None = None,
 ) -> DataFrame:
     """What is in a topic, as events.
@@ -56,18 +58,22 @@ def read_topic(
         on_error: keep records that are no events, with the reason in `error`, or fail at the first.
         min_partitions: tasks at least; partitions are split for it.
         source: Spark's Kafka source or our own; the rows are the same.
+        kafka_options: further options of Spark's Kafka source, by its names: `kafka.security.protocol`, `kafka.sasl.jaas.config` and
+            their like, for brokers that want TLS or SASL.
         decoder: the JVM's or the one in Python; the JVM's where it is there.
 
     Raises:
         NoSchema, NoColumns: there is no schema to read as.
         RegistryUnreachable, ConnectionFailed: nobody answers.
         BrokerError: there is no such topic.
+        NotServed: `kafka_options` for our own source.
     """
-    schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader)
-    options = _options(topic, bootstrap_servers, isolation) | position_options(start, end, topic)
+    source, further = _source(source, kafka_options)
+    schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader, kafka_options=further)
+    options = _options(topic, bootstrap_servers, isolation) | position_options(start, end, topic) | further
     if min_partitions is not None:
         options["minPartitions"] = str(min_partitions)
-    rows = spark.read.format(source or DEFAULT_SOURCE).options(**options).load()
+    rows = spark.read.format(source).options(**options).load()
     return _events(rows, schemas, on_error=on_error, decoder=decoder)
 
 
@@ -87,6 +93,7 @@ def stream_topic(
     missing_ids: Collection[int] = (),
     min_partitions: int | None = None,
     source: Source | None = None,
+    kafka_options: Mapping[str, str] | None = None,
     decoder: Decoder | None = None,
 ) -> DataFrame:
     """A topic without an end, as events.
@@ -102,13 +109,14 @@ def stream_topic(
     Raises:
         as `read_topic`.
     """
-    schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader)
-    options = _options(topic, bootstrap_servers, isolation) | position_options(start, None, topic)
+    source, further = _source(source, kafka_options)
+    schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader, kafka_options=further)
+    options = _options(topic, bootstrap_servers, isolation) | position_options(start, None, topic) | further
     if max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
     if min_partitions is not None:
         options["minPartitions"] = str(min_partitions)
-    rows = spark.readStream.format(source or DEFAULT_SOURCE).options(**options).load()
+    rows = spark.readStream.format(source).options(**options).load()
     return _events(rows, schemas, on_error=on_error, on_unknown=on_new_schema, missing_ids=missing_ids, decoder=decoder)
 
 
@@ -119,9 +127,37 @@ def rejected(decoded: DataFrame) -> DataFrame:
     )
 
 
-def _prepared(topic: str, bootstrap_servers: str, schema_registry: str, subject: str | None, reader: Reader) -> Schemas:
+class NotServed(BuswayError):
+    """An option that the chosen source does not have; the text names both."""
+
+
+def secured(kafka_options: Mapping[str, str]) -> bool:
+    """Whether brokers are spoken to by TLS or SASL, which Busway's own client does not do: then Spark alone asks them."""
+    return kafka_options.get("kafka.security.protocol", "PLAINTEXT") != "PLAINTEXT"
+
+
+def _source(source: Source | None, kafka_options: Mapping[str, str] | None) -> tuple[Source, dict[str, str]]:
+    further = dict(kafka_options or {})
+    chosen = source or ("kafka" if further else DEFAULT_SOURCE)
+    if further and chosen != "kafka":
+        raise NotServed(
+            f"{', '.join(further)}: options of Spark's Kafka source; the source {chosen} has none, give source='kafka'"
+        )
+    return chosen, further
+
+
+def _prepared(
+    topic: str,
+    bootstrap_servers: str,
+    schema_registry: str,
+    subject: str | None,
+    reader: Reader,
+    *,
+    kafka_options: Mapping[str, str],
+) -> Schemas:
     # The broker is asked first: Spark's own source would wait for one that is not there, and name a missing topic by a Java exception.
-    asyncio.run(_check_topic(bootstrap_servers, topic))
+    if not secured(kafka_options):
+        asyncio.run(_check_topic(bootstrap_servers, topic))
     return schemas_of(schema_registry, topic, subject=subject, reader=reader)
 
 

@@ -6,6 +6,7 @@ at-least-once: a task that is tried again writes its rows again, so give events 
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -17,6 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from busway import Admin, AvroCodec, BuswayError, RegistryClient, RegistryRefused
 from busway_spark.avro import available_decoder, nullable
 from busway_spark.jars import JarsMissing
+from busway_spark.topics import secured
 
 _AVRO: Final[dict[type[T.DataType], Any]] = {
     T.BooleanType: "boolean",
@@ -51,6 +53,7 @@ def write_topic(
     subject: str | None = None,
     checkpoint: str | None = None,
     trigger: dict[str, Any] | None = None,
+    kafka_options: Mapping[str, str] | None = None,
 ) -> StreamingQuery | None:
     """Write each row as an event: its columns are the fields.
 
@@ -66,6 +69,7 @@ def write_topic(
         subject: `<topic>-value` unless given.
         checkpoint: folder where a stream keeps its position.
         trigger: of a stream, as for `DataStreamWriter.trigger`.
+        kafka_options: further options of Spark's Kafka sink, as for `read_topic`.
 
     Returns:
         The running query of a stream, None for a batch, which is written when this returns.
@@ -83,9 +87,9 @@ def write_topic(
         )
     fields = [field for field in frame.schema.fields if field.name != deleted]
     name = subject or f"{topic}-value"
-    schema_id, text = asyncio.run(
-        _target(bootstrap_servers, schema_registry, topic, name, fields=fields, schema=schema)
-    )
+    further = dict(kafka_options or {})
+    checked = None if secured(further) else bootstrap_servers
+    schema_id, text = asyncio.run(_target(checked, schema_registry, topic, name, fields=fields, schema=schema))
     event = F.struct(*_columns(fields, json.loads(text), name))
     head = bytes(1) + schema_id.to_bytes(4, "big")
     value: Column = F.concat(F.lit(head), to_avro(event, text))
@@ -93,7 +97,7 @@ def write_topic(
         value = F.when(~F.col(deleted), value)
     key_column = F.lit(None).cast("binary") if key is None else _key(frame, key)
     rows = frame.select(key_column.alias("key"), value.alias("value"))
-    options = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    options = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic, **further}
     if not frame.isStreaming:
         rows.write.format("kafka").options(**options).save()
         return None
@@ -109,7 +113,7 @@ def _key(frame: DataFrame, key: str) -> Column:
 
 
 async def _target(
-    bootstrap_servers: str,
+    bootstrap_servers: str | None,
     registry_url: str,
     topic: str,
     subject: str,
@@ -117,8 +121,9 @@ async def _target(
     fields: list[T.StructField],
     schema: str | type | None,
 ) -> tuple[int, str]:
-    async with Admin(bootstrap_servers) as admin:
-        await admin.describe_topics([topic])
+    if bootstrap_servers is not None:
+        async with Admin(bootstrap_servers) as admin:
+            await admin.describe_topics([topic])
     async with RegistryClient(registry_url) as registry:
         if schema is None:
             try:

@@ -1,5 +1,7 @@
 """The contract of `Files`: the operating system's and the simulated one behave alike."""
 
+import os
+
 import pytest
 
 from busway_bus.kernel.files import Files
@@ -31,6 +33,40 @@ def test_append_read_truncate(files):
     file.sync()
     file.close()
     assert files.open("d/a").size == 5
+
+
+def test_a_lent_file_can_be_read_until_the_last_loan_is_over(files):
+    """Closed and removed, its content is there for whoever has a loan, and nowhere else."""
+    file = files.open("d/a")
+    file.append([b"content"])
+    loans = [file.lend(), file.lend()]
+    loans.pop()
+    file.close()
+    files.remove("d/a")
+    other = files.open("d/b")
+    other.append([b"another"])
+    assert loans[0].read(0, 3) == b"con"
+    assert loans[0].read(3, 99) == b"tent"
+
+
+def test_the_last_loan_closes_the_descriptor(tmp_path):
+    """No descriptor is left behind, whichever ends first."""
+    tree = OsFiles(str(tmp_path))
+    before = len(os.listdir("/proc/self/fd"))
+    for loan_first in (True, False):
+        file = tree.open("a")
+        loan = file.lend()
+        if loan_first:
+            del loan
+            file.close()
+        else:
+            file.close()
+            assert len(os.listdir("/proc/self/fd")) == before + 1
+            del loan
+        assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(OSError, match="closed"):
+        file.lend()
+    tree.close()
 
 
 def test_small_files(files):

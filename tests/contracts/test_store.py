@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from busway_registry.domain.schemas import Artifact, Reference
-from busway_registry.store.interface import GLOBAL, IdTaken, NoMoreIds, Store, Version
+from busway_registry.store.interface import GLOBAL, Deleted, IdTaken, NoMoreIds, Part, Store, Version
 from busway_registry.store.memory import MemoryStore
 from busway_registry.store.sql import SqlStore
 
@@ -156,7 +156,8 @@ async def test_versions(store):
             await tx.add_version(use(subject, version, schema_id))
         await tx.mark_deleted("s", 2)
     async with store.read() as tx:
-        assert [(one.subject, one.version) for one in await tx.versions()] == [("Z", 1), ("r", 1), ("s", 2), ("s", 10)]
+        every = await tx.every_version("", deleted=True)
+        assert [(one.subject, one.version) for one in every] == [("Z", 1), ("r", 1), ("s", 2), ("s", 10)]
         assert [(one.version, one.deleted) for one in await tx.versions("s")] == [(2, True), (10, False)]
         assert [one.subject for one in await tx.versions_of_schema(1)] == ["r", "s"]
         assert (await tx.versions("r")) == [use("r", 1, 1)]
@@ -164,6 +165,110 @@ async def test_versions(store):
     async with store.write() as tx:
         await tx.remove_version("s", 2)
         assert [one.subject for one in await tx.versions_of_schema(1)] == ["r"]
+
+
+async def test_settings_of_a_subject(store):
+    """All that applies to it at once: its own and the registry's, of nobody else."""
+    async with store.write() as tx:
+        assert await tx.settings("s") == {}
+        await tx.put_setting("config", GLOBAL, {"compatibilityLevel": "FULL"})
+        await tx.put_setting("mode", "s", {"mode": "READONLY"})
+        await tx.put_setting("mode", "t", {"mode": "IMPORT"})
+        registry = {("config", GLOBAL): {"compatibilityLevel": "FULL"}}
+        assert await tx.settings("s") == {**registry, ("mode", "s"): {"mode": "READONLY"}}
+        assert await tx.settings(GLOBAL) == registry
+
+
+NAMES = [
+    "",
+    "A",
+    "B",
+    "Z",
+    "a",
+    "a-b",
+    "a1",
+    "a\U0010ffff",
+    "a\U0010ffffb",
+    "b",
+    "z\ud7ff",
+    "z\ue000",
+    "é",
+    "\U0001f600",
+]
+
+
+async def test_lists_by_prefix(store):
+    """By code points in every database, whatever is in the prefix."""
+    async with store.write() as tx:
+        await tx.add_schema(artifact("a"))
+        for name in reversed(NAMES[1:]):
+            await tx.add_version(use(name, 1, 1))
+        for prefix in [*NAMES, "a\U0010ffff\U0010ffff", "\U0010ffff", "\0", "%", "_"]:
+            wanted = [name for name in NAMES[1:] if name.startswith(prefix)]
+            assert await tx.subjects(prefix, Deleted.LEFT_OUT) == wanted
+            assert [one.subject for one in await tx.every_version(prefix, deleted=False)] == wanted
+        assert await tx.subjects_of_schema(1, deleted=False) == NAMES[1:]
+
+
+async def test_parts_of_lists(store):
+    """Offset and limit, of what is left after those that are deleted are left out, included, or alone."""
+    async with store.write() as tx:
+        for text in "ab":
+            await tx.add_schema(artifact(text))
+        for subject, version, schema_id in (
+            ("r", 1, 1),
+            ("s", 1, 1),
+            ("s", 2, 2),
+            ("s", 3, 1),
+            ("t", 1, 1),
+            ("t", 2, 2),
+        ):
+            await tx.add_version(use(subject, version, schema_id))
+        for subject, version in (("r", 1), ("s", 2), ("s", 3)):
+            await tx.mark_deleted(subject, version)
+    async with store.read() as tx:
+        for deleted, names, numbers in (
+            (Deleted.LEFT_OUT, ["s", "t"], [1]),
+            (Deleted.INCLUDED, ["r", "s", "t"], [1, 2, 3]),
+            (Deleted.ALONE, ["r"], [2, 3]),
+        ):
+            assert await tx.subjects("", deleted) == names
+            assert await tx.version_numbers("s", deleted) == numbers
+            assert await tx.subjects("", deleted, Part(offset=1, limit=1)) == names[1:2]
+            assert await tx.version_numbers("s", deleted, Part(offset=1)) == numbers[1:]
+
+        async def every(*, deleted: bool, **more) -> list[tuple[str, int]]:
+            return [(one.subject, one.version) for one in await tx.every_version("", deleted=deleted, **more)]
+
+        assert await every(deleted=False) == [("s", 1), ("t", 1), ("t", 2)]
+        assert await every(deleted=False, latest_only=True) == [("s", 1), ("t", 2)]
+        assert await every(deleted=True, latest_only=True) == [("r", 1), ("s", 3), ("t", 2)]
+        assert await every(deleted=True, part=Part(offset=2, limit=2)) == [("s", 2), ("s", 3)]
+        assert await every(deleted=True, part=Part(limit=0)) == []
+
+        assert await tx.subjects_of_schema(1, deleted=True) == ["r", "s", "t"]
+        assert await tx.subjects_of_schema(1, deleted=False, part=Part(limit=1)) == ["s"]
+        assert [one.version for one in await tx.versions_of_schema(1, subject="s")] == [1, 3]
+        assert [one.subject for one in await tx.versions_of_schema(1, deleted=False)] == ["s", "t"]
+        assert await tx.versions_of_schema(1, part=Part(offset=1, limit=1)) == [use("s", 1, 1)]
+
+        assert await tx.version("s", None, deleted=False) == use("s", 1, 1)
+        assert (await tx.version("s", None, deleted=True)).version == 3
+        assert (await tx.version("s", 2, deleted=True)).version == 2
+        assert await tx.version("s", 2, deleted=False) is None
+        assert await tx.version("x", None, deleted=True) is None
+
+
+@pytest.mark.slow
+async def test_long_lists(store):
+    """They are read some at a time, and are whole."""
+    names = [f"{number:05}" for number in range(4_500)]
+    async with store.write() as tx:
+        await tx.add_schema(artifact("a"))
+        for name in names:
+            await tx.add_version(use(name, 1, 1))
+        assert await tx.subjects("", Deleted.INCLUDED) == names
+        assert await tx.subjects("", Deleted.INCLUDED, Part(offset=10, limit=4_100)) == names[10:4_110]
 
 
 async def test_references(store):
@@ -175,6 +280,11 @@ async def test_references(store):
         await tx.add_schema(artifact("b", first, first, other))
         await tx.add_schema(artifact("c", first))
         assert await tx.referenced_by("s", 1) == [2, 3]
+        await tx.add_version(use("u", 1, 3))
+        assert await tx.referenced_by("s", 1, deleted=False) == [3]
+        assert await tx.referenced_by("s", 1, part=Part(offset=1, limit=1)) == [3]
+        await tx.mark_deleted("u", 1)
+        assert await tx.referenced_by("s", 1, deleted=False) == []
         assert await tx.referenced_by("t", 1) == [2]
         assert await tx.referenced_by("s", 2) == []
         await tx.remove_schema(2)
@@ -214,7 +324,7 @@ async def test_nothing_of_a_failed_transaction_stays(store):
     with pytest.raises(LookupError):
         await fail()
     async with store.read() as tx:
-        assert await tx.versions() == []
+        assert await tx.every_version("", deleted=True) == []
         assert await tx.highest_id() == 0
         assert await tx.setting("mode", "s") is None
 
@@ -240,16 +350,16 @@ async def test_writers_take_turns(store):
 async def test_a_reader_sees_one_state(store):
     """A view that is open does not change while others write, and readers do not wait for writers."""
     async with store.read() as before:
-        assert await before.versions() == []
+        assert await before.every_version("", deleted=True) == []
         async with store.write() as tx:
             await tx.add_schema(artifact("a"))
             await tx.add_version(use("s", 1, 1))
             async with store.read() as during:
-                assert await during.versions() == []
-        assert await before.versions() == []
+                assert await during.every_version("", deleted=True) == []
+        assert await before.every_version("", deleted=True) == []
         assert await before.highest_id() == 0
     async with store.read() as after:
-        assert len(await after.versions()) == 1
+        assert len(await after.every_version("", deleted=True)) == 1
 
 
 async def test_two_stores_on_one_database(database):

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.interop.broker import SETTINGS, BuswayProcess
-from tests.support.canary import Canary, KafkaQuestion
 
 from busway_protocol.apis import ApiKey
 from busway_protocol.compile import decode, encode
@@ -28,6 +26,8 @@ from busway_protocol.messages.topics import (
 )
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.schema import info_of
+from tests.interop.broker import SETTINGS, BuswayProcess
+from tests.support.canary import Canary, KafkaQuestion
 
 pytestmark = pytest.mark.hostile
 NOW = 1_700_000_000_000

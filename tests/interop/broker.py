@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -37,11 +38,12 @@ class Broker(Protocol):
 
 
 class BuswayProcess:
-    """`python -m busway_bus` with its own temporary data directory."""
+    """`python -m busway_bus` with its own temporary data directory; `prefix` is put before its command line."""
 
-    def __init__(self, settings: dict[str, str]) -> None:
+    def __init__(self, settings: dict[str, str], prefix: Sequence[str] = ()) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="busway-interop-"))
         self._settings = settings
+        self._prefix = prefix
         self._process: subprocess.Popen[str] | None = None
         self._log = self._folder / "broker.log"
         self.bootstrap_servers = ""
@@ -64,7 +66,10 @@ class BuswayProcess:
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "busway_bus", str(file)], stdout=subprocess.PIPE, stderr=log, text=True
+                [*self._prefix, sys.executable, "-m", "busway_bus", str(file)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
         assert self._process.stdout is not None
         first: queue.SimpleQueue[str] = queue.SimpleQueue()

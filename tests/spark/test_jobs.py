@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from busway import Admin, TopicPartition
 from busway_spark import LagListener, Progress, stream_topic, to_store
 from busway_spark.jars import jar_paths
-from busway_spark.submit import spark_submit, zip_packages
+from busway_spark.submit import find_job, spark_submit, submit_command, zip_packages
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 JOB = '''
@@ -74,6 +75,24 @@ def test_busway_spark_runs_a_job_of_ones_own(bus: Any, spark: Any, tmp_path: Pat
     assert "Traceback" not in refused.stderr
     helped = run([sys.executable, "-m", "busway.cli", "spark", "offload", "--help"], tmp_path)
     assert "--max-offsets-per-trigger" in helped.stdout
+
+
+def test_a_job_of_one_file_is_found_and_goes_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name of its file, without a package around it; Spark's settings are told to spark-submit before the job runs."""
+    (tmp_path / "hourly_counts.py").write_text(JOB)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = find_job("hourly_counts")
+    assert module.__file__ == str(tmp_path / "hourly_counts.py")
+    given = ["--out", "store", "--conf", "spark.executor.memory=4g", "--conf=spark.submit.deployMode=client"]
+    command = submit_command(module.__name__, "spark://nowhere:7077", given, tmp_path)
+    own = command[: command.index(str(tmp_path / "busway_job.py"))]
+    assert [own[at + 1] for at, part in enumerate(own) if part == "--conf"][-2:] == [
+        "spark.executor.memory=4g",
+        "spark.submit.deployMode=client",
+    ]
+    assert command[-len(given) :] == given
+    with zipfile.ZipFile(tmp_path / "busway-jobs.zip") as archive:
+        assert {"hourly_counts.py", "busway_spark/job.py"} <= set(archive.namelist())
 
 
 def test_spark_submit_runs_a_job(bus: Any, spark: Any, tmp_path: Path) -> None:

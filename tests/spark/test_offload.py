@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from busway import AvroCodec
 from busway_spark.jobs import offload
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -84,6 +85,27 @@ def test_two_schema_versions_damage_and_tombstones_end_in_the_store(
     again = spark.read.format(store).load(str(tmp_path / "seen"))
     assert again.count() == 32
     assert again.select("_partition", "_offset").distinct().count() == 32
+
+
+def test_avro_keys_are_told_as_json(bus: Any, spark: Any, tmp_path: Path) -> None:
+    """As captured tables and Confluent's serializers write them, of two schemas; a key of an id that the registry never had, and one that
+    is no text, are told in hexadecimal, and stop nothing."""
+    bus.events("seen", first_schema(), seen(range(1)))
+    row = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
+    record_id, number_id = bus.register("seen-key", row), bus.register("seen-key", '"long"')
+    value = AvroCodec(first_schema()).encode(first_schema()(**seen(range(1))[0]), b"\0" + struct.pack(">I", 1))
+    keys = [
+        b"\0" + struct.pack(">I", record_id) + b"\x0e",
+        b"\0" + struct.pack(">I", number_id) + b"\x10",
+        b"\0\0\0\x03\xe7abc",
+        b"\xff\xfe",
+        None,
+    ]
+    bus.send("seen", [(key, value) for key in keys])
+    run_job(bus, tmp_path)
+    rows = spark.read.parquet(str(tmp_path / "seen")).collect()
+    assert {row._key for row in rows} == {"0", '{"id":7}', "8", "0x00000003e7616263", "0xfffe", None}
+    assert len(rows) == 6
 
 
 def test_a_schema_that_comes_while_the_job_runs_brings_its_column(bus: Any, spark: Any, tmp_path: Path) -> None:

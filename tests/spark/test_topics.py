@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F
 from tests.spark.conftest import framed
 
-from busway_spark import NoColumns, NoSchema, explain, read_topic, rejected
+from busway_spark import NoColumns, NoSchema, NotServed, explain, read_topic, rejected
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -221,6 +222,22 @@ def test_a_subject_of_another_naming_and_an_event_class_as_reader(bus: Any, spar
     bus.send("t", [(None, framed(schema_id, schema, {"user": 2}))])
     row = read_topic(spark, "t", subject="t-Left", reader=Left, **bus.servers).select("event.*").collect()[0]
     assert row.asDict() == {"user": 2, "why": "unknown"}
+
+
+def test_options_of_sparks_own_source_reach_it_and_are_refused_for_ours(bus: Any, spark: Any) -> None:
+    """Brokers that want TLS or SASL are told so by Kafka's names; our own source, which speaks neither, says that it does not."""
+    schema = {"type": "record", "name": "Seen", "fields": [{"name": "user", "type": "long"}]}
+    bus.topic("t")
+    schema_id = bus.register("t-value", schema)
+    bus.send("t", [(None, framed(schema_id, schema, {"user": 2}))])
+    plain = {"kafka.security.protocol": "PLAINTEXT", "kafka.client.id": "ours"}
+    assert read_topic(spark, "t", kafka_options=plain, **bus.servers).select("event.user").collect()[0].user == 2
+    nonsense = read_topic(spark, "t", kafka_options={"kafka.security.protocol": "CARRIER_PIGEON"}, **bus.servers)
+    with pytest.raises(Py4JJavaError) as refused:
+        nonsense.collect()
+    assert explain(refused.value).startswith("Invalid value CARRIER_PIGEON for configuration security.protocol")
+    with pytest.raises(NotServed, match=r"kafka\.client\.id: options of Spark's Kafka source"):
+        read_topic(spark, "t", source="busway", kafka_options={"kafka.client.id": "ours"}, **bus.servers)
 
 
 def test_references_are_put_in_place(bus: Any, spark: Any) -> None:

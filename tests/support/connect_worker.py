@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import httpx2
@@ -86,7 +88,7 @@ def worker_config(bootstrap: str, **settings: Any) -> WorkerConfig:
 
 
 class WorkerProcess:
-    """`busway connect` in a process of its own."""
+    """`busway connect` in a process of its own, which does not outlive the `async with` block, however that ends."""
 
     def __init__(self, bootstrap: str, *, flush_ms: int = 50) -> None:
         settings = {
@@ -111,6 +113,27 @@ class WorkerProcess:
         line = await asyncio.to_thread(self.process.stdout.readline)
         assert line, "the worker did not start"
         return str(json.loads(line)["connect"])
+
+    @asynccontextmanager
+    async def rest(self) -> AsyncIterator[Rest]:
+        """Its REST API; waits until it works or stands by."""
+        client = Rest(await self.url())
+        try:
+            yield client
+        finally:
+            await client.http.aclose()
+
+    async def __aenter__(self) -> "WorkerProcess":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
     async def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
         """End it."""

@@ -34,6 +34,11 @@ class CountingSource(Source):
         Setting(name="keyless.at", doc="only this number has no key, instead of each fifth", type="LONG"),
         Setting(name="unfit.at", doc="hands over there what its schema does not allow", type="LONG"),
     )
+
+    @classmethod
+    def serves(cls, name: str) -> bool:
+        return name.startswith("note") or super().serves(name)
+
     committed_offsets: ClassVar[dict[str, list[int]]] = {}
     failed: ClassVar[set[str]] = set()
 
@@ -109,3 +114,46 @@ class CollectingSink(Sink):
             if str(record.value) == self.config.get("refuses"):
                 raise RecordRefused(index, f"{record.value} can never be written")
             self.collected.setdefault(self.name, []).append(record.value)
+
+
+class _Unsayable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("not even this")
+
+
+class MisbehavingSource(Source):
+    """Does in `at` (`__init__`, `start`, `read` or `stop`) what `how` names, which no connector should."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("tests.MisbehavingSourceConnector",)
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="how", doc="what it does", required=True),
+        Setting(name="at", doc="where it does that", required=True),
+    )
+
+    def __init__(self, name: str, config: Config) -> None:
+        super().__init__(name, config)
+        self._do("__init__")
+
+    def _do(self, where: str) -> None:
+        if self.config["at"] != where:
+            return
+        how = self.config["how"]
+        if how == "exit":
+            raise SystemExit(7)
+        if how == "cancel":
+            raise asyncio.CancelledError
+        raise {
+            "half": RuntimeError("half a character: \ud800"),
+            "long": RuntimeError("long " * 1_000_000),
+            "unsayable": _Unsayable(),
+        }[how]
+
+    async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
+        self._do("start")
+
+    async def read(self) -> Sequence[SourceRecord]:
+        self._do("read")
+        return []
+
+    async def stop(self) -> None:
+        self._do("stop")

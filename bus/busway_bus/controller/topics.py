@@ -13,6 +13,7 @@ from busway_bus.kernel.config_def import ConfigError
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
 from busway_bus.kernel.topic_configs import parse_topic_configs
+from busway_bus.metadata.delta import placement
 from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage, TopicImage
 from busway_bus.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -74,6 +75,7 @@ def create(
         parse_topic_configs(configs)
     except ConfigError as problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+    placed = _partitions(topic_id, 0, partitions, node_id, directory_id)
     records = [
         TopicRecord(name=name, topic_id=topic_id),
         *(
@@ -81,9 +83,12 @@ def create(
             for key, value in configs.items()
             if value is not None
         ),
-        *_partitions(topic_id, 0, partitions, node_id, directory_id),
+        *placed,
     ]
-    return Decision(records=tuple(records), reply=TopicImage(name=name, topic_id=topic_id))
+    return Decision(
+        records=tuple(records),
+        reply=TopicImage(name=name, topic_id=topic_id, partitions=tuple(map(placement, placed))),
+    )
 
 
 def grow(image: ClusterImage, name: str, *, partitions: int, node_id: int, directory_id: UUID) -> Decision[None]:

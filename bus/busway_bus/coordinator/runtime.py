@@ -9,13 +9,13 @@ import functools
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, State, Sync, Synced
 from busway_bus.groups.records import GroupMetadataKey, key_bytes, parse, value_bytes
-from busway_bus.groups.shard import Change, GroupShard
+from busway_bus.groups.shard import Change, GroupShard, last_of_each
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.replication.manager import ReplicaManager, wall_ms
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -28,6 +28,8 @@ log = logging.getLogger("busway.groups")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 LOAD_GRACE_S: Final = 0.5
 """How long a start waits for the groups: a small node answers for them from its first moment, a large one serves all else."""
+_APPLIED_AT_ONCE: Final = 100
+"""Groups and offsets that a load takes in before it lets others come in between."""
 BATCH_RECORDS_MAX: Final = 1_000
 """Records in one batch of ours: what a group with many partitions deletes must not make a batch nobody can fetch."""
 
@@ -119,8 +121,12 @@ class GroupCoordinator:
         return GroupShard(limits=self._limits, new_member_id=new_member_id)
 
     async def _load(self, number: int) -> GroupShard:
-        shard = self._new_shard()
-        await self._replicas.slices.run(_steps(shard.load(self._stored(number), self._now())))
+        kept = await self._replicas.slices.run(last_of_each(self._stored(number)))
+        shard, now = self._new_shard(), self._now()
+        for done, (key, value) in enumerate(kept):
+            shard.apply(key, value, now)
+            if done % _APPLIED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         return shard
 
     def _loaded(self, number: int, task: "asyncio.Task[GroupShard]") -> None:
@@ -250,8 +256,11 @@ class GroupCoordinator:
 
     # The group machine
 
-    async def join(self, group_id: str, request: Join) -> Joined:
+    async def join(self, group_id: str, request: Join, parked: Callable[["asyncio.Future[Any]"], None]) -> Joined:
         """Join a group; returns when the rebalance is over.
+
+        Args:
+            parked: told of the future that the answer is waited for with; whoever ends it ends the wait, not the membership.
 
         Raises:
             KafkaError: NOT_COORDINATOR.
@@ -267,12 +276,15 @@ class GroupCoordinator:
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer = group.join(request, waiter, self._now())
         self._settle(group)
-        found = answer if answer is not None else await waiter
+        if answer is not None:
+            return answer
+        parked(waiter)
+        found = await waiter
         assert isinstance(found, Joined)
         return found
 
-    async def sync(self, group_id: str, request: Sync) -> Synced:
-        """Hand in or fetch assignments; returns when they are on disk.
+    async def sync(self, group_id: str, request: Sync, parked: Callable[["asyncio.Future[Any]"], None]) -> Synced:
+        """Hand in or fetch assignments; returns when they are on disk. `parked` as in `join`.
 
         Raises:
             KafkaError: NOT_COORDINATOR.
@@ -286,6 +298,7 @@ class GroupCoordinator:
         if answer is not None:
             await self.settled(group_id)
             return answer
+        parked(waiter)
         found = await waiter
         assert isinstance(found, Synced)
         return found
@@ -393,10 +406,6 @@ class GroupCoordinator:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-
-
-def _steps(steps: Iterator[None]) -> Generator[None, None, None]:
-    yield from steps
 
 
 def _answer(due: list[tuple[Any, Joined | Synced]], problem: BaseException | None = None) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from busway_bus.groups.classic_member import Member, Waiter
+from busway_bus.groups.classic_member import Member, Waiter, protocols_bytes
 from busway_bus.groups.classic_values import LEGAL_FROM, GroupLimits, Join, Joined, State, Sync, Synced
 from busway_bus.groups.records import GroupMetadataValue
 from busway_bus.groups.roster import Roster
-from busway_bus.kernel.limits import PENDING_GROUP_MEMBERS_MAX
+from busway_bus.kernel.limits import MEMBER_BYTES, PENDING_GROUP_MEMBERS_MAX
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode
 
@@ -39,7 +39,7 @@ class ClassicGroup:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        self.roster = Roster()
+        self.roster = Roster(limits.memory)
         self.subscribed: frozenset[str] | None = None
         self._join_deadline_ms: int | None = None
         self._delay_until_ms: int | None = None
@@ -59,7 +59,7 @@ class ClassicGroup:
         """Join or join again; None when the answer comes through the outbox."""
         error = self._join_error(request)
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
-            self.roster.pending.pop(request.member_id, None)
+            self.roster.pending.discard(request.member_id)
             return Joined(error=error)
         if error is not ErrorCode.NONE:
             return Joined(error=error, member_id=request.member_id)
@@ -77,7 +77,7 @@ class ClassicGroup:
             return refused
         if self.state is State.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if not self._has_room(request.member_id):
+        if not self._has_room(request.member_id) or not self._has_memory(request):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         same_type = not roster.members or self.protocol_type == request.protocol_type
         if not request.protocol_type or not same_type or not roster.speak(request.protocols):
@@ -96,6 +96,16 @@ class ClassicGroup:
         if self.state is State.PREPARING:
             return (known is not None and known.join is not None) or self.roster.joining < self._limits.max_size
         return known is not None or len(self.roster) < self._limits.max_size
+
+    def _has_memory(self, request: Join) -> bool:
+        """Whether what the member brings fits: a refusal, so that one group cannot take the memory of all."""
+        known = self.members.get(request.member_id)
+        more = protocols_bytes(request.protocols)
+        if known is not None:
+            more -= protocols_bytes(known.protocols)
+        else:
+            more += MEMBER_BYTES + len(request.client_id) + 2 * len(request.instance_id or "")
+        return self.roster.has_room(more)
 
     def _join_unknown(self, request: Join, waiter: Waiter, now: int) -> Joined | None:
         member_id = self._new_id(request.instance_id or request.client_id)
@@ -152,6 +162,7 @@ class ClassicGroup:
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.touch(now)
+        self.roster.count(member)
 
     def _replace_static(self, instance_id: str, member_id: str, request: Join, waiter: Waiter, now: int) -> None:
         """A static member came back under a new id: the old one is fenced, and nobody else has to move (KIP-345)."""
@@ -188,6 +199,9 @@ class ClassicGroup:
         member.touch(now)
         if self.state is State.PREPARING:
             return Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)
+        given_bytes = sum(len(assignment) for _, assignment in request.assignments)
+        if self.state is State.COMPLETING and not self.roster.has_room(given_bytes):
+            return Synced(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
         self._unsynced.discard(request.member_id)
         if self.state is State.STABLE:
             return self._synced(member)
@@ -201,6 +215,7 @@ class ClassicGroup:
     def _assign(self, assignments: dict[str, bytes], now: int) -> None:
         for member in self.roster:
             member.assignment = assignments.get(member.member_id, b"")
+            self.roster.count(member)
             if member.sync is not None:
                 self.outbox.append((member.sync, self._synced(member)))
                 member.sync = None
@@ -329,6 +344,7 @@ class ClassicGroup:
     def _withdraw_assignments(self, now: int) -> None:
         for member in self.roster:
             member.assignment = b""
+            self.roster.count(member)
             if member.sync is not None:
                 self.outbox.append((member.sync, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)))
                 member.sync = None
@@ -395,7 +411,7 @@ class ClassicGroup:
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
         found = [Member.restored(member, value.protocol, now) for member in value.members]
-        self.roster = Roster(found, value.leader)
+        self.roster = Roster(self._limits.memory, found, value.leader)
         self.subscribed = self.roster.subscriptions(self.protocol_type, self.protocol)
         self.state = State.STABLE if found else State.EMPTY
         self.state_since_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else now

@@ -3,10 +3,18 @@
 What lives here: what the coordinator knows of a member. What does not: what becomes of it (`classic`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from busway_bus.groups.records import MemberMetadata
+from busway_bus.kernel.limits import MEMBER_BYTES
+
+
+def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
+    """What a member's protocols take."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
 
 Waiter = Any
 """Whatever the driver wants back when a parked request is answered; the core never looks into it."""
@@ -27,6 +35,13 @@ class Member:
     assignment: bytes = b""
     join: Waiter | None = None
     sync: Waiter | None = None
+    counted_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds."""
+        own = len(self.member_id) + len(self.instance_id or "") + len(self.client_id) + len(self.assignment)
+        return MEMBER_BYTES + own + protocols_bytes(self.protocols)
 
     @property
     def parked(self) -> bool:

@@ -3,10 +3,11 @@
 What lives here: the values and the table of legal moves. What does not: who is in the group (`roster`), what moves it (`classic`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from busway_bus.groups.memory import GroupMemory
 from busway_protocol.errors import ErrorCode
 
 
@@ -88,12 +89,13 @@ class Synced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """Kafka's group.* settings."""
+    """Kafka's group.* settings, and what all groups may hold."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
+    memory: GroupMemory = field(default_factory=GroupMemory)
 
     def refuse(self, request: Join) -> ErrorCode | None:
         """What is wrong with a join whatever the group: INVALID_SESSION_TIMEOUT, or None."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from busway_bus.groups.classic_member import Member
+from busway_bus.groups.memory import GroupMemory, HandedOut, Holding
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from busway_protocol.errors import ErrorCode
 
@@ -21,9 +22,12 @@ class Roster:
         leader: the member that assigns, None until one is elected.
     """
 
-    def __init__(self, members: Iterable[Member] = (), leader: str | None = None) -> None:
+    def __init__(self, memory: GroupMemory, members: Iterable[Member] = (), leader: str | None = None) -> None:
+        self._holding = Holding(memory)
         self.members: dict[str, Member] = {member.member_id: member for member in members}
-        self.pending: dict[str, int] = {}
+        self.pending = HandedOut(self._holding)
+        for member in self.members.values():
+            self.count(member)
         self.leader = leader
         self._speakers: Counter[str] = Counter()
         for member in self.members.values():
@@ -55,9 +59,10 @@ class Roster:
     def add(self, member: Member) -> None:
         """Take a member in."""
         assert member.member_id not in self.members, member.member_id
-        self.pending.pop(member.member_id, None)
+        self.pending.discard(member.member_id)
         self.members[member.member_id] = member
         self._count(member, 1)
+        self.count(member)
         if member.instance_id is not None:
             assert member.instance_id not in self._static, member.instance_id
             self._static[member.instance_id] = member.member_id
@@ -66,6 +71,7 @@ class Roster:
         """Take a member out."""
         member = self.members.pop(member_id)
         self._count(member, -1)
+        self._holding.change(-member.counted_bytes)
         if member.instance_id is not None:
             del self._static[member.instance_id]
         if self.leader == member_id:
@@ -93,6 +99,15 @@ class Roster:
             self._speakers[name] += by
             if not self._speakers[name]:
                 del self._speakers[name]
+
+    def count(self, member: Member) -> None:
+        """Count a member anew: what it holds has changed."""
+        before, member.counted_bytes = member.counted_bytes, member.size_bytes
+        self._holding.change(member.counted_bytes - before)
+
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether the members may hold so much more."""
+        return self._holding.fits(more_bytes)
 
     def elect(self) -> bool:
         """See that the leader is one that has joined; False when nobody has."""

@@ -3,7 +3,7 @@
 What lives here: the tables, `apply`, and the decisions what to delete. What does not: the group machine (`classic`), storage.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -61,21 +61,9 @@ class GroupShard:
             table[key.topic, key.partition] = CommittedOffset.from_record(value)
 
     def load(self, changes: Iterable[Change], now: int) -> Iterator[None]:
-        """Take in the whole log at start, a step at a time: of each key only the last record counts."""
-        groups: dict[str, Change] = {}
-        offsets: dict[tuple[str, str, int], Change] = {}
-        for number, (key, value) in enumerate(changes):
-            if isinstance(key, OffsetCommitKey):
-                offsets[key.group, key.topic, key.partition] = (key, value)
-            else:
-                groups[key.group] = (key, value)
-            if number % _STEP == 0:
-                yield
-        for number, (key, value) in enumerate((*groups.values(), *offsets.values())):
-            if value is not None:
-                self.apply(key, value, now)
-            if number % _STEP == 0:
-                yield
+        """Take in a whole log, a step at a time."""
+        for key, value in (yield from last_of_each(changes)):
+            self.apply(key, value, now)
 
     def group(self, group_id: str) -> ClassicGroup:
         """The group, an empty one where there is none."""
@@ -110,3 +98,17 @@ class GroupShard:
 
 def _forget(group_id: str, topic: str, partition: int) -> Change:
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition), None
+
+
+def last_of_each(changes: Iterable[Change]) -> Generator[None, None, list[Change]]:
+    """What counts of a whole log, a step at a time: of each key the last record, unless it is a tombstone, groups before offsets."""
+    groups: dict[str, Change] = {}
+    offsets: dict[tuple[str, str, int], Change] = {}
+    for number, (key, value) in enumerate(changes):
+        if isinstance(key, OffsetCommitKey):
+            offsets[key.group, key.topic, key.partition] = (key, value)
+        else:
+            groups[key.group] = (key, value)
+        if number % _STEP == 0:
+            yield
+    return [change for change in (*groups.values(), *offsets.values()) if change[1] is not None]

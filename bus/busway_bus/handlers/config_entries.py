@@ -132,4 +132,3 @@ async def _alter(
         decide(node.image, resource)
         return
     await node.metadata.run(lambda image: decide(image, resource))
-    node.replicas.reconfigure(node.image, resource.resource_name)

@@ -1,8 +1,10 @@
 """Who asks, in which version, and what a handler may use.
 
-What lives here: `NodeServices`, all that handlers see of the node, `RequestContext`, and `CloseConnection`, the last word. What does not: how any of it works.
+What lives here: `NodeServices`, all that handlers see of the node, `RequestContext`, `Peer`, whether the client is still there, and
+`CloseConnection`, the last word. What does not: how any of it works.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -43,18 +45,55 @@ class NodeServices:
         return self.metadata.image
 
 
+class PeerGone(Exception):
+    """The client that waited for an answer is gone, or will get none any more: the node stops."""
+
+
+class Peer:
+    """Whether the client of a connection still waits for answers.
+
+    What has begun to write goes on without it, as in Kafka: a request is never cancelled by who sent it. What only waits, a long
+    poll or a member in a rebalance, names the future that it waits for, and is let go with PeerGone.
+    """
+
+    __slots__ = ("_waits", "gone")
+
+    def __init__(self) -> None:
+        self.gone = False
+        self._waits: set[asyncio.Future[Any]] = set()
+
+    def waits(self, future: "asyncio.Future[Any]") -> None:
+        """End the wait for this future with PeerGone when the client is gone, at once when it is already."""
+        if future.done():
+            return
+        if self.gone:
+            future.set_exception(PeerGone())
+            return
+        self._waits.add(future)
+        future.add_done_callback(self._waits.discard)
+
+    def left(self) -> None:
+        """The client is gone: end what only waits for it."""
+        self.gone = True
+        for future in tuple(self._waits):
+            if not future.done():
+                future.set_exception(PeerGone())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
     """One request's circumstances.
 
     Attributes:
         advertised: where clients of the listener that it came by find this node.
+        peer: whether the client is still there.
     """
 
     api_version: int
     client_id: str | None
     client_host: str
     advertised: Endpoint
+    peer: Peer
     node: NodeServices
 
 

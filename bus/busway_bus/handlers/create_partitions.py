@@ -47,3 +47,5 @@ async def _one(topic: CreatePartitionsTopic, validate_only: bool, context: Reque
             image, topic.name, partitions=topic.count, node_id=node.node_id, directory_id=node.directory_id
         )
     )
+    if (topic_image := node.image.topics.get(topic.name)) is not None:
+        node.replicas.local.check_online(topic_image.topic_id)

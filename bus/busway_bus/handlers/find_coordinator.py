@@ -6,10 +6,14 @@ Behaviour: this node coordinates every group; the topic of offsets is made when 
 would ask again for a minute on COORDINATOR_NOT_AVAILABLE.
 """
 
+import logging
+
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+log = logging.getLogger("busway.groups")
 
 API = ApiKey.FIND_COORDINATOR
 VERSIONS = (0, 6)
@@ -19,24 +23,31 @@ GROUP, TRANSACTION = 0, 1
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Answer every key."""
+    missing = ""
     if request.key_type == GROUP:
-        await context.node.groups.ensure()
+        try:
+            await context.node.groups.ensure()
+        except KafkaError as problem:
+            missing = problem.message or problem.code.name
+            log.error("the topic of the groups cannot be made: %s", missing)
     if context.api_version >= BATCHED_SINCE:
-        found = [_one(key, request.key_type, context) for key in request.coordinator_keys]
+        found = [_one(key, request.key_type, missing, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
-    one = _one(request.key, request.key_type, context)
+    one = _one(request.key, request.key_type, missing, context)
     text = one.error_message or ErrorCode(one.error_code).name  # as Kafka fills it in these versions
     return FindCoordinatorResponse(
         error_code=one.error_code, error_message=text, node_id=one.node_id, host=one.host, port=one.port
     )
 
 
-def _one(key: str, key_type: int, context: RequestContext) -> Coordinator:
+def _one(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
     code, text = ErrorCode.NONE, ""
     if key_type == TRANSACTION:
         code, text = ErrorCode.INVALID_REQUEST, "transactions are not served by this version"
     elif key_type != GROUP:
         code, text = ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served by this version"
+    elif missing:
+        code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, missing
     if code is not ErrorCode.NONE:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text)
     endpoint = context.advertised

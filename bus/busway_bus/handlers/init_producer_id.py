@@ -5,11 +5,15 @@ Behaviour: a new id each time; with an id and epoch, the next epoch of it, or a 
 *Not supported*: transactional ids, which are refused with INVALID_REQUEST.
 """
 
+import logging
+
 from busway_bus.controller.producer_ids import next_block
 from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+
+log = logging.getLogger("busway.producers")
 
 API = ApiKey.INIT_PRODUCER_ID
 VERSIONS = (0, 5)
@@ -26,7 +30,14 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch + 1,
         )
-    producer_id = await _next(context.node)
+    try:
+        producer_id = await _next(context.node)
+    except KafkaError as problem:
+        log.error("no producer ids can be given out: %s", problem)
+        # As Kafka's ProducerIdManager: the one answer on which every client asks again.
+        return InitProducerIdResponse(
+            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=-1, producer_epoch=-1
+        )
     return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 
 

@@ -37,7 +37,7 @@ async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGrou
         can_skip_assignment=context.api_version >= SKIP_SINCE,
     )
     try:
-        joined = await context.node.groups.join(request.group_id, join)
+        joined = await context.node.groups.join(request.group_id, join, context.peer.waits)
     except KafkaError as problem:
         return _failed(problem.code, request, context)
     if joined.error is not ErrorCode.NONE:

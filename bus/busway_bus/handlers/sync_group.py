@@ -31,7 +31,7 @@ async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGrou
         protocol=request.protocol_name,
     )
     try:
-        synced = await context.node.groups.sync(request.group_id, sync)
+        synced = await context.node.groups.sync(request.group_id, sync, context.peer.waits)
     except KafkaError as problem:
         return SyncGroupResponse(error_code=problem.code, assignment=b"")
     return SyncGroupResponse(

@@ -26,7 +26,7 @@ async def create_topic(
     """Create a topic; -1 asks for num.partitions and default.replication.factor.
 
     Raises:
-        KafkaError: see `controller.topics.create`.
+        KafkaError: see `controller.topics.create`; KAFKA_STORAGE_ERROR where it is created and cannot be served.
     """
     if name == OFFSETS_TOPIC:
         partitions = node.config.get("offsets.topic.num.partitions")
@@ -38,7 +38,7 @@ async def create_topic(
             "segment.bytes": str(max(segment_bytes, 1_048_576)),
         }
     topic_id = uuid4()
-    await node.metadata.run(
+    made = await node.metadata.run(
         lambda image: create(
             image,
             name,
@@ -52,4 +52,5 @@ async def create_topic(
             directory_id=node.directory_id,
         )
     )
-    return node.image.topics[name]
+    node.replicas.local.check_online(made.topic_id)
+    return made

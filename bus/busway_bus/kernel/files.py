@@ -1,6 +1,6 @@
 """The broker's interface to the disk.
 
-What lives here: what a log needs of a file system, as two protocols. `log.os_files` does it with the operating system;
+What lives here: what a log needs of a file system, as protocols. `log.os_files` does it with the operating system;
 `testing.sim_files` does it in memory and can lose what was never synced, as a power cut does.
 """
 
@@ -8,16 +8,31 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
+class Loan(Protocol):
+    """An open file that can be read for as long as somebody has this, whether it is closed or removed meanwhile."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on; fewer at the end of the file."""
+
+
 class File(Protocol):
-    """One open file. Sizes and positions are in bytes."""
+    """One open file. Sizes and positions are in bytes.
+
+    Attributes:
+        disposable: to be set by who can make the content again and never syncs it.
+    """
 
     size: int
+    disposable: bool
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end, all or an OSError."""
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on; fewer at the end of the file."""
+
+    def lend(self) -> Loan:
+        """Something to read the file with later."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
@@ -45,13 +60,20 @@ class Files(Protocol):
         """Remove a file; nothing happens when it is not there."""
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory."""
+        """Rename a file or directory durably."""
+
+    def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Rename files or directories of one directory durably, with one wait for the disk; or an OSError, and some of them have the
+        new name."""
 
     def list(self, path: str) -> Sequence[str]:
         """The names in a directory, sorted; empty when it is not there."""
 
     def make_directory(self, path: str) -> None:
         """Make a directory durably; nothing happens when it is there."""
+
+    def make_directories(self, names: Sequence[str]) -> None:
+        """Make directories below the root durably, with one wait for the disk; nothing happens to those that are there."""
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""

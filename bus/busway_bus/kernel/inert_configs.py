@@ -128,7 +128,6 @@ _INERT: Final[tuple[tuple[str, ConfigType, ConfigValue], ...]] = (
     ("offsets.load.buffer.size", _I, 5_242_880),
     ("offsets.topic.compression.codec", _I, 0),
     ("producer.purgatory.purge.interval.requests", _I, 1000),
-    ("queued.max.request.bytes", _L, -1),
     ("queued.max.requests", _I, 500),
     ("quota.window.num", _I, 11),
     ("quota.window.size.seconds", _I, 1),

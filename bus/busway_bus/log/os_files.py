@@ -1,6 +1,6 @@
 """`Files` on the operating system: the only module of the broker that opens, writes and syncs.
 
-What lives here: file descriptors. What does not: any idea of what the bytes mean. Kafka's promise that acknowledged means
+What lives here: system calls. What does not: how many files are open (`descriptors`), any idea of what the bytes mean. Kafka's promise that acknowledged means
 on disk ends in this module's `sync`.
 """
 
@@ -9,72 +9,141 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from weakref import WeakValueDictionary
+
+from busway_bus.log.descriptors import FILES_SHARE, Descriptors, Pooled, raise_limit
 
 
 class DirectoryInUse(RuntimeError):
     """Another process has the data directory open; the text names it."""
 
 
-class OsFile:
-    """An open file with its size kept at hand."""
+class OsLoan:
+    """Keeps the descriptor of a file open until nobody has this any more."""
 
-    __slots__ = ("_fd", "_unnamed", "size")
+    __slots__ = ("_descriptor", "_file", "_pool")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: "OsFile", pool: Descriptors) -> None:
+        self._pool = pool
+        self._descriptor = pool.take(file)
+        self._file = file
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on."""
+        return os.pread(self._descriptor, size, position)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):  # there was a descriptor to take
+            self._pool.give(self._file)
+
+
+class OsFile(Pooled):
+    """A file with its size kept at hand; it has a descriptor while it is used, and as long as there are enough of them."""
+
+    __slots__ = ("__weakref__", "_failed", "_guard", "_pool", "_unnamed", "disposable", "size")
+
+    def __init__(self, path: Path, pool: Descriptors) -> None:
+        super().__init__(path)
+        self._pool = pool
+        self._guard = pool.guard
         # A file whose name is not on disk is lost although its content was synced; the first sync sees to both, also for
         # a file that an earlier process made and never synced.
         self._unnamed: Path | None = path.parent
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self.size = os.fstat(self._fd).st_size
+        self._failed: OSError | None = None
+        self.disposable = False
+        self.size = 0
+        try:
+            self.size = os.fstat(pool.take(self, os.O_CREAT)).st_size
+        finally:
+            if self.users:
+                pool.give(self)
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end; what a failed write left behind is cut off again, or nothing more is written."""
         wanted = sum(len(piece) for piece in pieces)
+        descriptor = self._taken()
         try:
-            written = os.writev(self._fd, pieces)
+            written = os.writev(descriptor, pieces)
             if written < wanted:
                 rest = memoryview(b"".join(pieces))[written:]
                 while rest:
-                    rest = rest[os.write(self._fd, rest) :]
+                    rest = rest[os.write(descriptor, rest) :]
+            self.size += wanted
+            self.needed = not self.disposable
         except OSError:
-            self._cut_back()
+            self._cut_back(descriptor)
             raise
-        self.size += wanted
+        finally:
+            with self._guard:
+                self.users -= 1
+            self.recent = True
+            if self.closed:
+                self._pool.settle(self)
 
-    def _cut_back(self) -> None:
+    def _taken(self) -> int:
+        """What `Descriptors.take` gives, at less cost where the file is open: each record comes by here."""
+        with self._guard:
+            if self.descriptor >= 0 and not self.closed:
+                self.users += 1
+                return self.descriptor
+        return self._pool.take(self)
+
+    def _cut_back(self, descriptor: int) -> None:
         try:
-            os.ftruncate(self._fd, self.size)
+            os.ftruncate(descriptor, self.size)
         except OSError:
             self.close()
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on."""
-        return os.pread(self._fd, size, position)
+        descriptor = self._taken()
+        try:
+            return os.pread(descriptor, size, position)
+        finally:
+            with self._guard:
+                self.users -= 1
+            self.recent = True
+            if self.closed:
+                self._pool.settle(self)
+
+    def lend(self) -> OsLoan:
+        """Something to read the file with later, also when it is closed by then."""
+        return OsLoan(self, self._pool)
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
-        os.ftruncate(self._fd, size)
-        self.size = size
+        descriptor = self._pool.take(self)
+        try:
+            os.ftruncate(descriptor, size)
+            self.size = size
+        finally:
+            self._pool.give(self)
 
     def sync(self) -> None:
-        """Return when the content is on disk; a file that was closed meanwhile (its topic is gone) needs none."""
-        descriptor = self._fd
-        if descriptor < 0:
+        """Return when the content is on disk; a file that was closed meanwhile (its topic is gone) needs none.
+
+        A failure is final, for this file for ever: the system may have thrown the pages away and call the next sync a success.
+        """
+        if self._failed is not None:
+            raise self._failed
+        if self.closed:
             return
+        descriptor = self._pool.take(self)
         try:
+            self.needed = False  # what is appended from here on makes it so again
             os.fdatasync(descriptor)
             if self._unnamed is not None:
                 sync_directory(self._unnamed)
                 self._unnamed = None
-        except OSError:
-            if self._fd >= 0:  # closed in between by the loop's thread is no failure of the disk
-                raise
+        except OSError as problem:
+            self._failed = problem
+            raise
+        finally:
+            self._pool.give(self)
 
     def close(self) -> None:
-        """Close without syncing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close without syncing, as soon as no other thread is at it."""
+        self._pool.close(self)
 
 
 class OsFiles:
@@ -82,6 +151,8 @@ class OsFiles:
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
+        self.descriptors = Descriptors(raise_limit() // FILES_SHARE)
+        self._named: WeakValueDictionary[Path, OsFile] = WeakValueDictionary()
         self.root.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -103,7 +174,9 @@ class OsFiles:
 
     def open(self, path: str) -> OsFile:
         """The file at `path`, made when it is not there."""
-        return OsFile(self.root / path)
+        opened = OsFile(self.root / path, self.descriptors)
+        self._named[opened.path] = opened
+        return opened
 
     def read_bytes(self, path: str) -> bytes | None:
         """A whole small file, None when it is not there."""
@@ -132,10 +205,27 @@ class OsFiles:
         (self.root / path).unlink(missing_ok=True)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename durably."""
-        target = self.root / new
-        (self.root / old).rename(target)
+        """Rename durably; who has the file open does not notice."""
+        source, target = self.root / old, self.root / new
+        opened = self._named.get(source)
+        if opened is None or opened.closed:
+            source.rename(target)
+        else:
+            self.descriptors.take(opened)  # nobody opens it by its old name meanwhile
+            try:
+                source.rename(target)
+                opened.path = target
+                self._named[target] = opened
+            finally:
+                self.descriptors.give(opened)
         sync_directory(target.parent)
+
+    def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Rename durably, with one sync for each directory that got a name."""
+        for old, new in pairs:
+            (self.root / old).rename(self.root / new)
+        for parent in {(self.root / new).parent for _, new in pairs}:
+            sync_directory(parent)
 
     def list(self, path: str) -> Sequence[str]:
         """The names in a directory, sorted; empty when it is not there."""
@@ -149,6 +239,13 @@ class OsFiles:
         target = self.root / path
         target.mkdir(exist_ok=True)
         sync_directory(target.parent)
+
+    def make_directories(self, names: Sequence[str]) -> None:
+        """Make directories below the root, with one sync."""
+        for name in names:
+            (self.root / name).mkdir(exist_ok=True)
+        if names:
+            sync_directory(self.root)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from busway_bus.kernel.files import Files
-from busway_bus.log import times
+from busway_bus.log import reading, times
+from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.inspection import Inspected, finished, inspect
 from busway_bus.log.log_config import LogConfig
+from busway_bus.log.reading import Extent
 from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover, replayed
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import CLEANED, DELETED, Segment, file_name
@@ -22,15 +24,13 @@ from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import (
     HEADER_BYTES,
     BatchHeader,
-    CorruptBatch,
     assign_offset,
-    iter_batches,
     read_header,
     set_log_append_time,
 )
 from busway_protocol.types import Buffer
 
-__all__ = ["AppendInfo", "CorruptLog", "FlushPoint", "PartitionLog"]
+__all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +220,8 @@ class PartitionLog:
 
     def flush_point(self) -> FlushPoint:
         """What is to be synced for everything appended so far."""
+        active = self._segments[-1]
+        active.remember(active.next_offset, active.size)  # what is on disk ends here: readers will ask for it
         epochs = self.epochs.text().encode() if self._new_epoch else None
         self._new_epoch = False  # a sync that fails is the last
         return FlushPoint(self, tuple(self._rolled), self._segments[-1], self.end_offset, epochs, self._truncations)
@@ -244,11 +246,10 @@ class PartitionLog:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
-        """Whole batches from the one that holds `offset` on, below offset `up_to`.
+    def extent(self, offset: int, *, up_to: int) -> Extent | None:
+        """Where the batches lie from the one that holds `offset` on, below offset `up_to`; None where there are none.
 
-        Args:
-            max_bytes: limit; with `min_one` the first batch comes even when it is larger (KIP-74).
+        Only positions are looked up; no batch is read but for finding the first one.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE.
@@ -259,53 +260,25 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not within {self.start_offset} to {self.end_offset}",
             )
-        if offset >= up_to:
-            return b""
-        at = self._at(offset)
-        while True:
-            segment = self._segments[at]
-            position = segment.position_of(offset)
-            if position >= segment.size and offset < segment.next_offset:
-                raise CorruptBatch(f"offset {offset} cannot be found in {segment.path('.log')}")
-            if position < segment.size or at + 1 == len(self._segments):
-                break
-            at += 1
-        return self._batches(segment, position, max_bytes, up_to, min_one)
+        return reading.extent(self._segments, offset, up_to) if offset < up_to else None
 
-    @staticmethod
-    def _batches(segment: Segment, position: int, max_bytes: int, up_to: int, min_one: bool) -> bytes:
-        data = segment.read(position, max(max_bytes, HEADER_BYTES))
-        kept, last = 0, -1
-        for header, batch in iter_batches(data):
-            if header.last_offset >= up_to or kept + len(batch) > max_bytes:
-                break
-            kept += len(batch)
-            last = header.last_offset
-        if kept == 0 and min_one and len(data) >= HEADER_BYTES:
-            header = read_header(data)
-            if header.size_bytes < HEADER_BYTES or position + header.size_bytes > segment.size:
-                raise CorruptBatch(f"the batch at byte {position} of {segment.path('.log')} is damaged")
-            if header.last_offset < up_to:
-                data = segment.read(position, header.size_bytes)
-                kept, last = len(data), header.last_offset
-        if kept:
-            segment.remember(last + 1, position + kept)
-        return data if kept == len(data) else data[:kept]
+    def slice(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> FileSlice | None:
+        """The bytes of `extent`, at most `max_bytes`, to be read later; None where there are none. See `reading.cut`.
 
-    def _at(self, offset: int) -> int:
-        """Number of the segment that holds `offset`."""
-        low, high = 0, len(self._segments)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._segments[middle].base_offset <= offset:
-                low = middle
-            else:
-                high = middle
-        return low
+        Raises:
+            KafkaError, CorruptBatch: as of `extent`.
+        """
+        extent = self.extent(offset, up_to=up_to)
+        return None if extent is None else reading.cut(extent, max_bytes, min_one=min_one)
+
+    def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
+        """What `slice` is, read at once."""
+        found = self.slice(offset, max_bytes, up_to=up_to, min_one=min_one)
+        return b"" if found is None else found.take(len(found))
 
     def batches(self, offset: int = 0) -> Iterator[bytes]:
         """Every batch from `offset` on, whole, for those who load their state from a log."""
-        for segment in self._segments[self._at(max(offset, self.start_offset)) :]:
+        for segment in self._segments[reading.segment_at(self._segments, max(offset, self.start_offset)) :]:
             for header, position in segment.headers():
                 if header.last_offset >= offset:
                     yield segment.read(position, header.size_bytes)

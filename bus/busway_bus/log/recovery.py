@@ -1,13 +1,15 @@
 """Opening a log: which segments are there, how far they are good, and what they say of producers and epochs.
 
 What lives here: the start-up scan. What was flushed is trusted after a cheap look at the indexes; what came later is read
-through, and a torn end is cut off. Files that a deletion or a cleaning left half done are tidied first. What does not: the log
+through, and a torn end is cut off, with a line in the log and the bytes kept beside it in a `.cut` file, which is never served and
+goes with the partition: a flipped bit in what a killed process had not checkpointed looks like a torn end. Files that a deletion or a cleaning left half done are tidied first. What does not: the log
 in use (`partition_log`). Nothing that was flushed is ever cut: damage there is a `CorruptLog`, for the operator to judge.
 
 How far the disk is known to be good is the recovery point of the checkpoint, or the newest producer snapshot where that is
 further on: the flusher writes the snapshot of a roll only after it has synced everything before it.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,8 +21,14 @@ from busway_bus.log.producer_state import ProducerState
 from busway_bus.log.segment import CLEANED, DELETED, SWAP, Segment, file_name
 from busway_protocol.records.batch import CorruptBatch
 
+log = logging.getLogger("busway.log")
+
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 SNAPSHOT: Final = ".snapshot"
+CUT: Final = ".cut"
+CUTS_MAX: Final = 4
+"""Cuts of earlier starts that are kept beside those of the newest one: a broker that dies again and again must not fill the disk."""
+_COPIED_BYTES: Final = 1024 * 1024
 
 
 class CorruptLog(RuntimeError):
@@ -66,6 +74,7 @@ class _Recovery:
         self._clean = clean
         self._segments: list[Segment] = []
         self._floor = 0
+        self._cuts: list[str] = []
 
     def run(self, flushed: int) -> Recovered:
         """Do it all; what was opened is closed again where it fails."""
@@ -79,6 +88,7 @@ class _Recovery:
             epochs.truncate(self._segments[-1].next_offset + 1)
             producers = self._replay(snapshots, epochs, whole=text is None)
             self._date(self._segments[-1])
+            self._forget_cuts()
         except BaseException:
             for segment in self._segments:
                 segment.close()
@@ -125,8 +135,9 @@ class _Recovery:
 
     def _open(self, bases: list[int]) -> None:
         if bases and bases[0] > self._floor == 0 and not self._clean:
-            # The oldest file's name never reached the disk, so nothing that follows it was acknowledged.
-            self._drop(bases)
+            # The oldest file's name never reached the disk, so nothing that follows it was acknowledged; or the checkpoints and
+            # snapshots are lost that would say what was before it.
+            self._drop(bases, f"nothing is known of what was before offset {bases[0]}")
             bases = []
         elif self._floor and (not bases or bases[0] > self._floor):
             raise CorruptLog(f"{self._directory} was flushed up to {self._floor}, but the segments before it are gone")
@@ -136,7 +147,7 @@ class _Recovery:
             self._segments.append(segment)
             if self._check(segment, upper):
                 continue
-            self._drop(bases[at + 1 :])
+            self._drop(bases[at + 1 :], f"the segment before ends at offset {segment.next_offset}")
             return
 
     def _check(self, segment: Segment, upper: int | None) -> bool:
@@ -152,10 +163,9 @@ class _Recovery:
             if segment.next_offset < self._floor:
                 raise CorruptLog(
                     f"{segment.path('.log')} is damaged behind offset {segment.next_offset}, but was flushed up to "
-                    f"{min(self._floor, upper or self._floor)}: {problem}. Restore the file from a copy, or remove the "
-                    f"partition's directory to accept the loss"
+                    f"{min(self._floor, upper or self._floor)}: {problem}"
                 )
-            segment.cut(intact)
+            self._cut(segment, intact, problem)
         if scanned:
             # What a killed process left in the page cache counts as flushed from here on, so it has to be.
             segment.sync()
@@ -172,11 +182,53 @@ class _Recovery:
             return CorruptBatch(f"it ends before {upper}, where the next segment begins")
         return None
 
-    def _drop(self, bases: list[int]) -> None:
-        """Remove segments behind a torn one; none of them can have been acknowledged."""
+    # What is taken out of the log
+
+    def _cut(self, segment: Segment, size: int, problem: CorruptBatch) -> None:
+        """Cut a segment to `size` bytes; what is behind them is on disk elsewhere before it goes."""
+        path, behind = segment.path(".log"), segment.size - size
+        if not behind:
+            return
+        kept = f"{path}.{size:010d}{CUT}"
+        copy = self._files.open(kept)
+        try:
+            copy.truncate(0)
+            for position in range(size, segment.size, _COPIED_BYTES):
+                copy.append([segment.read(position, _COPIED_BYTES)])
+            copy.sync()
+        finally:
+            copy.close()
+        segment.cut(size)
+        self._cuts.append(kept)
+        log.warning(
+            "%s is cut at byte %d, behind offset %d: %s. The %d bytes behind it are not served any more and kept in %s",
+            path,
+            size,
+            segment.next_offset - 1,
+            problem,
+            behind,
+            kept,
+        )
+
+    def _drop(self, bases: list[int], reason: str) -> None:
+        """Take segments out that cannot follow what is before them; none of them can have been acknowledged."""
         for base in reversed(bases):
-            for suffix in (".log", ".index", ".timeindex"):
+            path = f"{self._directory}/{file_name(base, '.log')}"
+            kept = f"{path}.{0:010d}{CUT}"
+            self._files.rename(path, kept)
+            for suffix in (".index", ".timeindex"):
                 self._files.remove(f"{self._directory}/{file_name(base, suffix)}")
+            self._cuts.append(kept)
+            log.warning("%s is not served any more and kept as %s: %s", path, kept, reason)
+
+    def _forget_cuts(self) -> None:
+        """Keep the newest cuts; their names sort by offset and position, which is nearly their age."""
+        if not self._cuts:
+            return
+        paths = (f"{self._directory}/{name}" for name in self._files.list(self._directory) if name.endswith(CUT))
+        earlier = [path for path in paths if path not in self._cuts]
+        for path in earlier[: max(0, len(earlier) - CUTS_MAX)]:
+            self._files.remove(path)
 
     @staticmethod
     def _date(active: Segment) -> None:

@@ -7,7 +7,8 @@ are the base offset in twenty digits, as Kafka writes them. What does not: which
 from collections.abc import Iterator
 from typing import Final
 
-from busway_bus.kernel.files import Files
+from busway_bus.kernel.files import File, Files
+from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.index import OffsetIndex, TimeIndex
 from busway_bus.log.log_config import LogConfig
 from busway_protocol.records.batch import (
@@ -74,9 +75,16 @@ class Segment:
         self.created_ms = self.modified_ms = created_ms
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
-        self._log = files.open(self.path(".log"))
-        self._index_file = files.open(self.path(".index"))
-        self._time_file = files.open(self.path(".timeindex"))
+        opened: list[File] = []
+        try:
+            for name in (".log", ".index", ".timeindex"):
+                opened.append(files.open(self.path(name)))  # noqa: PERF401 - those before one that fails are closed
+        except OSError:
+            for file in opened:
+                file.close()
+            raise
+        self._log, self._index_file, self._time_file = opened
+        self._index_file.disposable = self._time_file.disposable = True
         self.offsets = OffsetIndex()
         self.times = TimeIndex()
         self._bytes_since_entry = 0
@@ -155,6 +163,7 @@ class Segment:
         position = self.offsets.position(offset - self.base_offset)
         for header, at in self.headers(position):
             if header.last_offset >= offset:
+                self.remember(offset, at)
                 return at
         return self.size
 
@@ -179,15 +188,33 @@ class Segment:
             if at + HEADER_BYTES > len(window):
                 start, at = position, 0
                 window = self._log.read(position, _SCAN_BYTES)
-            header = read_header(window, at)
-            if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > size:
-                raise CorruptBatch(f"the batch at byte {position} says it has {header.size_bytes} bytes")
+            header = self._within(read_header(window, at), position)
             yield header, position
             position += header.size_bytes
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of the log file."""
         return self._log.read(position, size)
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        """Bytes of the log file, to be read later."""
+        return FileSlice(self._log.lend(), position, size)
+
+    def header(self, position: int) -> BatchHeader:
+        """The header of the batch at `position`.
+
+        Raises:
+            CorruptBatch: it is damaged, or its batch reaches beyond the file.
+        """
+        data = self._log.read(position, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            raise CorruptBatch(f"there is no batch at byte {position} of {self.path('.log')}")
+        return self._within(read_header(data), position)
+
+    def _within(self, header: BatchHeader, position: int) -> BatchHeader:
+        if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > self.size:
+            raise CorruptBatch(f"the batch at byte {position} says it has {header.size_bytes} bytes")
+        return header
 
     def batch_size(self, position: int) -> int:
         """Size in bytes of the batch at `position`."""

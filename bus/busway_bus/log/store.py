@@ -4,18 +4,30 @@ What lives here: opening, creating, deleting and closing logs; checkpoints. What
 (`replication`), and the clock. The layout is Kafka's: a directory `topic-partition` for each log.
 """
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 from uuid import UUID
 
 from busway_bus.kernel.files import Files
 from busway_bus.log import checkpoints as cp
+from busway_bus.log.directories import (
+    DELETED,
+    STRAY,
+    Key,
+    Leftovers,
+    aside,
+    directory_of,
+    metadata_bytes,
+    partitions_in,
+    settle,
+    topic_id_in,
+)
 from busway_bus.log.log_config import LogConfig
-from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.partition_log import CorruptLog, PartitionLog
 
-_DELETED: Final = "-delete"
+log = logging.getLogger("busway.log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +41,33 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The content of the checkpoint files at one moment, to be written by `LogStore.write` in any thread."""
+    """What the checkpoint files should say of one moment, to be written by `LogStore.write` in any thread."""
 
-    contents: Mapping[str, bytes]
+    offsets: Mapping[str, Mapping[Key, int]]
     deletions: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A partition whose log is wanted; `new` when it was created just now, so that there is no directory yet."""
+
+    key: Key
+    topic_id: UUID
+    config: LogConfig
+    new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doomed:
+    """A partition that is deleted, with its log where that was open."""
+
+    key: Key
+    topic_id: UUID
+    log: PartitionLog | None
+
+
 class WrongDirectory(RuntimeError):
-    """The data directory belongs to another node or is not one of ours; the text says which."""
+    """A directory belongs to somebody else, or is gone although it held records; the text says which, and what to do."""
 
 
 class LogStore:
@@ -52,15 +83,17 @@ class LogStore:
 
     def __init__(self, files: Files, *, node_id: int, new_ids: Callable[[], UUID]) -> None:
         self._files = files
-        self.logs: dict[tuple[str, int], PartitionLog] = {}
-        self.topic_ids: dict[tuple[str, int], UUID] = {}
+        self._new_ids = new_ids
+        self.logs: dict[Key, PartitionLog] = {}
+        self.formatted = False
+        """Whether the directory was empty and got its identity now."""
         self.identity = self._format(node_id, new_ids)
         self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
         files.remove(cp.CLEAN_SHUTDOWN)
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
         self._cleaned = self._offsets(cp.CLEANER_OFFSETS)
-        self._offline: set[tuple[str, int]] = set()
+        self._offline: set[Key] = set()
         self._written: dict[str, bytes] = {}
         self._deletions = 0
         self._writing = threading.Lock()
@@ -68,6 +101,13 @@ class LogStore:
     def _format(self, node_id: int, new_ids: Callable[[], UUID]) -> Identity:
         content = self._files.read_bytes(cp.META_PROPERTIES)
         if content is None:
+            if held := list(partitions_in(self._files)):
+                raise WrongDirectory(
+                    f"{cp.META_PROPERTIES} is missing from the data directory, but {held[0]}"
+                    f"{f' and {len(held) - 1} others' if len(held) > 1 else ''} hold data. Restore it from a copy, or write it "
+                    f"anew: the lines version=1, node.id={node_id}, cluster.id= and directory.id= with the ids it had. To "
+                    f"begin with nothing, choose an empty directory"
+                )
             identity = Identity(cluster_id=cp.uuid_text(new_ids()), node_id=node_id, directory_id=new_ids())
             text = cp.properties_text(
                 {
@@ -78,6 +118,7 @@ class LogStore:
                 }
             )
             self._files.replace(cp.META_PROPERTIES, text.encode())
+            self.formatted = True
             return identity
         found = cp.properties_from_text(content.decode(errors="replace"))
         try:
@@ -94,73 +135,152 @@ class LogStore:
             )
         return identity
 
-    def _offsets(self, name: str) -> dict[tuple[str, int], int]:
+    def _offsets(self, name: str) -> dict[Key, int]:
         content = self._files.read_bytes(name)
         return cp.offsets_from_text(content.decode(errors="replace")) if content else {}
 
-    def open(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int) -> PartitionLog:
-        """The log of a partition, made when it is not there.
+    def open(
+        self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int, *, new: bool = True
+    ) -> PartitionLog:
+        """The log of one partition, made when it is not there; waits for the disk.
 
         Raises:
             CorruptLog: flushed data is damaged.
-            WrongDirectory: the directory belongs to an older topic of the same name.
+            WrongDirectory: the directory belongs to another topic, or is gone with its records.
         """
-        key = (topic, partition)
-        self.topic_ids[key] = topic_id
-        self._offline.add(key)  # until it is open
-        directory = f"{topic}-{partition}"
+        opening = Opening(key=(topic, partition), topic_id=topic_id, config=config, new=new)
+        self.expect([opening])
+        outcome = self.prepare([opening]).get(opening.key) or self.load(opening, now_ms)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return self.adopt(opening, outcome)
+
+    # Opening many: `expect` and `adopt` belong to the loop's thread, `prepare` and `load` wait for the disk in any other
+
+    def expect(self, openings: Iterable[Opening]) -> None:
+        """There is no clean stop until these are open, or deleted."""
+        self._offline.update(opening.key for opening in openings)
+
+    def prepare(self, openings: Sequence[Opening]) -> dict[Key, Exception]:
+        """Make the directories that are missing, all with one sync; answers which partitions cannot be opened."""
+        problems: dict[Key, Exception] = {}
+        missing: list[Opening] = []
+        for opening in openings:
+            directory = directory_of(opening.key)
+            try:
+                content = self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")
+                if content is not None:
+                    found = topic_id_in(content)
+                    if found != opening.topic_id:
+                        raise _not_its_own(directory, opening.topic_id, found)
+                    continue
+                if not opening.new:
+                    self._check_loss(opening, directory)
+                missing.append(opening)
+            except (WrongDirectory, OSError) as problem:
+                problems[opening.key] = problem
+        try:
+            self._forget({opening.key for opening in missing})
+            self._files.make_directories([directory_of(opening.key) for opening in missing])
+        except OSError as problem:
+            problems.update((opening.key, problem) for opening in missing)
+        return problems
+
+    def load(self, opening: Opening, now_ms: int) -> "PartitionLog | CorruptLog | OSError":
+        """Open one log below a directory that is prepared."""
+        key, directory = opening.key, directory_of(opening.key)
         path = f"{directory}/{cp.PARTITION_METADATA}"
-        content = self._files.read_bytes(path)
-        if content is None:
-            self._forget(key)  # an operator may have removed the directory to accept the loss of what was in it
-            self._files.make_directory(directory)
-            self._files.replace(path, f"version: 0\ntopic_id: {cp.uuid_text(topic_id)}".encode())
-        else:
-            found = content.decode(errors="replace").rpartition("topic_id:")[2].strip()
-            if found != cp.uuid_text(topic_id):
-                raise WrongDirectory(f"{directory} belongs to the topic id {found}, not {cp.uuid_text(topic_id)}")
-        log = PartitionLog(
-            self._files,
-            directory,
-            config,
-            now_ms=now_ms,
-            flushed=self._recovery.get(key, 0),
-            cleaned=self._cleaned.get(key, 0),
-            clean=self.clean,
-        )
-        self._offline.discard(key)
-        start = self._starts.get(key, 0)
-        if start:
-            log.advance_start(min(start, log.end_offset), now_ms)
-        self.logs[key] = log
-        return log
+        try:
+            if self._files.read_bytes(path) is None:
+                self._files.replace(path, metadata_bytes(opening.topic_id))
+            found = PartitionLog(
+                self._files,
+                directory,
+                opening.config,
+                now_ms=now_ms,
+                flushed=self._recovery.get(key, 0),
+                cleaned=self._cleaned.get(key, 0),
+                clean=self.clean,
+            )
+            start = self._starts.get(key, 0)
+            if start:
+                found.advance_start(min(start, found.end_offset), now_ms)
+        except (CorruptLog, OSError) as problem:
+            return problem
+        return found
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Remove a partition's log and all its files, also one that could not be opened."""
-        key = (topic, partition)
-        log = self.logs.pop(key, None)
-        topic_id = self.topic_ids.pop(key)
-        self._offline.discard(key)
-        if log is not None:
-            log.close(clean=False)
-        self._forget(key)
-        directory = doomed = f"{topic}-{partition}"
-        if self._files.list(directory):  # one that could not be made holds nothing
-            doomed = f"{directory}.{topic_id.hex}{_DELETED}"
-            self._files.rename(directory, doomed)
-        self._files.remove_tree(doomed)
+    def adopt(self, opening: Opening, opened: PartitionLog) -> PartitionLog:
+        """Take an open log in."""
+        self._offline.discard(opening.key)
+        self.logs[opening.key] = opened
+        return opened
 
-    def cleaned_offset(self, key: tuple[str, int]) -> int:
+    def _check_loss(self, opening: Opening, directory: str) -> None:
+        """A partition that is known and has no `partition.metadata`: an empty directory is the operator's word that it may begin
+        anew; without any, it may where nothing says that it had records."""
+        names = self._files.list(directory)
+        if any(name.endswith(".log") for name in names):
+            raise _not_its_own(directory, opening.topic_id, None)
+        had = max(self._recovery.get(opening.key, 0), self._starts.get(opening.key, 0))
+        if had and directory not in self._files.list("."):
+            raise WrongDirectory(
+                f"its directory {directory} is gone, but it had records up to offset {had}. Restore the directory from a copy, "
+                f"or, to accept the loss, make an empty directory of that name"
+            )
+        if not names:
+            log.warning("%s has no files: the partition begins anew at offset 0", directory)
+
+    # Deleting: `doom` belongs to the loop's thread, `delete` and `remove` to any other
+
+    def doom(self, key: Key, topic_id: UUID) -> Doomed:
+        """Have no more to do with a partition."""
+        self._offline.discard(key)
+        return Doomed(key=key, topic_id=topic_id, log=self.logs.pop(key, None))
+
+    def delete(self, doomed: Sequence[Doomed]) -> list[str]:
+        """Close logs and give their directories the names of deleted ones, all with one sync; answers the names, for `remove`.
+
+        A directory that is not proved to be the partition's own is set aside instead.
+
+        Raises:
+            OSError: the disk failed; the next start finishes what is not done.
+        """
+        pairs, gone = [], []
+        for each in doomed:
+            if each.log is not None:
+                each.log.close(clean=False)
+            directory = directory_of(each.key)
+            names = self._files.list(directory)
+            if not names:
+                self._files.remove_tree(directory)  # one that could not be made holds nothing
+                continue
+            own = topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == each.topic_id
+            pairs.append((directory, aside(each.key, each.topic_id, DELETED if own else STRAY)))
+            if own:
+                gone.append(pairs[-1][1])
+            else:
+                log.warning("%s was not the deleted topic's own and is kept as %s", *pairs[-1])
+        self._files.rename_all(pairs)
+        self._forget({each.key for each in doomed})
+        return gone
+
+    def remove(self, directory: str) -> None:
+        """Remove a directory that `delete` named, with all that is in it."""
+        self._files.remove_tree(directory)
+
+    def cleaned_offset(self, key: Key) -> int:
         """Up to where a log was compacted."""
         return self._cleaned.get(key, 0)
 
-    def note_cleaned(self, key: tuple[str, int], offset: int) -> None:
+    def note_cleaned(self, key: Key, offset: int) -> None:
         """Remember that a log was compacted up to `offset`; the next checkpoint writes it down."""
         if key in self.logs:
             self._cleaned[key] = offset
 
-    def _forget(self, key: tuple[str, int]) -> None:
-        """Take a partition out of the checkpoints: one made anew under its name must not be measured by them."""
+    def _forget(self, keys: Collection[Key]) -> None:
+        """Take partitions out of the checkpoints, in any thread: what is made anew under their names must not be measured by them."""
+        if not keys:
+            return
         with self._writing:
             self._deletions += 1
             for name, offsets in (
@@ -168,51 +288,42 @@ class LogStore:
                 (cp.LOG_STARTS, self._starts),
                 (cp.CLEANER_OFFSETS, self._cleaned),
             ):
-                offsets.pop(key, None)
-                kept = self._offsets(name)
-                if kept.pop(key, None) is not None:
+                for key in keys:
+                    offsets.pop(key, None)
+                written = self._offsets(name)
+                kept = {key: offset for key, offset in written.items() if key not in keys}
+                if len(kept) < len(written):
                     self._put(name, cp.offsets_text(kept).encode())
 
-    def remove_leftovers(self, known: Mapping[tuple[str, int], UUID]) -> list[str]:
-        """Remove directories that a crash left half deleted, and those of topics that are gone; answers their names."""
-        removed = []
-        for name in self._files.list("."):
-            topic, dash, partition = name.rpartition("-")
-            if name.endswith(_DELETED):
-                removed.append(name)
-            elif dash and partition.isdigit() and self._files.read_bytes(f"{name}/{cp.PARTITION_METADATA}") is not None:
-                content = self._files.read_bytes(f"{name}/{cp.PARTITION_METADATA}") or b""
-                found = content.decode(errors="replace").rpartition("topic_id:")[2].strip()
-                wanted = known.get((topic, int(partition)))
-                if wanted is None or cp.uuid_text(wanted) != found:
-                    removed.append(name)
-        for name in removed:
-            topic, _, partition = name.rpartition("-")
-            if partition.isdigit():
-                self._forget((topic, int(partition)))
-            self._files.remove_tree(name)
-        return removed
+    def settle(self, known: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
+        """Finish what deletions a crash cut off and set aside what is nobody's (see `directories.settle`)."""
+        found = settle(self._files, known, removed, self._new_ids())
+        self._forget(found.gone)
+        return found
 
-    def checkpoint(self, high_watermarks: Mapping[tuple[str, int], int]) -> Checkpoint:
+    def partitions(self) -> Collection[Key]:
+        """Those that there are directories of."""
+        return partitions_in(self._files).values()
+
+    def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
         """How far each log is on disk, readable and compacted, and where it begins; logs that are offline keep what is known."""
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
-        texts = {
+        offsets = {
             cp.RECOVERY_POINTS: recovery,
             cp.HIGH_WATERMARKS: high_watermarks,
             cp.LOG_STARTS: starts,
             cp.CLEANER_OFFSETS: dict(self._cleaned),
         }
-        contents = {name: cp.offsets_text(offsets).encode() for name, offsets in texts.items()}
-        return Checkpoint(contents=contents, deletions=self._deletions)
+        return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
         """Put a checkpoint on disk, in any thread; False when a log was deleted since it was taken, so that it is void."""
         with self._writing:
             if checkpoint.deletions != self._deletions:
                 return False
-            for name, content in checkpoint.contents.items():
-                self._put(name, content)
+            for name, offsets in checkpoint.offsets.items():
+                self._put(name, cp.offsets_text(offsets).encode())
             return True
 
     def _put(self, name: str, content: bytes) -> None:
@@ -252,3 +363,14 @@ class LogStore:
         self.write(self.checkpoint(high_watermarks))
         if not self._offline:
             self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+
+
+def _not_its_own(directory: str, wanted: UUID, found: UUID | None) -> WrongDirectory:
+    text = cp.uuid_text(wanted)
+    whose = f"belongs to the topic id {cp.uuid_text(found)}, not {text}" if found else "cannot be told whose it is"
+    return WrongDirectory(
+        f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if found else 'missing or damaged'} one. "
+        f"Nothing of it is read or removed. If its records are this partition's, let the file say 'version: 0' and, in a "
+        f"second line, 'topic_id: {text}'; otherwise move the directory away and restore the right one, or make an empty one "
+        f"to accept the loss"
+    )

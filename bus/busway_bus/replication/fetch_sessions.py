@@ -1,7 +1,8 @@
 """Fetch sessions: a client names its partitions once and then only what changes (KIP-227).
 
-What lives here: the sessions, their epochs and their limit, as plain state. What does not: reading, or the clock. A session
-remembers what the client last heard of each partition, so that an answer names only what is new.
+What lives here: the sessions, their epochs, the order in which their partitions are read, and who makes room for whom, as plain
+state. What does not: reading, or the clock (times come in). A session remembers what the client last heard of each partition, so
+that an answer names only what is new.
 """
 
 from collections import OrderedDict
@@ -9,12 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from busway_bus.kernel.limits import FETCH_SESSION_PARTITIONS_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest
 
 SESSIONLESS: Final = 0
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
+EVICTION_MS: Final = 120_000
+"""A session unused for so long makes room for any, one that is so old for a larger one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 
 @dataclass(slots=True)
@@ -32,58 +36,113 @@ Key = tuple[str, UUID, int]
 
 @dataclass(slots=True)
 class Session:
-    """The partitions of one client in the order in which they are read."""
+    """The partitions of one client in the order in which they are read.
+
+    Attributes:
+        by_id: whether the client names topics by their ids.
+    """
 
     id: int
+    by_id: bool
     epoch: int = INITIAL_EPOCH
+    created_ms: int = 0
+    used_ms: int = 0
     partitions: OrderedDict[Key, Wanted] = field(default_factory=OrderedDict)
+
+    def gave(self, key: Key) -> None:
+        """A partition has given records: it comes last next time, so that the others are not starved by it."""
+        if key in self.partitions:
+            self.partitions.move_to_end(key)
 
 
 class FetchSessions:
-    """All sessions of a node, at most `slots`; the one unused for longest makes room."""
+    """All sessions of a node, at most `slots`, with at most `partitions_max` partitions in all of them together."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, partitions_max: int = FETCH_SESSION_PARTITIONS_MAX) -> None:
         self._slots = slots
+        self._partitions_max = partitions_max
+        self._partitions = 0
         self._sessions: OrderedDict[int, Session] = OrderedDict()
         self._next_id = 1
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest) -> tuple[Session, bool]:
+    def open(self, request: FetchRequest, *, by_id: bool, now_ms: int) -> tuple[Session, bool]:
         """The session that a request belongs to, updated, and whether its answer must name every partition.
 
+        A client for whose session there is no room is answered without one, as in Kafka.
+
         Raises:
-            KafkaError: FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH.
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or FETCH_SESSION_TOPIC_ID_ERROR where the
+                client has changed between names and ids.
         """
         if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
             if request.session_id:
-                self._sessions.pop(request.session_id, None)
-            session = Session(SESSIONLESS)
+                self._remove(request.session_id)
+            session = Session(SESSIONLESS, by_id)
             _update(session, request)
-            if request.session_epoch == INITIAL_EPOCH and self._slots > 0:
-                self._admit(session)
+            if request.session_epoch == INITIAL_EPOCH:
+                self._admit(session, now_ms)
             return session, True
         found = self._sessions.get(request.session_id)
         if found is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if request.session_epoch != found.epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if by_id != found.by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._change(found, request)
+        if not found.partitions:
+            self._remove(found.id)
+            return Session(SESSIONLESS, by_id), True
         self._sessions.move_to_end(found.id)
+        found.used_ms = now_ms
         found.epoch = 1 if found.epoch == 2**31 - 1 else found.epoch + 1
-        for forgotten in request.forgotten_topics_data:
-            for number in forgotten.partitions:
-                found.partitions.pop((forgotten.topic, forgotten.topic_id, number), None)
-        _update(found, request)
         return found, False
 
-    def _admit(self, session: Session) -> None:
-        while len(self._sessions) >= self._slots:
-            self._sessions.popitem(last=False)
+    def _change(self, session: Session, request: FetchRequest) -> None:
+        before = len(session.partitions)
+        for forgotten in request.forgotten_topics_data:
+            for number in forgotten.partitions:
+                session.partitions.pop((forgotten.topic, forgotten.topic_id, number), None)
+        _update(session, request)
+        self._partitions += len(session.partitions) - before
+        if self._partitions > self._partitions_max:
+            self._remove(session.id)
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            )  # the client begins anew, and finds that there is no room
+
+    def _admit(self, session: Session, now_ms: int) -> None:
+        size = len(session.partitions)
+        while len(self._sessions) >= self._slots or self._partitions + size > self._partitions_max:
+            if not self._make_room(size, now_ms):
+                return
         session.id = self._next_id
         session.epoch = 1
+        session.created_ms = session.used_ms = now_ms
         self._next_id = self._next_id % (2**31 - 1) + 1
         self._sessions[session.id] = session
+        self._partitions += size
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        """Take the session that is of least use from its client, if it is of less use than one of `size` partitions."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.used_ms <= EVICTION_MS:
+            settled = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS]
+            oldest = min(settled, key=lambda one: len(one.partitions), default=None)
+            if oldest is None or len(oldest.partitions) >= size:
+                return False
+        self._remove(oldest.id)
+        return True
+
+    def _remove(self, session_id: int) -> None:
+        found = self._sessions.pop(session_id, None)
+        if found is not None:
+            self._partitions -= len(found.partitions)
 
 
 def _update(session: Session, request: FetchRequest) -> None:

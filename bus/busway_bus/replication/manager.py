@@ -1,38 +1,32 @@
-"""The partitions of this node: it follows the cluster image, and appends and reads for the handlers.
+"""Appending to the partitions of this node for the handlers, and the chores of all logs.
 
-What lives here: partition → log, opened and deleted as the image says; append with group commit. What does not: rules of the
-protocol (handlers) or of the disk (log).
+What lives here: append with group commit, retention, checkpoints. What does not: which partitions there are (`local_partitions`), rules
+of the protocol (handlers) or of the disk (log).
 """
 
 import asyncio
 import functools
 import logging
-import time
 from collections.abc import Callable
-from uuid import UUID
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import INSPECTIONS_MAX, RECORDS_ON_LOOP_MAX
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.inspection import inspect, inspected_at_once
-from busway_bus.log.log_config import LogConfig
-from busway_bus.log.partition_log import AppendInfo, CorruptLog, PartitionLog
+from busway_bus.log.partition_log import AppendInfo, PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.log.validate import check_batch
-from busway_bus.metadata.image import ClusterImage, TopicImage
 from busway_bus.replication.cleaning import Compactor, off_loop
+from busway_bus.replication.local_partitions import LocalPartitions, wall_ms
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.slices import Slices
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import BatchHeader
 from busway_protocol.types import Buffer
 
+__all__ = ["ReplicaManager", "wall_ms"]
+
 log = logging.getLogger("busway.replication")
-
-
-def wall_ms() -> int:
-    """Milliseconds since 1970, as record timestamps count them."""
-    return time.time_ns() // 1_000_000
 
 
 Acknowledgement = tuple[AppendInfo, "asyncio.Future[None] | None"]
@@ -64,51 +58,13 @@ class ReplicaManager:
         self._config = config
         self._store = store
         self._flusher = flusher
-        self._partitions: dict[tuple[str, int], Partition] = {}
-        self._offline: dict[tuple[str, int], UUID] = {}
-        self._names: dict[UUID, str] = {}
+        self.local = LocalPartitions(config, store, self._reconfigured)
+        self.find, self.name_of = self.local.find, self.local.name_of
         self._compactor = Compactor(store)
         self._checkpointing = asyncio.Lock()
         self._inspections: set[asyncio.Task[Acknowledgement]] = set()
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
         self.slices = Slices()
-
-    def follow(self, image: ClusterImage) -> None:
-        """Open the logs of new topics, delete those of topics that are gone, take over changed settings."""
-        wanted: dict[tuple[str, int], tuple[TopicImage, int]] = {
-            (topic.name, number): (topic, partition.leader_epoch)
-            for topic in image.topics.values()
-            for number, partition in enumerate(topic.partitions)
-        }
-        for key, partition in list(self._partitions.items()):
-            if key not in wanted or wanted[key][0].topic_id != partition.topic_id:
-                del self._partitions[key]
-                self._store.delete(*key)
-                partition.wake()
-        for key, topic_id in list(self._offline.items()):
-            if key not in wanted or wanted[key][0].topic_id != topic_id:
-                del self._offline[key]
-                self._store.delete(*key)
-        for key, (topic, epoch) in wanted.items():
-            known = self._partitions.get(key)
-            if known is not None:
-                known.leader_epoch = epoch
-            elif key not in self._offline:
-                self._open(image, topic, key[1], epoch)
-        self._names = {topic.topic_id: topic.name for topic in image.topics.values()}
-
-    def _open(self, image: ClusterImage, topic: TopicImage, number: int, epoch: int) -> None:
-        """Open one log; where that fails, the partition is offline until the next start and the others are served."""
-        key = (topic.name, number)
-        try:
-            opened = self._store.open(*key, topic.topic_id, self._log_config(image, topic.name), wall_ms())
-        except (CorruptLog, OSError) as problem:
-            self._offline[key] = topic.topic_id
-            log.error("partition %s-%d is offline: %s", *key, problem)
-            return
-        self._partitions[key] = Partition(
-            topic=topic.name, number=number, topic_id=topic.topic_id, log=opened, leader_epoch=epoch
-        )
 
     def may_have_lost(self) -> list[tuple[str, int]]:
         """After a start on what a killed process or a power cut left: the partitions that may have lost records that were read.
@@ -117,41 +73,16 @@ class ReplicaManager:
         begun nothing was written in it, unless the topic shows records before anything of them is on disk.
         """
         return [
-            key
-            for key, partition in self._partitions.items()
-            if partition.log.epochs.latest >= partition.leader_epoch or partition.log.config.durability != "flush"
+            (each.topic, each.number)
+            for each in self.local
+            if each.log.epochs.latest >= each.leader_epoch or each.log.config.durability != "flush"
         ]
 
-    def reconfigure(self, image: ClusterImage, topic: str) -> None:
-        """Take over the settings of one topic; where records count as acknowledged on disk from now on, all get there at once."""
-        config = self._log_config(image, topic)
-        for number in range(len(image.topics[topic].partitions)):
-            partition = self._partitions.get((topic, number))
-            if partition is not None:
-                partition.log.config = config
-                partition.advance()
-                if config.durability == "flush" and partition.log.flushed_offset < partition.log.end_offset:
-                    self._flush_later(partition)
-
-    def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
-        return LogConfig.from_values(self._config.topic_config(image.topic_configs(topic)))
-
-    def find(self, topic: str, number: int) -> Partition:
-        """The partition.
-
-        Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where its log could not be opened.
-        """
-        partition = self._partitions.get((topic, number))
-        if partition is None:
-            if (topic, number) in self._offline:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{number} is offline, see the broker's log")
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{number} does not exist on this broker")
-        return partition
-
-    def name_of(self, topic_id: UUID) -> str | None:
-        """The name of the topic with this id, None when there is none."""
-        return self._names.get(topic_id)
+    def _reconfigured(self, partition: Partition) -> None:
+        """Where records count as acknowledged on disk from now on, all get there at once."""
+        partition.advance()
+        if partition.log.config.durability == "flush" and partition.log.flushed_offset < partition.log.end_offset:
+            self._flush_later(partition)
 
     def take_in(
         self, partition: Partition, records: Buffer, allowance: Allowance
@@ -189,7 +120,7 @@ class ReplicaManager:
             finally:
                 if before is not None:  # also where this one is refused: those behind it wait for it alone
                     await asyncio.wait([before])
-            if self._partitions.get((partition.topic, partition.number)) is not partition:
+            if self.local.get((partition.topic, partition.number)) is not partition:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic} was deleted meanwhile")
             return self._append(partition, functools.partial(partition.log.append_inspected, batch))
         finally:
@@ -234,7 +165,7 @@ class ReplicaManager:
 
     def flush_unforced(self) -> None:
         """Sync what topics with durability=interval wrote; the node calls this every 100 ms."""
-        for partition in self._partitions.values():
+        for partition in self.local:
             written = partition.log
             if written.config.durability == "interval" and written.flushed_offset < written.end_offset:
                 self._flush_later(partition)
@@ -251,10 +182,10 @@ class ReplicaManager:
         """Retention, rolls, expiry, compaction and checkpoints; whatever waits for the disk does so in another thread."""
         for problem in self._store.maintain(wall_ms(), self._config.get("producer.id.expiration.ms")):
             log.error("cannot roll a segment of %s", problem)
-        flushes = [self._flush_later(each) for each in self._partitions.values() if each.log.wants_flush]
+        flushes = [self._flush_later(each) for each in self.local if each.log.wants_flush]
         if flushes:
             await asyncio.wait(flushes)
-        for partition in tuple(self._partitions.values()):
+        for partition in self.local:
             if partition.log.has_deleted:
                 await self._remove_deleted(partition.log)
         if self._config.get("log.cleaner.enable"):
@@ -272,32 +203,6 @@ class ReplicaManager:
         """Write the offset checkpoints."""
         async with self._checkpointing:
             while True:
-                taken = self._store.checkpoint({key: each.high_watermark for key, each in self._partitions.items()})
+                taken = self._store.checkpoint({(each.topic, each.number): each.high_watermark for each in self.local})
                 if await off_loop(functools.partial(self._store.write, taken)):
                     return
-
-
-class Wakeup:
-    """A future that several partitions may complete: what a long poll sleeps on."""
-
-    def __init__(self, partitions: list[Partition]) -> None:
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._partitions = partitions
-        self._callback: Callable[[], None] = self._fire
-        for partition in partitions:
-            partition.waiters.add(self._callback)
-
-    def _fire(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-    async def wait(self, timeout_s: float) -> bool:
-        """Whether a partition fired within the time."""
-        done, _ = await asyncio.wait([self._future], timeout=timeout_s)
-        return bool(done)
-
-    def close(self) -> None:
-        """Stop listening."""
-        for partition in self._partitions:
-            partition.waiters.discard(self._callback)
-        self._future.cancel()

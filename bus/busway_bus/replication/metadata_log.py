@@ -1,60 +1,137 @@
 """The cluster's metadata on disk, and the current picture of it.
 
-What lives here: the driver of the controller: decide on the current image, append, wait for the disk, apply, publish. What does
+What lives here: the driver of the controller: decide on the current image, append, wait for the disk, apply, publish. There is one
+writer, and it belongs to nobody who asks: what has begun is carried out whole although its client hangs up in the middle. What does
 not: any rule about topics or settings (`controller`). One node is its own quorum; a Raft driver will take this module's place.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeVar
+import functools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from busway_bus.kernel.decision import Decision
+from busway_bus.log.checkpoints import uuid_text
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
-from busway_bus.log.store import LogStore
-from busway_bus.metadata.image import ClusterImage, apply
-from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, from_bytes, to_bytes
-from busway_bus.replication.manager import wall_ms
-from busway_protocol.errors import ProtocolError
+from busway_bus.log.store import LogStore, WrongDirectory
+from busway_bus.metadata.delta import BrokenHistory, Delta
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, PartitionRecord, from_bytes, to_bytes
+from busway_bus.replication.cleaning import off_loop
+from busway_bus.replication.local_partitions import wall_ms
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.records.batch import read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
 
+log = logging.getLogger("busway.metadata")
+
 R = TypeVar("R")
+Follower = Callable[[ClusterImage, Delta], Awaitable[None]]
+"""Told of every new image and of what differs in it; the next change waits until it returns."""
 METADATA_VERSION: Final = 30
 """metadata.version of Kafka 4.3 (4.3-IV0): what the records in this log follow."""
+COMMANDS_MAX: Final = 10_000
+"""Commands that wait for the writer. Each connection has one at a time, but they outlive connections that come and go."""
+_BUILT_ON_LOOP_MAX: Final = 1_000
+"""Records of a decision that are encoded between two others' requests; more of them, in another thread."""
+_REMEDY: Final = (
+    f"Without the metadata log nobody knows which topics there are: restore {TOPIC}-0 from a copy. "
+    f"Until then nothing starts here and nothing is removed"
+)
 _KEEP: Final = LogConfig(retention_ms=-1, retention_bytes=-1)
+
+
+class _Command(NamedTuple):
+    """What somebody wants decided, and where the reply is awaited, or was."""
+
+    decide: Callable[[ClusterImage], Decision[Any]]
+    reply: "asyncio.Future[Any]"
 
 
 class MetadataLog:
     """The metadata log and the image that its records make.
 
     Attributes:
-        image: the current picture; replaced, never changed.
+        image: the current picture, as far as it is followed; replaced, never changed.
 
     Raises:
         CorruptLog: the log is damaged; without it the node knows nothing of its topics.
+        WrongDirectory: it is not the log of the topics in this directory.
     """
 
     def __init__(self, store: LogStore, flusher: Flusher) -> None:
         self._flusher = flusher
-        self._lock = asyncio.Lock()
-        self._subscribers: list[Callable[[ClusterImage], None]] = []
-        self._log: PartitionLog = store.open(TOPIC, 0, UUID(int=TOPIC_ID_INT), _KEEP, wall_ms())
-        self.image = ClusterImage()
+        self._followers: list[Follower] = []
+        self._commands: deque[_Command] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._directories: set[UUID] = set()
+        try:
+            topic_id = UUID(int=TOPIC_ID_INT)
+            self._log: PartitionLog = store.open(TOPIC, 0, topic_id, _KEEP, wall_ms(), new=store.formatted)
+            self._stored = self._replay()
+        except CorruptLog as problem:
+            raise CorruptLog(f"{problem}. {_REMEDY}") from None
+        self._check_place(store)
+        self.image = self._stored.image()
+        for note in self._stored.notes:
+            log.warning("%s: %s", self._log.directory, note)
+
+    def _replay(self) -> Delta:
+        """Everything that the log says, each batch checked: a flipped bit must not make topics of other names."""
+        delta, offset = Delta(ClusterImage()), 0
         try:
             for batch in self._log.batches():
+                header = read_header(batch)
+                offset = header.base_offset
+                verify_crc(batch, header)
                 for record in decode_records(batch):
-                    if record.value is not None:
-                        self.image = apply(self.image, from_bytes(record.value))
-        except ProtocolError as problem:
-            raise CorruptLog(f"the metadata log {self._log.directory} is damaged: {problem}") from None
+                    offset = record.offset
+                    if record.value is None:
+                        continue
+                    change = from_bytes(record.value)
+                    delta.apply(change)
+                    if isinstance(change, PartitionRecord):
+                        self._directories.update(change.directories)
+        except (ProtocolError, BrokenHistory) as problem:
+            raise CorruptLog(f"{self._log.directory} is damaged at offset {offset}: {problem}") from None
+        return delta
 
-    def subscribe(self, follow: Callable[[ClusterImage], None]) -> None:
-        """Call `follow` with every new image, beginning with the current one."""
-        self._subscribers.append(follow)
-        follow(self.image)
+    def _check_place(self, store: LogStore) -> None:
+        """Refuse a directory whose topics this log does not know: all of them would be taken for strays.
+
+        Raises:
+            WrongDirectory: it is empty beside topics, or was written for another directory.
+        """
+        if not self._log.end_offset and (others := sorted(key for key in store.partitions() if key[0] != TOPIC)):
+            raise WrongDirectory(
+                f"there is no metadata log in the data directory, but {others[0][0]}-{others[0][1]}"
+                f"{f' and {len(others) - 1} others' if len(others) > 1 else ''} hold records. {_REMEDY}. To begin with "
+                f"nothing, choose an empty directory"
+            )
+        mine = store.identity.directory_id
+        if self._directories and mine not in self._directories:
+            other = uuid_text(min(self._directories))
+            raise WrongDirectory(
+                f"the metadata log was written for the directory.id {other}, but meta.properties says {uuid_text(mine)}: one of "
+                f"them is another cluster's. Restore the right one from a copy; if the metadata log is the right one, set "
+                f"directory.id={other} in meta.properties. Until then nothing starts here and nothing is removed"
+            )
+
+    @property
+    def removed(self) -> Collection[UUID]:
+        """The ids of all topics whose deletion was committed before the start."""
+        return self._stored.removed.keys()
+
+    async def subscribe(self, follow: Follower) -> None:
+        """Tell `follow` of the current image now, and of every new one."""
+        self._followers.append(follow)
+        await follow(self.image, self._stored)
 
     async def format(self) -> None:
         """Finalize the metadata version in a log that is empty."""
@@ -63,24 +140,85 @@ class MetadataLog:
             await self.run(lambda _: Decision(records=(record,), reply=None))
 
     async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
-        """Decide on the current image, make the records durable, apply them, and give the reply.
+        """Decide on the current image, make the records durable, apply them, have them followed, and give the reply.
+
+        Whoever asked may be cancelled at any time: the command is carried out all the same.
 
         Raises:
-            KafkaError: what `decide` raises, or KAFKA_STORAGE_ERROR.
+            KafkaError: what `decide` raises, KAFKA_STORAGE_ERROR, or REQUEST_TIMED_OUT while too many wait.
         """
-        async with self._lock:
-            decision = decide(self.image)
-            if decision.records:
-                builder = BatchBuilder()
-                now = wall_ms()
-                for record in decision.records:
-                    builder.append(now, None, to_bytes(record))
-                self._log.append_own(builder.build(), leader_epoch=1, now_ms=now)
-                await self._flusher.request(self._log)
-                image = self.image
-                for record in decision.records:
-                    image = apply(image, record)
-                self.image = image
-                for follow in self._subscribers:
-                    follow(image)
+        if len(self._commands) >= COMMANDS_MAX:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{COMMANDS_MAX} changes of the metadata wait already; ask again"
+            )
+        reply: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._commands.append(_Command(decide, reply))
+        if self._writer is None:
+            self._writer = asyncio.ensure_future(self._write())
+        return await reply
+
+    async def drain(self) -> None:
+        """Wait until all that was asked for is carried out."""
+        while self._writer is not None:
+            await asyncio.wait([self._writer])
+
+    async def _write(self) -> None:
+        """Carry out one command after the other until none is left."""
+        try:
+            while self._commands:
+                command = self._commands.popleft()
+                try:
+                    reply = await self._carry_out(command.decide)
+                except Exception as problem:  # noqa: BLE001 - it is told to the one who asked
+                    _fail(command.reply, problem)
+                else:
+                    if not command.reply.done():
+                        command.reply.set_result(reply)
+        finally:
+            self._writer = None
+
+    async def _carry_out(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
+        decision = decide(self.image)
+        if not decision.records:
             return decision.reply
+        delta = Delta(self.image)
+        for record in decision.records:
+            delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
+        image = delta.image()
+        build = functools.partial(_batch, decision.records)
+        self._append(build() if len(decision.records) < _BUILT_ON_LOOP_MAX else await off_loop(build))
+        await self._flusher.request(self._log)
+        for follow in self._followers:
+            try:
+                await follow(image, delta)
+            except Exception:  # what is on disk is true, whatever became of following it
+                log.exception("a change of the metadata could not be followed on a mistake of this broker")
+        self.image = image
+        return decision.reply
+
+    def _append(self, batch: bytes | bytearray) -> None:
+        if self._flusher.failed is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
+        try:
+            self._log.append_own(batch, leader_epoch=1, now_ms=wall_ms())
+        except OSError as problem:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {problem.strerror or problem}"
+            ) from problem
+
+
+def _batch(records: tuple[Any, ...]) -> bytes | bytearray:
+    """One batch for one decision: all of it is there after a crash, or nothing."""
+    builder = BatchBuilder()
+    now = wall_ms()
+    for record in records:
+        builder.append(now, None, to_bytes(record))
+    return builder.build()
+
+
+def _fail(reply: "asyncio.Future[Any]", problem: Exception) -> None:
+    """Tell whoever asked; where nobody does any more, a mistake of ours is told to the log."""
+    if not reply.done():
+        reply.set_exception(problem)
+    elif not isinstance(problem, KafkaError):
+        log.error("a change of the metadata failed on a mistake of this broker", exc_info=problem)

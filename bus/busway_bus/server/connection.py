@@ -1,7 +1,8 @@
 """One client's connection: frames in, answers out in the order of the requests.
 
 What lives here: the asyncio protocol with its bounds. What does not: what a request means (`dispatch`). A connection that
-sends rubbish is closed and costs nobody else anything; one that does not read its answers is no longer read from.
+sends rubbish is closed and costs nobody else anything; one that does not read its answers is no longer read from. What came whole
+before a client left is done to the end, as in Kafka; only what waits for nothing but to answer it ends (`Peer`).
 """
 
 import asyncio
@@ -10,12 +11,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from busway_bus.handlers.context import CloseConnection, NodeServices
+from busway_bus.handlers.context import CloseConnection, NodeServices, Peer, PeerGone
 from busway_bus.kernel.config import Endpoint
-from busway_bus.kernel.limits import RESPONSE_BYTES_QUEUED_MAX
+from busway_bus.kernel.limits import (
+    PARTIAL_REQUEST_CONTENDED_MS,
+    PARTIAL_REQUEST_TIMEOUT_MS,
+    REQUEST_BYTES_PER_S_MIN,
+    REQUEST_BYTES_QUEUED_MAX,
+)
 from busway_bus.server.dispatch import BadRequest, Pending, dispatch
 from busway_bus.server.intake import Intake
-from busway_protocol.compile import Chunk
+from busway_bus.server.outbox import Outbox, Piece, ResponseMemory
+from busway_bus.server.request_memory import RequestMemory, Share
 from busway_protocol.errors import FrameRefused
 
 log = logging.getLogger("busway.server")
@@ -32,7 +39,9 @@ class Connection(asyncio.BufferedProtocol):
     Args:
         advertised: where it finds this node, as its listener tells.
         scratch: the read buffer of this event loop's connections (see `intake`).
-        on_close: called with this connection when it is gone.
+        memory: what all of them may hold of requests.
+        response_memory: and of answers.
+        on_close: called with this connection when it is gone and everything that it asked for is done.
         complain: logs one line about a bad peer; rate-limited by the server.
     """
 
@@ -43,6 +52,8 @@ class Connection(asyncio.BufferedProtocol):
         advertised: Endpoint,
         max_request_bytes: int,
         scratch: memoryview,
+        memory: RequestMemory,
+        response_memory: ResponseMemory,
         on_open: Callable[["Connection"], bool],
         on_close: Callable[["Connection"], None],
         complain: Callable[[str, str], None],
@@ -50,18 +61,26 @@ class Connection(asyncio.BufferedProtocol):
         self._node = node
         self._advertised = advertised
         self._intake = Intake(max_request_bytes, scratch)
+        self._scratch_bytes = len(scratch)
+        self._share = Share(memory, self._throttle)
+        self._response_memory = response_memory
+        self._outbox: Outbox | None = None
         self._on_open = on_open
         self._on_close = on_close
         self._complain = complain
         self._requests: deque[memoryview] = deque()
-        self._answers: deque[asyncio.Task[list[Chunk] | None] | list[Chunk]] = deque()
+        self._queued_bytes = 0
+        self._blocking_bytes = 0
+        self._answers: deque[asyncio.Task[list[Piece] | None] | list[Piece]] = deque()
         self._blocked = False
-        self._paused_by_peer = False
         self._reading = True
         self._transport: asyncio.Transport | None = None
+        self._peer = Peer()
+        self._finishing = False
         self.host = ""
         self.last_active = 0.0
-        self.partial_since: float | None = None
+        self._partial_since: float | None = None
+        self._paused_at = 0.0
 
     # asyncio.BufferedProtocol
 
@@ -72,13 +91,15 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) else "local"
         self.last_active = asyncio.get_running_loop().time()
-        transport.set_write_buffer_limits(high=RESPONSE_BYTES_QUEUED_MAX)
+        self._outbox = Outbox(
+            transport, self._response_memory, write_on=self._write_on, cut_off=self._answers_not_taken
+        )
         if not self._on_open(self):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
-        return self._intake.buffer()
+        return self._intake.buffer(self._share.allowance(self._scratch_bytes))
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in bytes and answer what they complete."""
@@ -89,10 +110,16 @@ class Connection(asyncio.BufferedProtocol):
         except FrameRefused as refused:
             self._refuse(_guess(refused))
             return
-        self.partial_since = (self.partial_since or now) if self._intake.partial and not frames else None
+        if not self._intake.partial:
+            self._partial_since = None
+        elif frames or self._partial_since is None:
+            self._partial_since = now
         if frames:
             self._requests.extend(frames)
+            self._queued_bytes += sum(map(len, frames))
             self._pump()
+        else:
+            self._throttle()
 
     def eof_received(self) -> bool:
         """The client will send no more."""
@@ -100,30 +127,37 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The client does not read: stop reading from it."""
-        self._paused_by_peer = True
-        self._throttle()
+        if self._outbox is not None:
+            self._outbox.paused = True
+            self._throttle()
 
     def resume_writing(self) -> None:
         """The client reads again."""
-        self._paused_by_peer = False
-        self._pump()
+        if self._outbox is not None:
+            self._outbox.paused = False
+            self._write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop what is under way."""
+        """The client is gone; what it asked for is done all the same."""
         self._transport = None
-        self._requests.clear()
-        for answer in self._answers:
-            if isinstance(answer, asyncio.Task):
-                answer.cancel()
-        self._answers.clear()
-        self._on_close(self)
+        if self._outbox is not None:
+            self._outbox.clear()
+            self._outbox = None
+        self._intake.drop()
+        self._peer.left()
+        self._pump()
 
     # The order of things
 
     @property
     def busy(self) -> bool:
         """Whether requests are under way."""
-        return bool(self._requests or self._answers)
+        return bool(self._requests or self._answers or self._outbox)
+
+    def look(self, now: float) -> None:
+        """Note whether the client takes its answers."""
+        if self._outbox is not None:
+            self._outbox.look(now)
 
     def abort(self) -> None:
         """End at once."""
@@ -135,21 +169,64 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
+    def overdue(self, now: float) -> bool:
+        """Whether a request has begun and does not come on: nothing at all of it, or less than a slow line brings.
+
+        Time in which this broker does not read does not count. Where others wait for the memory, less is waited for.
+        """
+        if self._partial_since is None or not self._reading:
+            return False
+        silence_ms = PARTIAL_REQUEST_CONTENDED_MS if self._share.contended else PARTIAL_REQUEST_TIMEOUT_MS
+        if now - self.last_active > silence_ms / 1000:
+            return True
+        allowed_s = PARTIAL_REQUEST_TIMEOUT_MS / 1000 + self._intake.arrived / REQUEST_BYTES_PER_S_MIN
+        return now - self._partial_since > allowed_s
+
+    def finish(self) -> None:
+        """Read no more, let go of what only waits, answer the rest and end."""
+        self._finishing = True
+        self._peer.left()
+        self._pump()
+
+    def give_up(self) -> None:
+        """End at once, whatever is under way."""
+        self._forget_requests()
+        for answer in self._answers:
+            if isinstance(answer, asyncio.Task):
+                answer.cancel()
+        self._answers.clear()
+        self.abort()
+
     def _pump(self) -> None:
-        ready: list[Chunk] = []
+        ready: list[Piece] = []
         try:
             self._work(ready)
         finally:
-            self._write(ready)
+            if ready:
+                self._write(ready)
         self._throttle()
+        if self._busy_or_open():
+            return
+        if self._transport is None:
+            self._on_close(self)
+        else:
+            self._transport.close()
 
-    def _work(self, ready: list[Chunk]) -> None:
+    def _busy_or_open(self) -> bool:
+        """Whether there is more to do, or more may come."""
+        return self.busy or (self._transport is not None and not self._finishing)
+
+    def _work(self, ready: list[Piece]) -> None:
         """Answer what may be answered now; answers that are there already are gathered, to be written together."""
-        while self._requests and not self._blocked and not self._paused_by_peer:
+        while self._requests and not self._blocked and not self._outbox:
             if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
                 break
+            frame = self._requests.popleft()
+            self._queued_bytes -= len(frame)
             try:
-                answer = dispatch(self._requests.popleft(), self.host, self._node, self._advertised)
+                answer = dispatch(frame, self.host, self._node, self._advertised, self._peer)
+            except PeerGone:
+                continue
             except (BadRequest, CloseConnection) as problem:
                 self._refuse(str(problem))
                 return
@@ -157,12 +234,15 @@ class Connection(asyncio.BufferedProtocol):
                 log.exception(
                     "a request from %s failed on a mistake of this broker; the connection is closed", self.host
                 )
+                self._forget_requests()
                 self.abort()
                 return
             if isinstance(answer, Pending):
                 task = asyncio.ensure_future(answer.answer)
                 self._answers.append(task)
-                self._blocked = not answer.pipelined
+                if not answer.pipelined:
+                    self._blocked = True
+                    self._blocking_bytes = len(frame)
                 task.add_done_callback(self._answered)
             elif answer is not None:
                 if self._answers:
@@ -173,50 +253,81 @@ class Connection(asyncio.BufferedProtocol):
                         self._write(ready)
                         ready.clear()
 
-    def _answered(self, task: "asyncio.Task[list[Chunk] | None]") -> None:
-        if task.cancelled() or self._transport is None:
+    def _answered(self, task: "asyncio.Task[list[Piece] | None]") -> None:
+        if task.cancelled():
             return
         problem = task.exception()
         if isinstance(problem, CloseConnection):
             self._refuse(str(problem))
             return
-        if problem is not None:
+        if problem is not None and not isinstance(problem, PeerGone):
             log.error("a request from %s failed on a mistake of this broker", self.host, exc_info=problem)
+            self._forget_requests()
             self.abort()
-            return
         while self._answers:
             first = self._answers[0]
             if isinstance(first, asyncio.Task):
                 if not first.done():
                     break
-                chunks = first.result()
+                chunks = None if first.cancelled() or first.exception() is not None else first.result()
             else:
                 chunks = first
             self._answers.popleft()
-            if chunks is not None:
+            if chunks:
                 self._write(chunks)
         if not self._answers:
             self._blocked = False
+            self._blocking_bytes = 0
         self._pump()
 
-    def _write(self, chunks: list[Chunk]) -> None:
-        if chunks and self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(chunks)
+    def _write(self, pieces: list[Piece]) -> None:
+        if self._outbox is None or self._transport is None or self._transport.is_closing():
+            return
+        try:
+            self._outbox.put(pieces)
+        except OSError as problem:
+            log.error("an answer to %s cannot be read from its log file: %s", self.host, problem)
+            self.abort()
+
+    def _write_on(self) -> None:
+        self._write([])
+        self._pump()
+
+    def _answers_not_taken(self) -> None:
+        self._complain(self.host, "its answers were not read while others needed the memory")
+        self.abort()
 
     def _throttle(self) -> None:
-        """Read on only while what was read can be worked on."""
-        wanted = not self._paused_by_peer and len(self._requests) < _REQUESTS_PIPELINED_MAX
+        """Read on only while what was read can be worked on, and there is memory for more."""
+        waiting = self._queued_bytes + self._blocking_bytes
+        self._share.update(self._intake.held + waiting, max(self._intake.size, waiting))
+        wanted = (
+            not self._outbox
+            and not self._finishing
+            and len(self._requests) < _REQUESTS_PIPELINED_MAX
+            and self._queued_bytes < REQUEST_BYTES_QUEUED_MAX
+            and self._share.may_read()
+        )
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = wanted
+            now = asyncio.get_running_loop().time()
             if wanted:
+                if self._partial_since is not None:
+                    self._partial_since += now - self._paused_at
+                self.last_active = now
                 self._transport.resume_reading()
             else:
+                self._paused_at = now
                 self._transport.pause_reading()
 
     def _refuse(self, reason: str) -> None:
         self._complain(self.host, reason)
-        self._requests.clear()
+        self._forget_requests()
         self.abort()
+
+    def _forget_requests(self) -> None:
+        self._requests.clear()
+        self._queued_bytes = 0
 
 
 def _guess(refused: FrameRefused) -> str:

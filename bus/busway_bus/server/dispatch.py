@@ -1,4 +1,4 @@
-"""From a frame to a handler and back to chunks.
+"""From a frame to a handler and back to what goes over the wire.
 
 What lives here: header, version check, decode, handler, encode. What does not: sockets and their order (`connection`).
 A request that cannot be read ends its connection, as in Kafka; one in a version that is not served is answered.
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Final
 
-from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.handlers.context import NodeServices, Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.kernel.config import Endpoint
+from busway_bus.server.outbox import Piece
 from busway_protocol.apis import ApiKey, api, response_header_version
-from busway_protocol.compile import Chunk, decode_from, encode_chunks
+from busway_protocol.compile import decode_from, encode_chunks
 from busway_protocol.errors import ErrorCode, ProtocolError
 from busway_protocol.headers import RequestHeader
 from busway_protocol.messages.cluster import ApiVersion, ApiVersionsResponse
@@ -33,14 +34,14 @@ class BadRequest(ProtocolError):
 class Pending:
     """An answer that is not there yet. `pipelined` lets the connection's next request begin meanwhile."""
 
-    answer: Awaitable[list[Chunk] | None]
+    answer: Awaitable[list[Piece] | None]
     pipelined: bool
 
 
 def dispatch(
-    frame: memoryview, client_host: str, node: NodeServices, advertised: Endpoint
-) -> list[Chunk] | Pending | None:
-    """Answer one request: its chunks, None where no answer is owed, or a Pending.
+    frame: memoryview, client_host: str, node: NodeServices, advertised: Endpoint, peer: Peer
+) -> list[Piece] | Pending | None:
+    """Answer one request: its pieces, None where no answer is owed, or a Pending.
 
     Raises:
         BadRequest: the connection has to end.
@@ -63,7 +64,12 @@ def dispatch(
     except ProtocolError as problem:
         raise BadRequest(str(problem)) from None
     context = RequestContext(
-        api_version=version, client_id=header.client_id, client_host=client_host, advertised=advertised, node=node
+        api_version=version,
+        client_id=header.client_id,
+        client_host=client_host,
+        advertised=advertised,
+        peer=peer,
+        node=node,
     )
     answer = handler.handle(request, context)
     if isawaitable(answer):
@@ -71,13 +77,13 @@ def dispatch(
     return None if answer is None else _chunks(answer, key, version, correlation_id)
 
 
-async def _later(answer: Awaitable[Any], key: int, version: int, correlation_id: int) -> list[Chunk] | None:
+async def _later(answer: Awaitable[Any], key: int, version: int, correlation_id: int) -> list[Piece] | None:
     response = await answer
     return None if response is None else _chunks(response, key, version, correlation_id)
 
 
-def _chunks(response: Any, key: int, version: int, correlation_id: int) -> list[Chunk]:
-    body = encode_chunks(response, version)
+def _chunks(response: Any, key: int, version: int, correlation_id: int) -> list[Piece]:
+    body: list[Piece] = [*encode_chunks(response, version)]
     size = CORRELATION_BYTES + sum(map(len, body))
     # The response header in short: a correlation id, and from version 1 on an empty set of tagged fields.
     if response_header_version(key, version) == 0:
@@ -85,7 +91,7 @@ def _chunks(response: Any, key: int, version: int, correlation_id: int) -> list[
     return [_HEAD_1.pack(size + 1, correlation_id, 0), *body]
 
 
-def _unsupported(key: int, version: int, correlation_id: int) -> list[Chunk]:
+def _unsupported(key: int, version: int, correlation_id: int) -> list[Piece]:
     """ApiVersions in an unknown version gets an answer that every client can read (KIP-511); others end."""
     if key != ApiKey.API_VERSIONS:
         raise BadRequest(f"{ApiKey(key).name} version {version} is not served")

@@ -1,9 +1,10 @@
 """From the socket straight into frames: what `asyncio.BufferedProtocol` reads into.
 
-What lives here: the four-byte size in front of every request, and the buffers it is read to. What does not: sockets, and what a
-frame means (`dispatch`). A large request, which produce is, is read into its own frame and copied no more; small ones come by the
-dozen into one scratch buffer that the connections of an event loop share, and are copied out of it at once. A size is judged before anything is
-allocated for it, and a frame's buffer grows only with bytes that arrived.
+What lives here: the four-byte size in front of every request, and the buffers it is read to. What does not: sockets, how much all
+connections may hold together (`request_memory`), and what a frame means (`dispatch`). A large request, which produce is, is read
+into its own frame and copied no more; small ones come by the dozen into one scratch buffer that the connections of an event loop
+share, and are copied out of it at once. A size is judged before anything is allocated for it, and a frame's buffer is as large as
+what has come of it until the moment in which more comes, and then at most four times that.
 """
 
 from typing import Final
@@ -12,8 +13,11 @@ from busway_protocol.errors import FrameRefused
 from busway_protocol.frames import SIZE_BYTES
 
 _SCRATCH_BYTES: Final = 256 * 1024
-_FIRST_BYTES: Final = 1024 * 1024
-"""A frame's buffer begins with at most this much, whatever size was announced, and doubles."""
+_GROWTH_BYTES_MIN: Final = 4 * 1024
+_GROWTH_BYTES_MAX: Final = 1024 * 1024
+_GROWTH_FACTOR: Final = 4
+"""A frame's buffer grows to so many times what has come, by at least and at most so many bytes."""
+_ZEROS: Final = bytes(_GROWTH_BYTES_MAX)
 
 
 def scratch_buffer() -> memoryview:
@@ -27,26 +31,51 @@ class Intake:
     Args:
         max_size: largest frame accepted, in bytes, its size prefix not counted.
         scratch: where bytes go that belong to no large frame; shared by connections of one event loop, never by two loops.
+
+    Attributes:
+        size: announced bytes of the frame that has begun, 0 where none has.
+        arrived: how many of them are there.
     """
 
-    __slots__ = ("_filled", "_frame", "_head", "_max_size", "_scratch", "_size")
+    __slots__ = ("_frame", "_head", "_max_size", "_scratch", "arrived", "size")
 
     def __init__(self, max_size: int, scratch: memoryview) -> None:
         self._max_size = max_size
         self._scratch = scratch
         self._head = b""
         self._frame: bytearray | None = None
-        self._filled = 0
-        self._size = 0
+        self.arrived = 0
+        self.size = 0
 
     @property
     def partial(self) -> bool:
         """Whether a frame has begun and is not whole."""
         return self._frame is not None or bool(self._head)
 
-    def buffer(self) -> memoryview:
-        """Where the next bytes go; `received` has to follow before another connection reads."""
-        return self._scratch if self._frame is None else memoryview(self._frame)[self._filled :]
+    @property
+    def held(self) -> int:
+        """Bytes of memory that the frame which has begun takes."""
+        return 0 if self._frame is None else len(self._frame)
+
+    def drop(self) -> None:
+        """Forget the frame that has begun: its rest will not come."""
+        self._frame, self._head, self.arrived, self.size = None, b"", 0, 0
+
+    def buffer(self, limit: int = _SCRATCH_BYTES) -> memoryview:
+        """Where the next bytes go, at most `limit`; `received` has to follow before another connection reads."""
+        if self._frame is None:
+            return self._scratch[:limit]
+        if self.arrived == len(self._frame):
+            self._grow(self._frame, limit)
+        return memoryview(self._frame)[self.arrived :]
+
+    def _grow(self, frame: bytearray, limit: int) -> None:
+        more = max(_GROWTH_BYTES_MIN, (_GROWTH_FACTOR - 1) * len(frame))
+        more = min(more, limit if limit < _SCRATCH_BYTES else _GROWTH_BYTES_MAX, self.size - self.arrived)
+        try:
+            frame += _ZEROS[:more]
+        except BufferError:  # an event loop that holds on to the last buffer
+            self._frame = frame + _ZEROS[:more]
 
     def received(self, count: int) -> list[memoryview]:
         """The frames that the first `count` bytes of `buffer` complete, each without its size; they stay valid for good.
@@ -55,23 +84,17 @@ class Intake:
             FrameRefused: a size is negative or above the maximum; the stream cannot be read on.
         """
         if self._frame is not None:
-            self._filled += count
-            return self._grown(self._frame)
+            self.arrived += count
+            return self._whole(self._frame) if self.arrived == self.size else []
         view = self._scratch[:count]
         if self._head:
             view = memoryview(self._head + bytes(view))
             self._head = b""
         return self._cut(view)
 
-    def _grown(self, frame: bytearray) -> list[memoryview]:
-        if self._filled == self._size:
-            self._frame = None
-            return [memoryview(frame)]
-        if self._filled == len(frame):
-            # The event loop may hold on to the old buffer, so it cannot be resized in place.
-            self._frame = bytearray(min(self._size, 2 * len(frame)))
-            self._frame[: self._filled] = frame
-        return []
+    def _whole(self, frame: bytearray) -> list[memoryview]:
+        self.drop()
+        return [memoryview(frame)]
 
     def _cut(self, view: memoryview) -> list[memoryview]:
         position, available = 0, len(view)
@@ -82,7 +105,9 @@ class Intake:
                 raise FrameRefused(size, bytes(view[position : position + 16]), self._max_size)
             end = position + SIZE_BYTES + size
             if end > available:
-                self._begin(size, view[position + SIZE_BYTES :])
+                self.size = size
+                self._frame = bytearray(view[position + SIZE_BYTES :])
+                self.arrived = len(self._frame)
                 break
             bounds.append((position + SIZE_BYTES, end))
             position = end
@@ -92,9 +117,3 @@ class Intake:
             return []
         whole = memoryview(bytes(view[:position]))
         return [whole[start:end] for start, end in bounds]
-
-    def _begin(self, size: int, start: memoryview) -> None:
-        self._size = size
-        self._filled = len(start)
-        self._frame = bytearray(min(size, max(_FIRST_BYTES, 2 * len(start))))
-        self._frame[: self._filled] = start

@@ -5,6 +5,7 @@ talking (`connection`).
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from functools import partial
@@ -12,13 +13,14 @@ from functools import partial
 from busway.net.listening import reason
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.config import BrokerConfig, Endpoint
-from busway_bus.kernel.limits import BAD_PEER_LOG_INTERVAL_MS, PARTIAL_REQUEST_TIMEOUT_MS
+from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS
+from busway_bus.server.complaints import Complaints
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.outbox import ResponseMemory
+from busway_bus.server.request_memory import RequestMemory
 
 log = logging.getLogger("busway.server")
-
-_COMPLAINTS_MAX = 1_000
 
 
 class CannotListen(RuntimeError):
@@ -32,12 +34,16 @@ class Listeners:
         self._config = config
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
-        self._complaints: dict[tuple[str, str], float] = {}
+        self._complaints = Complaints()
         self._servers: list[asyncio.Server] = []
         self.advertised: dict[str, Endpoint] = {}
         """Where clients of each listener find this node, by its name, in the config's order; there once it is bound."""
         self._node: NodeServices | None = None
         self._scratch = scratch_buffer()
+        self._response_memory = ResponseMemory()
+        queued_max = config.get("queued.max.request.bytes")
+        self._memory = RequestMemory(REQUEST_BYTES_MAX if queued_max < 0 else queued_max)
+        self._empty = asyncio.Event()
 
     async def bind(self) -> None:
         """Bind the ports, without accepting yet.
@@ -76,6 +82,8 @@ class Listeners:
             advertised=self.advertised[listener],
             max_request_bytes=self._config.get("socket.request.max.bytes"),
             scratch=self._scratch,
+            memory=self._memory,
+            response_memory=self._response_memory,
             on_open=self._opened,
             on_close=self._closed,
             complain=self.complain,
@@ -98,16 +106,17 @@ class Listeners:
             self._by_host[connection.host] -= 1
             if not self._by_host[connection.host]:
                 del self._by_host[connection.host]
+        if not self._connections:
+            self._empty.set()
 
     def complain(self, host: str, reason: str) -> None:
-        """One line about a bad peer, at most one a second for each host and reason."""
+        """One line about a bad peer, as far as there is room for it (see `complaints`)."""
         now = asyncio.get_running_loop().time()
-        key = (host, reason.split("(", maxsplit=1)[0][:40])
-        if now - self._complaints.get(key, float("-inf")) < BAD_PEER_LOG_INTERVAL_MS / 1000:
+        left_out = self._complaints.admit(host, now)
+        if left_out is None:
             return
-        if len(self._complaints) >= _COMPLAINTS_MAX:
-            self._complaints.clear()
-        self._complaints[key] = now
+        if left_out:
+            log.warning("connections closed: %d more lines like the next were left out", left_out)
         log.warning("connection from %s closed: %s", host, reason)
 
     def sweep(self) -> None:
@@ -115,18 +124,34 @@ class Listeners:
         now = asyncio.get_running_loop().time()
         idle_s = self._config.get("connections.max.idle.ms") / 1000
         for connection in tuple(self._connections):
-            since = connection.partial_since
-            if since is not None and now - since > PARTIAL_REQUEST_TIMEOUT_MS / 1000:
+            connection.look(now)
+            if connection.overdue(now):
                 self.complain(connection.host, "a request was begun and not finished")
                 connection.abort()
             elif idle_s > 0 and not connection.busy and now - connection.last_active > idle_s:
                 connection.close()
 
-    async def close(self) -> None:
-        """Stop accepting and end every connection."""
+    async def close(self, *, finish: bool = True) -> None:
+        """Stop accepting and end every connection.
+
+        Args:
+            finish: do and answer first what has come whole, for `STOP_WAIT_MS` at most; otherwise it is as if the process died.
+        """
         for server in self._servers:
             server.close()
+        if finish:
+            await self._finish()
         for connection in tuple(self._connections):
-            connection.abort()
+            connection.give_up()
         for server in self._servers:
             await server.wait_closed()
+
+    async def _finish(self) -> None:
+        for connection in tuple(self._connections):
+            connection.finish()
+        if self._connections:
+            self._empty.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), STOP_WAIT_MS / 1000)
+        if self._connections:
+            log.warning("%d connections did not end in %d ms and are cut off", len(self._connections), STOP_WAIT_MS)

@@ -15,7 +15,7 @@ class PowerCut(BaseException):
 class SimFile:
     """One file: what was written, and how much of it is on disk; `synced` is None until its name is on disk too."""
 
-    __slots__ = ("_files", "closed", "content", "size", "synced")
+    __slots__ = ("_files", "closed", "content", "disposable", "size", "synced")
 
     def __init__(self, files: "SimFiles") -> None:
         self._files = files
@@ -23,6 +23,7 @@ class SimFile:
         self.synced: bytes | None = None
         self.size = 0
         self.closed = False
+        self.disposable = False
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end."""
@@ -34,6 +35,10 @@ class SimFile:
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on."""
         return bytes(self.content[position : position + size])
+
+    def lend(self) -> "SimFile":
+        """The file itself: what is in memory can always be read."""
+        return self
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
@@ -138,6 +143,11 @@ class SimFiles:
             self._directories.discard(old)
             self._directories.add(new)
 
+    def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Rename several."""
+        for old, new in pairs:
+            self.rename(old, new)
+
     def list(self, path: str) -> Sequence[str]:
         """The names in a directory, sorted; empty when it is not there."""
         prefix = "" if path == "." else f"{path}/"
@@ -147,6 +157,11 @@ class SimFiles:
     def make_directory(self, path: str) -> None:
         """Make a directory; nothing happens when it is there."""
         self._directories.add(path)
+
+    def make_directories(self, names: Sequence[str]) -> None:
+        """Make several directories below the root."""
+        for name in names:
+            self.make_directory(name)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""

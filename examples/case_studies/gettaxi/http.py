@@ -34,7 +34,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from busway import Table, Topic
-from busway.web import Refused, application, event_stream, json_response, read_json
+from busway.web import Refused, application, event_stream, json_response, not_here, read_json
 from gettaxi import geo, matching
 from gettaxi.events import Ask, Command, Phase, Position, Ride, Status, Surge
 from gettaxi.surge import PLAIN_PERCENT
@@ -182,7 +182,10 @@ def create(
     def known(request: Request) -> Ride:
         found = rides.get(request.path_params["ride_id"])
         if found is None:
-            raise Refused(404, f"there is no ride {request.path_params['ride_id']!r} here")
+            ride_id = request.path_params["ride_id"]
+            if len(rides.held) < (positions.partitions or 0):  # a ride is with its city, which its id does not tell
+                raise not_here(f"ride {ride_id!r}")
+            raise Refused(404, f"there is no ride {ride_id!r}")
         return found
 
     async def ride(request: Request) -> Response:

@@ -24,7 +24,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from busway import Table, Topic
-from busway.web import Refused, application, event_stream, json_response, read_json
+from busway.web import Refused, application, event_stream, json_response, read_json, row_of
 from ingestion import domain
 from ingestion.events import LowFuel, Position, Truck
 from ingestion.layers import Layers
@@ -59,10 +59,7 @@ def create(
 
     def _known(request: Request) -> Truck:
         truck_id = request.path_params["truck_id"]
-        found = trucks.get(truck_id)
-        if found is None:
-            raise Refused(404, f"nothing is known of {truck_id}; GET /trucks lists those that have told where they are")
-        return found
+        return row_of(trucks, truck_id, what=f"{truck_id}; GET /trucks lists those that have told where they are")
 
     async def truck(request: Request) -> Response:
         return json_response(_known(request))

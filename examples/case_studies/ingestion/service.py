@@ -33,8 +33,10 @@ web = app.extend(Web(http.create(trucks, alerts, positions, layers)))
 
 
 @app.subscribe(positions, retry=Retry(give_up_on=(domain.Impossible,)))
-async def keep_truck(position: Position, record: ConsumerRecord[str, Position]) -> None:
+async def keep_truck(position: Position | None, record: ConsumerRecord[str, Position]) -> None:
     """Bring the truck up to date, and tell when it runs low."""
+    if position is None:
+        raise domain.Impossible("the value is missing; positions are never deleted")
     truck_id = position.truck_id
     before = trucks.get(truck_id)
     after, alert = domain.apply(before, position, record.offset)

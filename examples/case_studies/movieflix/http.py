@@ -17,31 +17,36 @@ What lives here: routes. What does not: profiles (`service`), rules (`domain`), 
 import datetime as dt
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from busway import Table, Topic
-from busway.web import Refused, application, event_stream, json_response, read_json
+from busway.web import Refused, application, event_stream, json_response, not_here, read_json, row_of
 from movieflix import domain
 from movieflix.events import Action, Profile, Watched
 from movieflix.recommend import COUNT_MOST
 from movieflix.recommender import PUSHED, Recommender
 
 PAGE = Path(__file__).parent / "page.html"
+NUMBER_MOST = 2**63 - 1
+"""The largest number of a user, a movie or seconds: what Avro's long holds."""
+Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MOST)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """What a device tells; see `Watched`."""
 
-    movie_id: int
-    position_s: int
-    length_s: int
+    movie_id: Number
+    position_s: Number
+    length_s: Number
     action: Action = Action.PLAYING
-    played_s: int = 0
+    played_s: Number = 0
     device: str = "web"
     rating: float | None = None
 
@@ -56,20 +61,19 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
         return json_response(sorted(profiles.values(), key=lambda one: one.user_id))
 
     async def user(request: Request) -> Response:
-        user_id = request.path_params["user_id"]
-        if user_id not in profiles:
-            raise Refused(404, f"nothing is known of user {user_id}")
-        return json_response(profiles[user_id])
+        user_id = _user(request)
+        return json_response(row_of(profiles, user_id, what=f"user {user_id}"))
 
     async def resume(request: Request) -> Response:
-        found = profiles.get(request.path_params["user_id"])
+        user_id = _here(request)
+        found = profiles.get(user_id)
         return json_response(found.resume if found is not None else [])
 
     async def upcoming(request: Request) -> Response:
-        return json_response(recommender.next_of(request.path_params["user_id"], _count(request)))
+        return json_response(recommender.next_of(_here(request), _count(request)))
 
     async def upcoming_live(request: Request) -> Response:
-        user_id = request.path_params["user_id"]
+        user_id = _here(request)
         listening = recommender.listening(user_id)
         return event_stream(request, listening, key=lambda _: user_id, first=lambda: [recommender.next_of(user_id)])
 
@@ -81,7 +85,7 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
 
     async def watch(request: Request) -> Response:
         told = asdict(await read_json(request, Position))
-        event = Watched(user_id=request.path_params["user_id"], at=dt.datetime.now(dt.UTC), **told)
+        event = Watched(user_id=_user(request), at=dt.datetime.now(dt.UTC), **told)
         try:
             domain.check(event)
         except domain.Impossible as problem:
@@ -91,6 +95,13 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
 
     async def live(request: Request) -> Response:
         return event_stream(request, profiles.changes(), key=lambda change: change[0])
+
+    def _here(request: Request) -> int:
+        """The viewer asked for, if this instance would know them: who is new to everybody has seen nothing yet."""
+        user_id = _user(request)
+        if not profiles.covers(user_id):
+            raise not_here(f"user {user_id}")
+        return user_id
 
     return application(
         [
@@ -105,6 +116,13 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
             Route("/live", live),
         ]
     )
+
+
+def _user(request: Request) -> int:
+    user_id: int = request.path_params["user_id"]
+    if user_id > NUMBER_MOST:
+        raise Refused(422, f"user_id is {user_id:.3e}; give a whole number from 0 to {NUMBER_MOST}")
+    return user_id
 
 
 def _count(request: Request) -> int:

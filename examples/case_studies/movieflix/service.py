@@ -35,8 +35,10 @@ web = app.extend(Web(http.create(profiles, watched, recommender)))
 
 
 @app.subscribe(watched, retry=Retry(give_up_on=(domain.Impossible,)))
-async def keep_viewer(event: Watched, record: ConsumerRecord[int, Watched]) -> None:
+async def keep_viewer(event: Watched | None, record: ConsumerRecord[int, Watched]) -> None:
     """Bring the viewer's profile and taste up to date."""
+    if event is None:
+        raise domain.Impossible("the value is missing; what a viewer watched is never deleted")
     user_id = event.user_id
     profile = profiles.get(user_id) or Profile(user_id=user_id)
     liked = tastes.get(user_id) or Taste(user_id=user_id)

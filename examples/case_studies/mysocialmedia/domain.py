@@ -154,10 +154,13 @@ class Wall:
             user_id=activity.user_id,
             text=activity.text or "",
             at=activity.at,
-            heat=trending.warmed(trending.COLD, trending.WEIGHTS[Kind.POSTED], activity.at, self._half_life),
+            heat=self._posted_heat(activity.at),
             first_offset=offset,
             last_offset=offset,
         )
+
+    def _posted_heat(self, at: dt.datetime) -> float:
+        return trending.warmed(trending.COLD, trending.WEIGHTS[Kind.POSTED], at, self._half_life)
 
     def _delete(self, post: Post, activity: Activity, offset: int, changes: Changes) -> None:
         if activity.user_id != post.user_id:
@@ -175,9 +178,10 @@ class Wall:
     def _mark(self, post: Post, activity: Activity, offset: int, changes: Changes) -> None:
         key = mark_key(post.post_id, activity.user_id, activity.comment_id if activity.kind in _OF_COMMENTS else None)
         there = _SETS[activity.kind]
-        was = changes.marks[key] is not None if key in changes.marks else key in self._marks
+        mark = changes.marks[key] if key in changes.marks else self._marks.get(key)
+        was = mark is not None
         if was is not there:
-            changes.marks[key] = Mark(offset=offset) if there else None
+            changes.marks[key] = Mark(offset=offset, at=activity.at) if there else None
             if there:
                 self._keys.setdefault(post.post_id, set()).add(key)
         if offset <= post.last_offset:
@@ -196,4 +200,9 @@ class Wall:
             changes.likes += step
         if there:
             post.heat = trending.warmed(post.heat, trending.WEIGHTS[activity.kind], activity.at, self._half_life)
+        elif mark is not None and mark.at is not None:
+            weight = trending.WEIGHTS[Kind.COMMENTED if activity.kind in _OF_COMMENTS else Kind.LIKED]
+            post.heat = trending.cooled(
+                post.heat, weight, mark.at, least=self._posted_heat(post.at), half_life=self._half_life
+            )
         post.last_offset = offset

@@ -76,11 +76,13 @@ class Mark:
 
     Attributes:
         offset: of the activity that set it, in the post's partition.
+        at: of that activity; None in marks of earlier releases.
     """
 
     __avro_namespace__ = "mysocialmedia"
 
     offset: int
+    at: dt.datetime | None = None
 
 
 @dataclass(slots=True, kw_only=True)

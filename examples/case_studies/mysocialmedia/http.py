@@ -33,7 +33,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from busway import RecordMetadata, Table, Topic
-from busway.web import Refused, application, event_stream, json_response, read_json
+from busway.web import Refused, application, event_stream, json_response, not_here, read_json
 from mysocialmedia import domain
 from mysocialmedia.events import Activity, Kind, Post
 from mysocialmedia.trends import Trends
@@ -120,8 +120,7 @@ class Desk:
         """
         found = self.posts.get(post_id)
         if found is None:
-            whole = len(self.posts.held) == self._activities.partitions
-            if whole and post_id not in self._young:
+            if self.posts.covers(post_id) and post_id not in self._young:
                 raise Refused(404, f"post_id is {post_id!r:.120}; there is no such post")
         elif found.deleted:
             raise Refused(410, f"post {post_id} was deleted by its author")
@@ -149,7 +148,7 @@ def create(
     async def show(request: Request) -> Response:
         found = desk.post(request.path_params["post_id"])
         if found is None:
-            raise Refused(404, f"post {request.path_params['post_id']} is not here yet, or kept by another instance")
+            raise not_here(f"post {request.path_params['post_id']}")
         return json_response(found)
 
     async def delete(request: Request) -> Response:

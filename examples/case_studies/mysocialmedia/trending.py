@@ -16,7 +16,7 @@ from typing import Final
 from mysocialmedia.events import Kind, Post
 
 WEIGHTS: Final = {Kind.POSTED: 1.0, Kind.LIKED: 1.0, Kind.COMMENTED: 3.0}
-"""What warms a post, and how much; what is taken back stays warm, for interest it was."""
+"""What warms a post, and how much; what is taken back takes its warmth with it, or one user could heat a post alone."""
 HALF_LIFE: Final = dt.timedelta(minutes=30)
 """Heats of different half-lives do not compare: keep it for as long as the posts are kept."""
 TOP: Final = 20
@@ -41,6 +41,12 @@ def warmed(heat: float, weight: float, at: dt.datetime, half_life: dt.timedelta 
     return high + math.log2(1.0 + 2.0 ** (low - high))
 
 
+def cooled(heat: float, weight: float, at: dt.datetime, *, least: float, half_life: dt.timedelta = HALF_LIFE) -> float:
+    """The heat as if something of this weight had not happened at `at`; never below `least`, what cannot be taken back."""
+    taken = 2.0 ** min(math.log2(weight) + ages(at, half_life) - heat, 0.0)
+    return least if taken >= 1.0 else max(heat + math.log2(1.0 - taken), least)
+
+
 def score(heat: float, at: dt.datetime, half_life: dt.timedelta = HALF_LIFE) -> float:
     """What a post's events still weigh at `at`."""
     return 0.0 if heat == COLD else 2.0 ** (heat - ages(at, half_life))
@@ -49,8 +55,8 @@ def score(heat: float, at: dt.datetime, half_life: dt.timedelta = HALF_LIFE) -> 
 class Hottest:
     """The hottest of many posts, kept up to date a post at a time; the others are not looked at.
 
-    A post's heat only grows, so whoever was left behind in the ranking is at most as hot as the last who stayed (the floor) until
-    something happens to it, and then it is `put` again.
+    Whoever was left behind in the ranking is at most as hot as the first of those (the floor) until something happens to it, and then it
+    is `put` again; whoever cools below the floor is left behind too.
 
     Args:
         posts: to begin with.
@@ -72,6 +78,7 @@ class Hottest:
             return
         rank = (-post.heat, post.post_id)
         if self._floor is not None and rank >= self._floor:
+            self._ranks.pop(post.post_id, None)
             return
         self._ranks[post.post_id] = rank
         if len(self._ranks) > 2 * self._reserve:
@@ -80,8 +87,8 @@ class Hottest:
             self._ranks = {rank[1]: rank for rank in kept}
 
     def top(self, count: int) -> list[str] | None:
-        """The ids of the hottest, hottest first, of two equally hot ones the one that sorts first; None when so many were deleted that
-        the ranking has to be made anew from all posts."""
+        """The ids of the hottest, hottest first, of two equally hot ones the one that sorts first; None when so many were deleted or
+        have cooled that the ranking has to be made anew from all posts."""
         if self._floor is not None and len(self._ranks) < count:
             return None
         return [post_id for _, post_id in heapq.nsmallest(count, self._ranks.values())]

@@ -51,9 +51,11 @@ def rule_set(found: Any) -> Mapping[str, Any] | None:
     made: dict[str, Any] = {}
     for name, modes in _LISTS.items():
         rules = [_rule(one, f"ruleSet.{name}", modes) for one in _list(given.get(name), f"ruleSet.{name}")]
-        for number, rule in enumerate(rules):
-            if any(rule["name"] == earlier["name"] for earlier in rules[:number]):
+        seen: set[str] = set()
+        for rule in rules:
+            if rule["name"] in seen:
                 raise invalid_rule_set(f"there are two rules named {rule['name']} in {name}")
+            seen.add(rule["name"])
         made[name] = rules
     enable_at = given.get("enableAt")
     made["enableAt"] = None if enable_at is None else _text(enable_at, "ruleSet.enableAt")

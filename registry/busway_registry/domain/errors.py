@@ -130,3 +130,11 @@ def invalid_rule_set(why: str) -> RegistryError:
 
 def schema_too_large(size: int, limit: int) -> RegistryError:
     return RegistryError(42209, f"The schema is {size} characters long, {limit} are allowed")
+
+
+def timed_out(why: str) -> RegistryError:
+    return RegistryError(50002, why)
+
+
+def overloaded() -> RegistryError:
+    return RegistryError(503, "Too many large schemas are being judged; try again later")

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from busway_registry.http import compatibility, config, mode, schemas, subjects
 from busway_registry.http.bodies import answer
 from busway_registry.http.errors import HANDLERS
+from busway_registry.http.reading import Holding
 from busway_registry.service import Registry
 
 
@@ -64,7 +65,7 @@ def create_app(registry: Registry) -> ASGIApp:
         exception_handlers=handlers,
     )
     app.state.registry = registry
-    return _Encoded(app)
+    return Holding(_Encoded(app))
 
 
 class _Encoded:

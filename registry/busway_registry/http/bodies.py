@@ -1,28 +1,25 @@
-"""Requests in, answers out: media types, JSON bodies, flags in queries, Confluent's shapes.
+"""Requests in, answers out: schemas in bodies, flags in queries, Confluent's shapes.
 
-What lives here: what every resource shares. What does not: any one resource.
+What lives here: what every resource shares. What does not: any one resource, reading bodies (`reading`).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from busway_registry.domain import contracts
-from busway_registry.domain.errors import RegistryError
+from busway_registry.domain.errors import RegistryError, invalid_subject
 from busway_registry.domain.schemas import AVRO, Reference, SchemaRequest
 from busway_registry.domain.subjects import LATEST, MAX_VERSION, check_subject, parse_number
-from busway_registry.service import Registered, Registry
-from busway_registry.store.interface import StoredSchema
+from busway_registry.http.reading import MEDIA_TYPE, OFFERED, fields
+from busway_registry.service import Registry
+from busway_registry.store.interface import Deleted, Part, Registered, StoredSchema
 
-MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
-_OFFERED: Final = (MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json")
-_TAKEN: Final = frozenset({*_OFFERED, "application/octet-stream"})
 _HEADERS: Final = {"Cache-Control": "no-cache, no-store, must-revalidate", "X-XSS-Protection": "1; mode=block"}
-MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 
 
 def registry(request: Request) -> Registry:
@@ -37,7 +34,11 @@ def subject(request: Request) -> str:
     Raises:
         RegistryError: 42208; it is not a valid one.
     """
-    return check_subject(unquote(request.path_params["subject"]))
+    try:
+        name = unquote(request.path_params["subject"], errors="strict")
+    except UnicodeDecodeError:
+        raise invalid_subject(request.path_params["subject"][:40], "it is not UTF-8") from None
+    return check_subject(name)
 
 
 def flag(request: Request, name: str, *, default: bool = False) -> bool:
@@ -46,16 +47,24 @@ def flag(request: Request, name: str, *, default: bool = False) -> bool:
     return default if text is None else text.lower() == "true"
 
 
-def page(request: Request, most: int | None = None) -> slice:
-    """The part of a list that `offset` and `limit` ask for; `most` is the largest limit, and the one of those who say none.
+def page(request: Request, most: int | None = None) -> Part:
+    """The part of a list that `offset` and `limit` ask for; `most` is the largest limit. Confluent takes a limit that is none, or too
+    large, for the largest.
 
     Raises:
         RegistryError: 404; one of them is not a number.
     """
     offset, limit = max(_number(request, "offset", 0), 0), _number(request, "limit", -1)
-    if most is not None and not 0 <= limit <= most:
-        limit = most
-    return slice(offset, None if limit < 0 else offset + limit)
+    if limit <= 0 or (most is not None and limit > most):
+        return Part(offset=offset, limit=most)
+    return Part(offset=offset, limit=limit)
+
+
+def deleted(request: Request) -> Deleted:
+    """What `deleted` and `deletedOnly` ask for."""
+    if flag(request, "deletedOnly"):
+        return Deleted.ALONE
+    return Deleted.INCLUDED if flag(request, "deleted") else Deleted.LEFT_OUT
 
 
 def _number(request: Request, name: str, default: int) -> int:
@@ -68,45 +77,13 @@ def _number(request: Request, name: str, default: int) -> int:
     return -number if text.startswith("-") else number
 
 
-async def body(request: Request) -> Mapping[str, Any]:
-    """The JSON object in the body.
-
-    Raises:
-        RegistryError: 415 another media type; 413 too large; 400 not a JSON object; 422 nothing.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind and kind not in _TAKEN:
-        raise RegistryError(415, f"The media type {kind[:80]} is not taken; send {MEDIA_TYPE}")
-    raw = bytearray()
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > MAX_BODY_BYTES:
-            raise RegistryError(413, f"The request is larger than {MAX_BODY_BYTES} bytes")
-    if not raw.strip():
-        raise RegistryError(422, "The request has no body; a JSON object is expected")
-    try:
-        found = json.loads(raw, parse_constant=_no_constant)
-        json.dumps(found, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise RegistryError(400, "The body holds half of a surrogate pair") from None
-    except (ValueError, RecursionError) as problem:
-        raise RegistryError(400, f"The body is not JSON: {problem}") from None
-    if not isinstance(found, dict):
-        raise RegistryError(400, f"The body is a JSON {type(found).__name__}, an object is expected")
-    return found
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is not JSON")
-
-
 async def schema_request(request: Request) -> SchemaRequest:
-    """The schema in the body; fields that are not known are passed over, as newer clients send more.
+    """The schema in the body.
 
     Raises:
-        RegistryError: as `body`; 400 a field is of another type; 42201 there is no schema; 42210 bad rules.
+        RegistryError: as `fields`; 400 a field is of another type; 42201 there is no schema; 42210 bad rules.
     """
-    found = await body(request)
+    found = await fields(request, "schema", "schemaType", "references", "metadata", "ruleSet", "version", "id")
     text = "" if found.get("schema") is None else found["schema"]
     if not isinstance(text, str):
         raise RegistryError(400, "The field schema is the schema as a string")
@@ -147,11 +124,27 @@ def answer(request: Request, content: Any, status: int = 200) -> Response:
     return text_answer(request, json.dumps(content, ensure_ascii=False, separators=(",", ":")), status)
 
 
+async def list_answer(request: Request, found: AsyncIterator[Registered]) -> Response:
+    """Versions as they come; a list of a thousand large schemas is never in memory."""
+
+    async def text() -> AsyncIterator[str]:
+        before = "["
+        async for one in found:
+            yield before + json.dumps(version_fields(one), ensure_ascii=False, separators=(",", ":"))
+            before = ","
+        yield "]" if before == "," else "[]"
+
+    return StreamingResponse(text(), headers=_HEADERS, media_type=_kind(request))
+
+
+def _kind(request: Request) -> str:
+    accepted = request.headers.get("accept", "*/*").lower()
+    return next((one for one in OFFERED if one in accepted), MEDIA_TYPE)
+
+
 def text_answer(request: Request, text: str, status: int = 200) -> Response:
     """JSON that is written already, in the media type that the client likes best."""
-    accepted = request.headers.get("accept", "*/*").lower()
-    kind = next((one for one in _OFFERED if one in accepted), MEDIA_TYPE)
-    return Response(text.encode(errors="replace"), status, _HEADERS, kind)
+    return Response(text.encode(errors="replace"), status, _HEADERS, _kind(request))
 
 
 def filled(found: Mapping[str, Any]) -> dict[str, Any]:

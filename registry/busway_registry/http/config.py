@@ -4,7 +4,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from busway_registry.http.bodies import answer, body, flag, registry, subject
+from busway_registry.http.bodies import answer, flag, registry, subject
+from busway_registry.http.reading import fields
+from busway_registry.settings import SETTINGS
 from busway_registry.store.interface import GLOBAL
 
 
@@ -20,7 +22,9 @@ async def get(request: Request) -> Response:
 
 async def put(request: Request) -> Response:
     """Change it."""
-    return answer(request, await registry(request).settings.put_config(_scope(request), await body(request)))
+    return answer(
+        request, await registry(request).settings.put_config(_scope(request), await fields(request, *SETTINGS))
+    )
 
 
 async def delete(request: Request) -> Response:

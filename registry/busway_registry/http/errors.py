@@ -14,14 +14,14 @@ from busway_registry.http.bodies import answer
 from busway_registry.store.interface import StoreFailed
 
 log = logging.getLogger("busway.registry")
-_BAD_INPUT = frozenset({400, 413, 415, 422})
-"""What no working client sends; worth a line in the log."""
+_WORTH_A_LINE = frozenset({400, 413, 415, 422, 503, 50002})
+"""What no working client sends, and what keeps working ones waiting."""
 
 
 def refused(request: Request, problem: Exception) -> Response:
     """A refusal of ours, by Confluent's codes."""
     assert isinstance(problem, RegistryError)
-    level = logging.WARNING if problem.code in _BAD_INPUT else logging.DEBUG
+    level = logging.WARNING if problem.code in _WORTH_A_LINE else logging.DEBUG
     log.log(level, "%s %s refused: %s %s", request.method, request.url.path, problem.code, _one_line(problem.message))
     return answer(request, {"error_code": problem.code, "message": problem.message}, problem.status)
 

@@ -5,7 +5,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from busway_registry.domain.errors import invalid_mode
-from busway_registry.http.bodies import answer, body, flag, registry, subject
+from busway_registry.http.bodies import answer, flag, registry, subject
+from busway_registry.http.reading import fields
 from busway_registry.store.interface import GLOBAL
 
 
@@ -22,7 +23,7 @@ async def get(request: Request) -> Response:
 
 async def put(request: Request) -> Response:
     """Set it; null clears it."""
-    wanted = await body(request)
+    wanted = await fields(request, "mode")
     if "mode" not in wanted:
         raise invalid_mode()
     mode = await registry(request).settings.put_mode(_scope(request), wanted["mode"], force=flag(request, "force"))

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from busway_registry.domain.errors import RegistryError, schema_not_found
 from busway_registry.domain.schemas import SCHEMA_TYPES
 from busway_registry.domain.subjects import parse_number
-from busway_registry.http.bodies import answer, filled, flag, page, registry, schema_fields, text_answer, version_fields
+from busway_registry.http.bodies import answer, filled, flag, list_answer, page, registry, schema_fields, text_answer
 from busway_registry.store.interface import StoredSchema
 
 _MOST_SCHEMAS: Final = 1000
@@ -41,7 +41,7 @@ async def every(request: Request) -> Response:
         latest_only=flag(request, "latestOnly"),
         part=page(request, _MOST_SCHEMAS),
     )
-    return answer(request, [version_fields(one) for one in found])
+    return await list_answer(request, found)
 
 
 async def by_id(request: Request) -> Response:
@@ -52,7 +52,7 @@ async def by_id(request: Request) -> Response:
         found["maxId"] = await registry(request).highest_id()
     if "subject" in request.query_params:
         wanted = request.query_params["subject"]
-        uses = [one for one in await registry(request).uses(stored.id, deleted=True) if one.subject == wanted]
+        uses = await registry(request).uses(stored.id, deleted=True, subject=wanted) if "\0" not in wanted else []
         if uses:
             found |= {"subject": wanted, "version": uses[-1].version, "ts": uses[-1].timestamp_ms}
     return answer(request, found)
@@ -66,14 +66,14 @@ async def text_by_id(request: Request) -> Response:
 
 async def subjects_of(request: Request) -> Response:
     """Names of the subjects that use a schema."""
-    uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"))
-    return answer(request, list(dict.fromkeys(one.subject for one in uses))[page(request)])
+    found = await registry(request).subjects_of(_id(request), deleted=flag(request, "deleted"), part=page(request))
+    return answer(request, found)
 
 
 async def versions_of(request: Request) -> Response:
     """Subjects and versions that use a schema."""
-    uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"))
-    return answer(request, [{"subject": one.subject, "version": one.version} for one in uses][page(request)])
+    uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"), part=page(request))
+    return answer(request, [{"subject": one.subject, "version": one.version} for one in uses])
 
 
 async def by_guid(request: Request) -> Response:

@@ -9,6 +9,7 @@ from starlette.routing import Route
 from busway_registry.domain.subjects import parse_version
 from busway_registry.http.bodies import (
     answer,
+    deleted,
     flag,
     page,
     registry,
@@ -22,10 +23,7 @@ from busway_registry.http.bodies import (
 async def names(request: Request) -> Response:
     """All subjects, sorted."""
     prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
-    found = await registry(request).subjects(
-        prefix, deleted=flag(request, "deleted"), deleted_only=flag(request, "deletedOnly")
-    )
-    return answer(request, found[page(request)])
+    return answer(request, await registry(request).subjects(prefix, deleted(request), page(request)))
 
 
 async def look_up(request: Request) -> Response:
@@ -48,10 +46,7 @@ async def delete(request: Request) -> Response:
 
 async def versions(request: Request) -> Response:
     """Version numbers, ascending."""
-    found = await registry(request).versions(
-        subject(request), deleted=flag(request, "deleted"), deleted_only=flag(request, "deletedOnly")
-    )
-    return answer(request, found[page(request)])
+    return answer(request, await registry(request).versions(subject(request), deleted(request), page(request)))
 
 
 async def register(request: Request) -> Response:
@@ -86,8 +81,10 @@ async def version_text(request: Request) -> Response:
 async def referenced_by(request: Request) -> Response:
     """Ids of the schemas that refer to a version."""
     number = parse_version(unquote(request.path_params["version"]))
-    found = await registry(request).referenced_by(subject(request), number, deleted=flag(request, "deleted"))
-    return answer(request, found[page(request)])
+    found = await registry(request).referenced_by(
+        subject(request), number, deleted=flag(request, "deleted"), part=page(request)
+    )
+    return answer(request, found)
 
 
 async def delete_version(request: Request) -> Response:

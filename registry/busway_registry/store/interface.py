@@ -3,9 +3,11 @@
 What lives here: the rows and the two protocols. Every implementation passes `tests/contracts/test_store.py`.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from enum import Enum
+from typing import Final, Literal, Protocol, TypeAlias
 
 from busway_registry.domain.schemas import Artifact, Json
 
@@ -45,6 +47,33 @@ class Version:
     timestamp_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A version of a subject with its schema."""
+
+    version: Version
+    schema: StoredSchema
+
+
+class Deleted(Enum):
+    """What a list does with what is softly deleted."""
+
+    LEFT_OUT = "left out"
+    INCLUDED = "included"
+    ALONE = "alone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of a list that is wanted; a store reads no more than that."""
+
+    offset: int = 0
+    limit: int | None = None
+
+
+WHOLE: Final = Part()
+
+
 class Transaction(Protocol):
     """One consistent view; writes of a writing one appear together or not at all."""
 
@@ -71,11 +100,30 @@ class Transaction(Protocol):
     async def remove_schema(self, schema_id: int) -> None:
         """Forget a schema that no version uses."""
 
-    async def versions(self, subject: str | None = None) -> list[Version]:
-        """All versions, soft-deleted ones too, by subject and number; of one subject or of all."""
+    async def subjects(self, prefix: str, deleted: Deleted, part: Part = WHOLE) -> list[str]:
+        """Names that begin so, sorted; a subject is deleted when all its versions are."""
 
-    async def versions_of_schema(self, schema_id: int) -> list[Version]:
-        """Who uses a schema, by subject and number, soft-deleted ones too."""
+    async def every_version(
+        self, prefix: str, *, deleted: bool, latest_only: bool = False, part: Part = WHOLE
+    ) -> list[Version]:
+        """Versions of the subjects that begin so, by subject and number; soft-deleted ones too if asked for, or the latest alone."""
+
+    async def versions(self, subject: str) -> list[Version]:
+        """All versions of a subject, soft-deleted ones too, by number."""
+
+    async def version_numbers(self, subject: str, deleted: Deleted, part: Part = WHOLE) -> list[int]:
+        """Their numbers, ascending."""
+
+    async def version(self, subject: str, number: int | None, *, deleted: bool) -> Version | None:
+        """The version of that number, or with None the latest; a soft-deleted one if asked for."""
+
+    async def versions_of_schema(
+        self, schema_id: int, *, deleted: bool = True, subject: str | None = None, part: Part = WHOLE
+    ) -> list[Version]:
+        """Who uses a schema, by subject and number; all subjects or one."""
+
+    async def subjects_of_schema(self, schema_id: int, *, deleted: bool, part: Part = WHOLE) -> list[str]:
+        """Names of the subjects that use a schema, sorted."""
 
     async def add_version(self, version: Version) -> None:
         """Add a version, which must not exist."""
@@ -86,11 +134,14 @@ class Transaction(Protocol):
     async def remove_version(self, subject: str, version: int) -> None:
         """Delete for good."""
 
-    async def referenced_by(self, subject: str, version: int) -> list[int]:
-        """Ids of the schemas that refer to that version, ascending."""
+    async def referenced_by(self, subject: str, version: int, *, deleted: bool = True, part: Part = WHOLE) -> list[int]:
+        """Ids of the schemas that refer to that version, ascending; without `deleted` those that a live version uses."""
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
         """A subject's settings, or with `GLOBAL` the registry's; None when it has none."""
+
+    async def settings(self, subject: str) -> Mapping[tuple[Setting, str], Json]:
+        """All settings that a subject has, and the registry's."""
 
     async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
         """Replace them."""

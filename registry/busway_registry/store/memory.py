@@ -4,13 +4,25 @@ What lives here: plain dictionaries, copied for a writing transaction and swappe
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from busway_registry.domain.schemas import Artifact, Json
 from busway_registry.domain.subjects import MAX_ID
-from busway_registry.store.interface import IdTaken, NoMoreIds, Setting, StoredSchema, Transaction, Version
+from busway_registry.store.interface import (
+    GLOBAL,
+    WHOLE,
+    Deleted,
+    IdTaken,
+    NoMoreIds,
+    Part,
+    Setting,
+    StoredSchema,
+    Transaction,
+    Version,
+)
 
 
 @dataclass(slots=True)
@@ -20,11 +32,11 @@ class _Tables:
     schemas: dict[int, StoredSchema] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
     uses: dict[tuple[str, int], Version] = field(default_factory=dict)
-    settings: dict[tuple[Setting, str], Json] = field(default_factory=dict)
+    kept: dict[tuple[Setting, str], Json] = field(default_factory=dict)
     last_id: int = 0
 
     def copy(self) -> "_Tables":
-        return _Tables(dict(self.schemas), dict(self.ids), dict(self.uses), dict(self.settings), self.last_id)
+        return _Tables(dict(self.schemas), dict(self.ids), dict(self.uses), dict(self.kept), self.last_id)
 
     async def schema(self, schema_id: int) -> StoredSchema | None:
         return self.schemas.get(schema_id)
@@ -53,11 +65,42 @@ class _Tables:
     async def remove_schema(self, schema_id: int) -> None:
         del self.ids[self.schemas.pop(schema_id).artifact.fingerprint]
 
-    async def versions(self, subject: str | None = None) -> list[Version]:
-        return [self.uses[key] for key in sorted(self.uses) if subject is None or key[0] == subject]
+    async def subjects(self, prefix: str, deleted: Deleted, part: Part = WHOLE) -> list[str]:
+        alive: dict[str, bool] = {}
+        for one in self.uses.values():
+            if one.subject.startswith(prefix):
+                alive[one.subject] = alive.get(one.subject, False) or not one.deleted
+        return _part([name for name in sorted(alive) if _wanted(deleted, gone=not alive[name])], part)
 
-    async def versions_of_schema(self, schema_id: int) -> list[Version]:
-        return [self.uses[key] for key in sorted(self.uses) if self.uses[key].schema_id == schema_id]
+    async def every_version(
+        self, prefix: str, *, deleted: bool, latest_only: bool = False, part: Part = WHOLE
+    ) -> list[Version]:
+        found = [one for one in self._sorted() if one.subject.startswith(prefix) and (deleted or not one.deleted)]
+        return _part(list({one.subject: one for one in found}.values()) if latest_only else found, part)
+
+    async def versions(self, subject: str) -> list[Version]:
+        return [one for one in self._sorted() if one.subject == subject]
+
+    async def version_numbers(self, subject: str, deleted: Deleted, part: Part = WHOLE) -> list[int]:
+        found = await self.versions(subject)
+        return _part([one.version for one in found if _wanted(deleted, gone=one.deleted)], part)
+
+    async def version(self, subject: str, number: int | None, *, deleted: bool) -> Version | None:
+        found = [one for one in await self.versions(subject) if deleted or not one.deleted]
+        return next((one for one in reversed(found) if number in {None, one.version}), None)
+
+    async def versions_of_schema(
+        self, schema_id: int, *, deleted: bool = True, subject: str | None = None, part: Part = WHOLE
+    ) -> list[Version]:
+        found = [one for one in self._sorted() if one.schema_id == schema_id and (deleted or not one.deleted)]
+        return _part([one for one in found if subject in {None, one.subject}], part)
+
+    async def subjects_of_schema(self, schema_id: int, *, deleted: bool, part: Part = WHOLE) -> list[str]:
+        found = await self.versions_of_schema(schema_id, deleted=deleted)
+        return _part(list(dict.fromkeys(one.subject for one in found)), part)
+
+    def _sorted(self) -> list[Version]:
+        return [self.uses[key] for key in sorted(self.uses)]
 
     async def add_version(self, version: Version) -> None:
         key = (version.subject, version.version)
@@ -70,21 +113,37 @@ class _Tables:
     async def remove_version(self, subject: str, version: int) -> None:
         del self.uses[subject, version]
 
-    async def referenced_by(self, subject: str, version: int) -> list[int]:
-        return sorted(
+    async def referenced_by(self, subject: str, version: int, *, deleted: bool = True, part: Part = WHOLE) -> list[int]:
+        used = {one.schema_id for one in self.uses.values() if not one.deleted}
+        found = sorted(
             schema_id
             for schema_id, stored in self.schemas.items()
             if any((one.subject, one.version) == (subject, version) for one in stored.artifact.references)
         )
+        return _part([one for one in found if deleted or one in used], part)
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
-        return self.settings.get((kind, subject))
+        return self.kept.get((kind, subject))
+
+    async def settings(self, subject: str) -> Mapping[tuple[Setting, str], Json]:
+        return {key: value for key, value in self.kept.items() if key[1] in {GLOBAL, subject}}
 
     async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
-        self.settings[kind, subject] = dict(value)
+        self.kept[kind, subject] = dict(value)
 
     async def remove_setting(self, kind: Setting, subject: str) -> None:
-        self.settings.pop((kind, subject), None)
+        self.kept.pop((kind, subject), None)
+
+
+def _wanted(deleted: Deleted, *, gone: bool) -> bool:
+    return gone if deleted is Deleted.ALONE else (deleted is Deleted.INCLUDED or not gone)
+
+
+Item = TypeVar("Item")
+
+
+def _part(found: list[Item], part: Part) -> list[Item]:
+    return found[part.offset : None if part.limit is None else part.offset + part.limit]
 
 
 class MemoryStore:

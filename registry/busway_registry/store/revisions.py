@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from busway_registry.store.interface import StoreFailed
 from busway_registry.store.tables import CONTEXT, IDS, METADATA, REVISIONS, SCHEMAS, SETTINGS, VERSIONS
 
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 """The last step in `migrations/versions`, which `tables` describes."""
 _BEFORE_ALEMBIC: Final = "0001"
 

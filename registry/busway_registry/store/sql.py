@@ -5,11 +5,12 @@ the registry (`service`). Writing transactions take turns (`BEGIN IMMEDIATE`, an
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
-from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Select, case, delete, exists, false, func, insert, select, text, update
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,12 +18,29 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from busway_registry.domain.schemas import Artifact, Json, Reference
 from busway_registry.domain.subjects import MAX_ID
 from busway_registry.store.engines import WRITES, create_engine, try_sqlite
-from busway_registry.store.interface import IdTaken, NoMoreIds, Setting, StoredSchema, StoreFailed, Transaction, Version
+from busway_registry.store.interface import (
+    GLOBAL,
+    WHOLE,
+    Deleted,
+    IdTaken,
+    NoMoreIds,
+    Part,
+    Setting,
+    StoredSchema,
+    StoreFailed,
+    Transaction,
+    Version,
+)
 from busway_registry.store.revisions import migrate, prepare
 from busway_registry.store.tables import CONTEXT, IDS, REFERENCES, SCHEMAS, SETTINGS, VERSIONS
 
 _WRITER_LOCK: Final = 0x62757377  # any constant of ours, for pg_advisory_xact_lock
 _FORBIDDEN: Final = "42501"  # PostgreSQL's insufficient_privilege
+_ROWS: Final = 2_000
+"""Of a list at a time: ten milliseconds."""
+_SURROGATES: Final = 0xD800
+_AFTER_SURROGATES: Final = 0xE000
+_ALIVE: Final = VERSIONS.c.deleted.is_(false())
 _one_migration = asyncio.Lock()
 
 
@@ -169,15 +187,73 @@ class _SqlTransaction:
     async def remove_schema(self, schema_id: int) -> None:
         await self._connection.execute(delete(SCHEMAS).where(SCHEMAS.c.id == schema_id))
 
-    async def versions(self, subject: str | None = None) -> list[Version]:
+    async def subjects(self, prefix: str, deleted: Deleted, part: Part = WHOLE) -> list[str]:
+        query = select(VERSIONS.c.subject).where(*_begins(prefix)).group_by(VERSIONS.c.subject)
+        if deleted is Deleted.LEFT_OUT:
+            query = query.where(_ALIVE)
+        elif deleted is Deleted.ALONE:
+            query = query.having(func.max(case((_ALIVE, 1), else_=0)) == 0)
+        return [row.subject for row in await self._part(query.order_by(VERSIONS.c.subject), part)]
+
+    async def every_version(
+        self, prefix: str, *, deleted: bool, latest_only: bool = False, part: Part = WHOLE
+    ) -> list[Version]:
+        wanted = [*_begins(prefix), *([] if deleted else [_ALIVE])]
         query = select(VERSIONS).order_by(VERSIONS.c.subject, VERSIONS.c.version)
+        if latest_only:
+            other = VERSIONS.alias()
+            newer = select(other.c.version).where(
+                other.c.subject == VERSIONS.c.subject, other.c.version > VERSIONS.c.version
+            )
+            wanted.append(~exists(newer if deleted else newer.where(other.c.deleted.is_(false()))))
+        return list(map(_version, await self._part(query.where(*wanted), part)))
+
+    async def versions(self, subject: str) -> list[Version]:
+        query = select(VERSIONS).where(VERSIONS.c.subject == subject).order_by(VERSIONS.c.version)
+        return list(map(_version, await self._connection.execute(query)))
+
+    async def version_numbers(self, subject: str, deleted: Deleted, part: Part = WHOLE) -> list[int]:
+        query = select(VERSIONS.c.version).where(VERSIONS.c.subject == subject).order_by(VERSIONS.c.version)
+        if deleted is not Deleted.INCLUDED:
+            query = query.where(_ALIVE if deleted is Deleted.LEFT_OUT else ~_ALIVE)
+        return [row.version for row in await self._part(query, part)]
+
+    async def version(self, subject: str, number: int | None, *, deleted: bool) -> Version | None:
+        query = select(VERSIONS).where(VERSIONS.c.subject == subject).order_by(VERSIONS.c.version.desc()).limit(1)
+        if number is not None:
+            query = query.where(VERSIONS.c.version == number)
+        if not deleted:
+            query = query.where(_ALIVE)
+        row = (await self._connection.execute(query)).one_or_none()
+        return _version(row) if row is not None else None
+
+    async def versions_of_schema(
+        self, schema_id: int, *, deleted: bool = True, subject: str | None = None, part: Part = WHOLE
+    ) -> list[Version]:
+        query = select(VERSIONS).where(VERSIONS.c.schema_id == schema_id)
+        if not deleted:
+            query = query.where(_ALIVE)
         if subject is not None:
             query = query.where(VERSIONS.c.subject == subject)
-        return sorted(map(_version, await self._connection.execute(query)), key=lambda one: (one.subject, one.version))
+        found = await self._part(query.order_by(VERSIONS.c.subject, VERSIONS.c.version), part)
+        return list(map(_version, found))
 
-    async def versions_of_schema(self, schema_id: int) -> list[Version]:
-        query = select(VERSIONS).where(VERSIONS.c.schema_id == schema_id)
-        return sorted(map(_version, await self._connection.execute(query)), key=lambda one: (one.subject, one.version))
+    async def subjects_of_schema(self, schema_id: int, *, deleted: bool, part: Part = WHOLE) -> list[str]:
+        query = select(VERSIONS.c.subject).where(VERSIONS.c.schema_id == schema_id).group_by(VERSIONS.c.subject)
+        if not deleted:
+            query = query.where(_ALIVE)
+        return [row.subject for row in await self._part(query.order_by(VERSIONS.c.subject), part)]
+
+    async def _part(self, query: Select[Any], part: Part) -> list[Row[Any]]:
+        """The rows of a list, some at a time: to make objects of them is this process's work, and others have their turn between."""
+        found: list[Row[Any]] = []
+        while part.limit is None or len(found) < part.limit:
+            most = _ROWS if part.limit is None else min(_ROWS, part.limit - len(found))
+            rows = (await self._connection.execute(query.limit(most).offset(part.offset + len(found)))).all()
+            found += rows
+            if len(rows) < most:
+                break
+        return found
 
     async def add_version(self, version: Version) -> None:
         await self._connection.execute(
@@ -200,14 +276,11 @@ class _SqlTransaction:
             delete(VERSIONS).where(VERSIONS.c.subject == subject, VERSIONS.c.version == version)
         )
 
-    async def referenced_by(self, subject: str, version: int) -> list[int]:
-        found = await self._connection.execute(
-            select(REFERENCES.c.schema_id)
-            .where(REFERENCES.c.subject == subject, REFERENCES.c.version == version)
-            .distinct()
-            .order_by(REFERENCES.c.schema_id)
-        )
-        return list(found.scalars())
+    async def referenced_by(self, subject: str, version: int, *, deleted: bool = True, part: Part = WHOLE) -> list[int]:
+        query = select(REFERENCES.c.schema_id).where(REFERENCES.c.subject == subject, REFERENCES.c.version == version)
+        if not deleted:
+            query = query.where(exists().where(VERSIONS.c.schema_id == REFERENCES.c.schema_id, _ALIVE))
+        return [row.schema_id for row in await self._part(query.order_by(REFERENCES.c.schema_id), part)]
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
         found = await self._connection.execute(
@@ -216,12 +289,29 @@ class _SqlTransaction:
         value: Json | None = found.scalar_one_or_none()
         return value
 
+    async def settings(self, subject: str) -> Mapping[tuple[Setting, str], Json]:
+        found = await self._connection.execute(select(SETTINGS).where(SETTINGS.c.subject.in_((GLOBAL, subject))))
+        return {(row.kind, row.subject): row.value for row in found}
+
     async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
         await self.remove_setting(kind, subject)
         await self._connection.execute(insert(SETTINGS).values(kind=kind, subject=subject, value=dict(value)))
 
     async def remove_setting(self, kind: Setting, subject: str) -> None:
         await self._connection.execute(delete(SETTINGS).where(SETTINGS.c.kind == kind, SETTINGS.c.subject == subject))
+
+
+def _begins(prefix: str) -> list[ColumnElement[bool]]:
+    """Names that begin so, as a range of the index: up to the next text that does not."""
+    if "\0" in prefix:  # no name holds it, and PostgreSQL takes no such text
+        return [false()]
+    found: list[ColumnElement[bool]] = [VERSIONS.c.subject >= prefix] if prefix else []
+    below = prefix.rstrip(chr(sys.maxunicode))
+    if below:
+        following = ord(below[-1]) + 1
+        following = _AFTER_SURROGATES if following == _SURROGATES else following
+        found.append(VERSIONS.c.subject < below[:-1] + chr(following))
+    return found
 
 
 def _schema(row: Row[Any]) -> StoredSchema:

@@ -38,14 +38,18 @@ SCHEMAS = Table(
     Index("schemas_identity", "context", "fingerprint", unique=True),
 )
 
+NAME: Final = String(1024).with_variant(String(1024, collation="C"), "postgresql")
+"""Sorted by code points whatever the database's language, so that lists and the prefixes of names are read along an index."""
+
 VERSIONS = Table(
     "versions",
     METADATA,
-    Column("subject", String(1024), primary_key=True),
+    Column("subject", NAME, primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("schema_id", Integer, ForeignKey("schemas.id"), nullable=False, index=True),
+    Column("schema_id", Integer, ForeignKey("schemas.id"), nullable=False),
     Column("deleted", Boolean, nullable=False, default=False),
     Column("timestamp_ms", BigInteger, nullable=False),
+    Index("versions_of_schema", "schema_id", "subject", "version"),
 )
 
 REFERENCES = Table(

@@ -1,17 +1,17 @@
 """`App`: a service made of decorated functions.
 
-What lives here: starting and stopping, sending, reading. What does not: declaring (`declaring`), the consume loop (`handling.worker`).
+What lives here: starting and stopping, sending, reading. What does not: declaring (`declaring`), the consume loop (`handling.worker`),
+signals (`serving`).
 """
 
 import asyncio
 import contextlib
 import logging
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from busway.admin.admin import NewTopic
 from busway.app.declaring.declarations import Declarations
@@ -23,7 +23,8 @@ from busway.app.handling.lane import Sleep
 from busway.app.handling.worker import Worker, WorkerParts
 from busway.app.hooks import Hooks
 from busway.app.serdes import Serdes
-from busway.app.topics import create_missing
+from busway.app.serving import serve
+from busway.app.topics import create_declared, create_missing
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
     from busway.testing.clock import ClockName
 
 log = logging.getLogger("busway.app")
+
+FAREWELL_S: Final = 5.0
+"""When an app stops, the last commit, leaving the group and results on their way get no longer than this beyond drain_timeout_s: what
+is not committed is handled again, and whoever stops the process would kill it soon (Kubernetes after 30 s)."""
+_LEAST_S: Final = 1.0
+"""Each of them gets as long as this, even when others have used up the time."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -57,7 +64,8 @@ class App(Declarations):
         lifespan: takes the app; an async generator function that yields once, or one that returns an async context manager. It is
             entered before the first record and left after the last; what it yields is `Context.state` for handlers.
         commit_interval_s: how often finished offsets are committed; also at a rebalance and at the end.
-        drain_timeout_s: how long running handlers may take to end when the app stops or loses a partition.
+        drain_timeout_s: how long running handlers may take to end when the app stops or loses a partition; a stop whose brokers do
+            not answer takes 5 s more than that.
         producer, consumer: further options of `ProducerOptions` and `ConsumerOptions`. A handler that waits for each of its sends
             should not wait for a batch to fill, so linger_ms is 0 here; records still share a batch while one is under way.
     """
@@ -97,8 +105,11 @@ class App(Declarations):
         self._starting: asyncio.Task[Any] | None = None
         self._not_starting = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
+        self._stop_by = 0.0
         self.worker: Worker | None = None
         """The running consume loop with its counters; None when the app does not run or has no handlers."""
+        self.shares_together = False
+        """Whether partition n of all topics must go to the same instance, because a table goes with several of them."""
         self.sleep: Sleep = asyncio.sleep
         """How the app waits between attempts; tests put a clock of their own here."""
 
@@ -135,11 +146,11 @@ class App(Declarations):
     async def _start(self) -> None:
         async with AsyncExitStack() as stack:
             self._made.clear()
-            await self._create_topics()
-            self._producer = Producer(
-                self.bootstrap_servers, client_id=self.name, **{"linger_ms": 0, **self.producer_options}
-            )
-            await stack.enter_async_context(self._producer)
+            await create_declared(self)
+            options = {"linger_ms": 0, **self.producer_options}
+            self._producer = producer = Producer(self.bootstrap_servers, client_id=self.name, **options)
+            await producer.start()
+            stack.push_async_callback(lambda: producer.stop(self._time_left()))
             self._serdes = self.new_serdes()
             stack.push_async_callback(self._serdes.close)
             await self._serdes.prepare(self.topics.values())
@@ -182,11 +193,13 @@ class App(Declarations):
                 "group_id": self.group_id,
                 "auto_offset_reset": self._auto_offset_reset,
                 "enable_auto_commit": False,
+                **({"partition_assignment_strategy": ("range",)} if self.shares_together else {}),
                 **self.consumer_options,
             },
         )
         self.worker.reads(consumer)
-        await self._stack.enter_async_context(consumer)
+        await consumer.start()
+        self._stack.push_async_callback(self._leave, consumer)
         self._working = asyncio.get_running_loop().create_task(self.worker.run(), name=f"{self.name}-worker")
 
     async def stop(self) -> None:
@@ -207,9 +220,16 @@ class App(Declarations):
 
     async def _stop(self) -> None:
         working, self._working = self._working, None
+        self._stop_by = asyncio.get_running_loop().time() + self._drain_timeout_s + FAREWELL_S
         if working is not None:
             working.cancel()
-            await asyncio.wait([working])
+            await asyncio.wait([working], timeout=self._time_left())
+            if not working.done():
+                log.warning(
+                    "%s: the last commit took too long; what it would have committed is handled again", self.name
+                )
+                working.cancel()
+                await asyncio.wait([working])
         self._bound = False
         stack, self._stack = self._stack, None
         if stack is None:
@@ -218,6 +238,16 @@ class App(Declarations):
             await stack.aclose()
         finally:
             self._producer = self._serdes = self.worker = None
+
+    def _time_left(self) -> float:
+        return max(_LEAST_S, self._stop_by - asyncio.get_running_loop().time())
+
+    async def _leave(self, consumer: Consumer) -> None:
+        try:
+            async with asyncio.timeout(self._time_left()):
+                await consumer.stop()
+        except TimeoutError:
+            log.warning("%s: the group %s was not left in time; its session has to end", self.name, self.group_id)
 
     @property
     def problem(self) -> BaseException | None:
@@ -253,32 +283,12 @@ class App(Declarations):
         Raises:
             HandlerFailed, BuswayError: the app could not start, or stopped by itself.
         """
-        stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        stopping: set[asyncio.Task[None]] = set()
+        await serve(self)
 
-        def stop() -> None:
-            stopped.set()
-            if self._starting is not None:
-                stopping.add(loop.create_task(self.stop()))
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
-        try:
-            async with self:
-                waits = [asyncio.ensure_future(stopped.wait())]
-                if self._working is not None:
-                    waits.append(cast("asyncio.Task[Literal[True]]", self._working))
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                waits[0].cancel()
-                if self._working is not None and self._working.done():
-                    self._working.result()
-        except NotRunning:
-            if not stopping:
-                raise
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
+    @property
+    def is_starting(self) -> bool:
+        """Whether `start` is under way."""
+        return self._starting is not None
 
     @contextlib.asynccontextmanager
     async def test(
@@ -292,7 +302,7 @@ class App(Declarations):
 
         Raises:
             NotRunning: the app is running already; it goes on.
-            BadDeclaration: the broker or the registry is not installed; names the extra.
+            MissingExtra: the registry's packages are not installed.
         """
         from busway.testing.bus import running_test_bus
 
@@ -449,9 +459,3 @@ class App(Declarations):
 
     async def _sleep(self, seconds: float) -> None:
         await self.sleep(seconds)
-
-    async def _create_topics(self) -> None:
-        wanted = [topic for topic in self.topics.values() if topic.partitions is not None or topic.configs]
-        await create_missing(
-            self, [NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs)) for topic in wanted]
-        )

@@ -50,3 +50,15 @@ async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
         return {name: counts[name] for name in wanted}
     finally:
         await cluster.close()
+
+
+async def create_declared(app: "App") -> None:
+    """Create an app's topics that are missing and that say how they are to be.
+
+    Raises:
+        BrokerError, ConnectionFailed: as `create_missing`.
+    """
+    wanted = [topic for topic in app.topics.values() if topic.partitions is not None or topic.configs]
+    await create_missing(
+        app, [NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs)) for topic in wanted]
+    )

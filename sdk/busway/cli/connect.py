@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from busway.cli.output import AsJson, CommandFailed, write_json
+from busway.extras import need
 
 
 def connect(
@@ -41,10 +42,9 @@ def connect(
     as_json: AsJson = False,
 ) -> None:
     """Start a worker that runs connectors, with Kafka Connect's REST API; a second one of the same group stands by."""
-    try:
-        from busway_connect import door
-    except ImportError as missing:
-        raise CommandFailed(f"this needs the connect extra: pip install 'busway[connect]' ({missing})") from None
+    need("connect", "busway connect")
+    from busway_connect import door
+
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )

@@ -15,6 +15,7 @@ import typer
 from busway.app.bus import App
 from busway.cli.output import AsJson, CommandFailed, run, show_rows
 from busway.cli.running import find_app
+from busway.extras import need
 
 if TYPE_CHECKING:
     from busway.sql import Outbox
@@ -53,6 +54,7 @@ def relay(
 @app.command()
 def status(target: Target, as_json: AsJson = False) -> None:
     """What waits to be published, by topic."""
+    need("sql", "busway outbox")
     from sqlalchemy.exc import SQLAlchemyError
 
     from busway.sql.reach import words
@@ -74,10 +76,9 @@ def status(target: Target, as_json: AsJson = False) -> None:
 
 
 def _find(target: str) -> "tuple[App, list[Outbox]]":
-    try:
-        from busway.sql import Outbox
-    except ImportError as missing:
-        raise CommandFailed(f"this needs the sql extra: pip install 'busway[sql]' ({missing})") from None
+    need("sql", "busway outbox")
+    from busway.sql import Outbox
+
     service = find_app(target)
     outboxes = [one for one in service.extensions if isinstance(one, Outbox)]
     if not outboxes:

@@ -23,6 +23,7 @@ from busway.app.extension import Extension
 from busway.cli.output import CommandFailed
 from busway.cli.processes import end_with_parent
 from busway.errors import BuswayError
+from busway.extras import need
 
 _INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 _PYTHON: Final = sysconfig.get_path("stdlib")
@@ -81,14 +82,13 @@ def serve_http(app: App, address: str, *, insecure: bool) -> None:
     """Let an app serve HTTP there: its own `Web` if it has one, else one with health and metrics alone.
 
     Raises:
-        CommandFailed: the extra is missing.
+        MissingExtra: it is.
         BadAddress: that is no address.
     """
-    try:
-        from busway.web import Web
-        from busway.web.server import parse_address
-    except ImportError as missing:
-        raise CommandFailed(f"--http needs the web extra: pip install 'busway[web]' ({missing})") from None
+    need("web", "--http")
+    from busway.web import Web
+    from busway.web.server import parse_address
+
     web = next((one for one in app.extensions if isinstance(one, Web)), None) or app.extend(Web())
     host, web.port = parse_address(address)
     web.host = host or web.host

@@ -5,16 +5,18 @@ they are extras.
 """
 
 import asyncio
+import importlib
 import logging
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
 
 from busway.cli.output import AsJson, CommandFailed, write_json
+from busway.extras import need
 
 HOME: Final = Path(".busway")
 """Where `up`, `broker` and `registry` keep things unless they are told: the same place, so that they find each other's."""
@@ -39,7 +41,9 @@ def up(
 ) -> None:
     """Start a broker and a schema registry; Ctrl-C stops them."""
     begun = time.perf_counter()
-    bus = _need_bus()
+    need("registry", "busway up")
+    from busway_bus import door as bus
+
     _log_to_stderr()
 
     async def main() -> None:
@@ -61,7 +65,7 @@ def up(
             if not as_json:
                 _tell(f"broker    {node.bootstrap_servers}    up in {_ms(begun)}")
             # The broker serves while the registry's libraries load, which takes them longer than it took the broker to start.
-            door = await asyncio.to_thread(_need_registry)
+            door = await asyncio.to_thread(importlib.import_module, "busway_registry.door")
             database = f"sqlite+aiosqlite:///{data / 'registry.db'}"
             settings = door.RegistryConfig(host=host, port=registry_port, database=database, insecure=insecure)
             async with door.RegistryServer(settings) as registry_server:
@@ -124,7 +128,8 @@ def broker(
     as_json: AsJson = False,
 ) -> None:
     """Start a broker with Kafka's settings; a fresh data directory is formatted by itself."""
-    bus = _need_bus()
+    from busway_bus import door as bus
+
     _log_to_stderr()
 
     def started(node: Any) -> None:
@@ -159,10 +164,12 @@ def registry(
     as_json: AsJson = False,
 ) -> None:
     """Start a schema registry with Confluent's REST API; without --database on the one that `busway up` keeps in ./.busway."""
+    need("registry", "busway registry")
+    from busway_registry import door as package
+
     if not database:
         HOME.mkdir(exist_ok=True)
         database = f"sqlite+aiosqlite:///{HOME / 'registry.db'}"
-    package = _need_registry()
     _log_to_stderr()
 
     async def main() -> None:
@@ -194,26 +201,6 @@ def _serve(run: Callable[[Any], None], main: Callable[[], Any], cannot_start: tu
         if isinstance(problem, OSError) and problem.strerror:
             raise
         raise CommandFailed(str(problem)) from None
-
-
-def _need_bus() -> Any:
-    try:
-        from busway_bus import door
-    except ImportError as missing:
-        _extra("bus", missing)
-    return door
-
-
-def _need_registry() -> Any:
-    try:
-        from busway_registry import door
-    except ImportError as missing:
-        _extra("registry", missing)
-    return door
-
-
-def _extra(name: str, missing: ImportError) -> NoReturn:
-    raise CommandFailed(f"this needs the {name} extra: pip install 'busway[{name}]' ({missing})") from None
 
 
 def _log_to_stderr() -> None:

@@ -13,10 +13,12 @@ from typing import Annotated
 
 import typer
 
+import busway
 from busway.app.declaring.routes import BadDeclaration
 from busway.cli.output import CommandFailed
 from busway.cli.processes import CANNOT_START, WORKER, Command, supervise
 from busway.cli.running import find_app, run_app, serve_http
+from busway.extras import need
 
 CASES = ("movieflix", "gettaxi", "mysocialmedia", "mybank", "ingestion")
 MAX_WORKERS = 256
@@ -83,10 +85,9 @@ def run(
 
 
 async def _reloading(command: Command) -> int:
-    try:
-        from busway.cli.reload import reloading
-    except ImportError as missing:
-        raise CommandFailed(f"--reload needs the web extra: pip install 'busway[web]' ({missing})") from None
+    need("web", "--reload")
+    from busway.cli.reload import reloading
+
     return await reloading(command, Path.cwd())
 
 
@@ -120,6 +121,7 @@ def demo(
     if name not in CASES:
         raise CommandFailed(f"there is no case study {name}; there is {', '.join(CASES)}")
     folder = _case_folder(name)
+    need("examples", f"busway demo {name}")
     # The demo takes this process over, so that Ctrl-C reaches it alone and it can end its parts in order.
     os.chdir(folder.parent)
     sys.stdout.flush()
@@ -138,6 +140,4 @@ def _case_folder(name: str) -> Path:
 
 def version() -> None:
     """The version of this installation."""
-    from importlib.metadata import version as installed
-
-    typer.echo(installed("busway"))
+    typer.echo(busway.__version__)

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from busway.cli.output import CommandFailed
+from busway.extras import need
 
 CONTEXT: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """What the job is given is the job's matter, --help as well."""
@@ -26,13 +27,12 @@ def spark(
     if job in {"-h", "--help"}:
         typer.echo(context.get_help())
         return
+    need("spark", "busway spark")
+    from busway_spark.submit import find_job, submit_command
+
     sys.path.insert(0, os.getcwd())
     try:
-        from busway_spark.submit import find_job, submit_command
-
         module = find_job(job)
-    except ImportError as missing:
-        raise CommandFailed(f"Spark jobs need the spark extra: pip install 'busway[spark]' ({missing})") from None
     except SystemExit as refused:  # the frame of jobs says so when PySpark is not there
         raise CommandFailed(str(refused)) from None
     arguments = list(context.args)

@@ -57,6 +57,7 @@ class ClusterClient:
         self._timeout_s = request_timeout_s
         self._connections: dict[tuple[tuple[str, int], str], Connection] = {}
         self._connecting: dict[tuple[tuple[str, int], str], asyncio.Lock] = {}
+        self._reached: set[tuple[str, int]] = set()
         self._refreshing = asyncio.Lock()
         self._refreshed_at = 0.0
         self._aborted = False
@@ -117,7 +118,7 @@ class ClusterClient:
             try:
                 await connection.connect()
             except ConnectionFailed as problem:
-                if advertised:
+                if advertised and (host, port) not in self._reached:
                     raise ConnectionFailed(
                         f"{problem}; this is the address that the broker advertises, check its advertised.listeners"
                     ) from None
@@ -126,6 +127,7 @@ class ClusterClient:
                 connection.close()
             self._check()
             self._connections[key] = connection
+            self._reached.add((host, port))
             return connection
 
     def _check(self) -> None:
@@ -133,16 +135,16 @@ class ClusterClient:
             raise NotRunning(f"the client {self._client_id} was aborted")
 
     async def any_connection(self) -> Connection:
-        """A connection to some broker: an open one, a known one, or a bootstrap server.
+        """A connection to some broker: the open one on which the fewest wait, a known one, or a bootstrap server.
 
         Raises:
             ConnectionFailed: none can be reached.
         """
         self._check()
-        for (_, purpose), found in self._connections.items():
-            # A long poll keeps whatever is asked behind it waiting.
-            if found.open and not purpose:
-                return found
+        # A long poll keeps whatever is asked behind it waiting, and so does a broker that is silent.
+        idle = [found for (_, purpose), found in self._connections.items() if found.open and not purpose]
+        if idle:
+            return min(idle, key=lambda found: found.waiting)
         problems = []
         known = list(self.metadata.brokers.values())
         random.shuffle(known)
@@ -187,13 +189,18 @@ class ClusterClient:
             self.metadata.update(answer, all_topics=every_topic)
             self._refreshed_at = asyncio.get_running_loop().time()
 
+    @property
+    def is_old(self) -> bool:
+        """Whether metadata should be asked for anew, so that new partitions and moved leaders are seen without an error."""
+        return asyncio.get_running_loop().time() - self._refreshed_at > METADATA_MAX_AGE_S
+
     async def refresh_if_old(self) -> None:
-        """Ask again after `METADATA_MAX_AGE_S`, so that new partitions and moved leaders are seen without an error.
+        """Ask again after `METADATA_MAX_AGE_S`.
 
         Raises:
             ConnectionFailed, RequestTimedOut.
         """
-        if asyncio.get_running_loop().time() - self._refreshed_at > METADATA_MAX_AGE_S:
+        if self.is_old:
             await self.refresh()
 
     async def ensure_topics(self, topics: Iterable[str], timeout_s: float | None = None) -> None:

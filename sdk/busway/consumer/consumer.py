@@ -12,10 +12,13 @@ from types import TracebackType
 from typing import Any, Final
 
 from busway.cluster.client import Addresses, ClusterClient
-from busway.consumer.coordinator import GroupCoordinatorClient, Partitions
 from busway.consumer.fetcher import EARLIEST, LATEST, Fetcher
+from busway.consumer.group import GroupMember, Partitions
+from busway.consumer.heart import HeartMaker
+from busway.consumer.heart_thread import ThreadHeart
+from busway.consumer.topics import Topics
 from busway.errors import BuswayError, CommitFailed, NotRunning
-from busway.options import ConsumerOptions
+from busway.options import ConsumerOptions, options_from
 from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
 _POSITION_S: Final = 0.01
@@ -42,6 +45,8 @@ class Consumer:
         bootstrap_servers: `host:port`, several with commas or as a list.
         client_id: told to the brokers.
         listener: told of partitions that come and go.
+        heart: what shows the group that the consumer lives: on a thread of its own, which a reader that computes for long does not stop,
+            or `TaskHeart` on the reader's event loop, for simulations.
         options: see `ConsumerOptions`, which are also accepted as keyword arguments.
     """
 
@@ -51,25 +56,34 @@ class Consumer:
         bootstrap_servers: Addresses = "localhost:9092",
         client_id: str = "busway",
         listener: RebalanceListener | None = None,
+        heart: HeartMaker = ThreadHeart,
         **options: Any,
     ) -> None:
-        self.options = ConsumerOptions(**options)
-        self._cluster = ClusterClient(
-            bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
-        )
+        self.options = options_from(ConsumerOptions, options)
+
+        def connect() -> ClusterClient:
+            return ClusterClient(
+                bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
+            )
+
+        self._cluster = connect()
         self._listener = listener or RebalanceListener()
         self._fetcher = Fetcher(self._cluster, self.options, self._committed_offsets)
-        self._group: GroupCoordinatorClient | None = None
+        self._group: GroupMember | None = None
         if self.options.group_id is not None:
-            self._group = GroupCoordinatorClient(
+            self._group = GroupMember(
                 self._cluster,
                 self.options,
+                connect=connect,
+                heart=heart,
                 on_revoked=self._revoked,
                 on_assigned=self._assigned,
                 on_lost=self._lost,
             )
-        self._topics: frozenset[str] = frozenset(topics)
-        self._pattern: re.Pattern[str] | None = None
+        self._wanted = frozenset(topics)
+        self._topics = Topics(
+            self._cluster, self._fetcher, self._group, max_age_s=self.options.metadata_max_age_ms / 1000
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handled: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -88,14 +102,17 @@ class Consumer:
         await self._cluster.start()
         loop = asyncio.get_running_loop()
         self._touch()
-        self._tasks = [loop.create_task(self._fetcher.run(), name="busway-fetcher")]
+        self._tasks = [
+            loop.create_task(self._fetcher.run(), name="busway-fetcher"),
+            loop.create_task(self._topics.watch(), name="busway-topics"),
+        ]
         if self._group is not None:
             self._tasks.append(loop.create_task(self._group.run(), name="busway-group"))
             if self.options.enable_auto_commit:
                 self._tasks.append(loop.create_task(self._auto_commit(), name="busway-auto-commit"))
         try:
-            if self._topics:
-                await self._subscribe()
+            if self._wanted:
+                await self._topics.subscribe(self._wanted)
         except BaseException:
             await self.stop()
             raise
@@ -126,6 +143,8 @@ class Consumer:
     def cut(self) -> None:
         """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
         self._cluster.abort()
+        if self._group is not None:
+            self._group.abort()
 
     async def abort(self) -> None:
         """End at once, as when the process is killed: nothing is committed, the listener hears of nothing, the group is not left.
@@ -133,7 +152,7 @@ class Consumer:
         All that happens before anything else runs; this then returns when the tasks have ended.
         """
         tasks, self._tasks = self._tasks, []
-        self._cluster.abort()
+        self.cut()
         for task in tasks:
             task.cancel()
         if tasks:
@@ -156,34 +175,19 @@ class Consumer:
     # What to read
 
     async def subscribe(self, topics: Iterable[str] = (), *, pattern: str | None = None) -> None:
-        """Share these topics with the group, or all topics whose name the pattern matches now.
+        """Share these topics with the group, or all topics whose name the pattern matches, those that are made later included.
+
+        Topics and partitions that are made later are found within metadata_max_age_ms. A group begins with them as with any other; a
+        consumer without a group at their first record, because all of them were written after it began.
 
         Raises:
             ValueError: both or neither are given.
             BrokerError: a topic cannot be had.
         """
-        self._topics = frozenset(topics)
-        if bool(self._topics) == (pattern is not None):
+        names = frozenset(topics)
+        if bool(names) == (pattern is not None):
             raise ValueError("give either topics or a pattern to subscribe to")
-        self._pattern = re.compile(pattern) if pattern is not None else None
-        await self._subscribe()
-
-    async def _subscribe(self) -> None:
-        if self._pattern is not None:
-            await self._cluster.refresh(every_topic=True)
-            self._topics = frozenset(
-                name
-                for name, topic in self._cluster.metadata.topics.items()
-                if not topic.internal and self._pattern.fullmatch(name)
-            )
-        await self._cluster.ensure_topics(self._topics)
-        if self._group is not None:
-            self._group.subscribe(self._topics)
-            return
-        counts = self._cluster.metadata.counts()
-        self._fetcher.assign(
-            TopicPartition(topic, number) for topic in sorted(self._topics) for number in range(counts[topic])
-        )
+        await self._topics.subscribe(names, re.compile(pattern) if pattern is not None else None)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them.
@@ -191,6 +195,7 @@ class Consumer:
         Raises:
             BrokerError: a topic cannot be had.
         """
+        self._topics.forget()
         wanted = [TopicPartition(*partition) for partition in partitions]
         await self._cluster.ensure_topics({partition.topic for partition in wanted})
         self._fetcher.assign(wanted)
@@ -345,7 +350,7 @@ class Consumer:
         if offsets is None:
             await self._commit_handed_out()
             return
-        await group.commit(
+        await group.offsets.commit(
             {
                 partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
                 for partition, offset in offsets.items()
@@ -354,12 +359,12 @@ class Consumer:
 
     async def _commit_handed_out(self) -> None:
         offsets = {**self._handled, **self._handed_out}
-        await self._require_group().commit(offsets)
+        await self._require_group().offsets.commit(offsets)
         self._committed(offsets)
 
     async def _commit_handled(self) -> None:
         offsets = dict(self._handled)
-        await self._require_group().commit(offsets)
+        await self._require_group().offsets.commit(offsets)
         self._committed(offsets)
 
     def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -378,9 +383,9 @@ class Consumer:
         Raises:
             BrokerError, ConnectionFailed, RequestTimedOut: it cannot be asked.
         """
-        return await self._require_group().committed(partitions)
+        return await self._require_group().offsets.committed(partitions)
 
-    def _require_group(self) -> GroupCoordinatorClient:
+    def _require_group(self) -> GroupMember:
         if self._group is None:
             raise ValueError("this consumer has no group_id, so it has no committed offsets")
         return self._group
@@ -388,7 +393,7 @@ class Consumer:
     async def _committed_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         if self._group is None:
             return {}
-        found = await self._group.committed(partitions)
+        found = await self._group.offsets.committed(partitions)
         return {partition: committed.offset for partition, committed in found.items()}
 
     async def _auto_commit(self) -> None:

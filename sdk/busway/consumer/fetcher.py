@@ -60,10 +60,16 @@ class Fetcher:
         self._problem: BuswayError | None = None
         self._retry_at = 0.0
 
-    def assign(self, partitions: Iterable[TopicPartition], *, held: Iterable[TopicPartition] = ()) -> None:
-        """Make `partitions` the assignment; those kept keep their place, those `held` hand nothing out before `release`."""
+    def assign(
+        self, partitions: Iterable[TopicPartition], *, held: Iterable[TopicPartition] = (), reset: str = "committed"
+    ) -> None:
+        """Make `partitions` the assignment; those kept keep their place, those `held` hand nothing out before `release`.
+
+        Args:
+            reset: where new ones begin; see `Assigned.reset`.
+        """
         old = self.assigned
-        self.assigned = {partition: old.get(partition) or Assigned(partition, "committed") for partition in partitions}
+        self.assigned = {partition: old.get(partition) or Assigned(partition, reset) for partition in partitions}
         for partition in held:
             self.assigned[partition].held = True
         self._wake.set()

@@ -5,7 +5,8 @@ What does not: requests and waiting (`coordinator`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from busway.types import TopicPartition
@@ -34,7 +35,8 @@ class Membership:
     member_id: str = ""
     generation: int = -1
     protocol: str = ""
-    owned: tuple[TopicPartition, ...] = ()
+    _tenures: dict[TopicPartition, int] = field(default_factory=dict)
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.strategies if name not in ASSIGNORS]
@@ -44,19 +46,47 @@ class Membership:
             )
 
     @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are this member's."""
+        return tuple(self._tenures)
+
+    def own(self, partitions: Iterable[TopicPartition]) -> None:
+        """Make these its partitions; those kept keep their tenure."""
+        self._tenures = {one: self._tenures.get(one) or next(self._numbers) for one in partitions}
+
+    def tenure(self, partition: TopicPartition) -> int | None:
+        """A number for as long as a partition stays this member's without a break; None while it is not."""
+        return self._tenures.get(partition)
+
+    @property
     def cooperative(self) -> bool:
-        """Whether members keep reading through a rebalance: only when every strategy offered is cooperative."""
-        return all(name in COOPERATIVE for name in self.strategies)
+        """Whether this member keeps reading through a rebalance: when its group chose a cooperative strategy last."""
+        return self.protocol in COOPERATIVE
+
+    @property
+    def offered(self) -> list[str]:
+        """The strategies for the next join: cooperative ones alone while partitions are held on to that a group chose one for.
+
+        If the group could choose an eager one then, its leader would hand out at once what this member has not given up.
+        """
+        if self.cooperative and self.owned:
+            return [name for name in self.strategies if name in COOPERATIVE]
+        return list(self.strategies)
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether more could be offered once everything is given up."""
+        return len(self.offered) < len(self.strategies)
 
     def protocols(self, topics: Iterable[str]) -> list[JoinGroupRequestProtocol]:
-        """The subscription under each strategy."""
+        """The subscription under each strategy that is offered."""
         subscription = Subscription(
             topics=tuple(sorted(topics)),
             owned_partitions=tuple((partition.topic, partition.partition) for partition in self.owned),
             generation_id=self.generation,
         )
         data = encode_subscription(subscription)
-        return [JoinGroupRequestProtocol(name=name, metadata=data) for name in self.strategies]
+        return [JoinGroupRequestProtocol(name=name, metadata=data) for name in self.offered]
 
     def joined(self, member_id: str, generation: int, protocol: str) -> None:
         """Take the answer of a join in."""

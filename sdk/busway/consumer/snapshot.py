@@ -3,11 +3,72 @@
 What lives here: reading without a group, once, to an end. What does not: following a topic (`consumer`).
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
 
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.types import Record, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A topic as it is now.
+
+    Attributes:
+        begins, ends: for each partition the first offset of its log and the one behind its last.
+    """
+
+    topic: str
+    begins: Mapping[int, int]
+    ends: Mapping[int, int]
+    consumer: Consumer
+
+    async def records(self, starts: Mapping[int, int] | None = None) -> AsyncGenerator[Record, None]:
+        """Its records, each partition in order, from its first or from where `starts` says."""
+        first = {number: max(begin, (starts or {}).get(number, begin)) for number, begin in self.begins.items()}
+        left = {
+            TopicPartition(self.topic, number): end for number, end in self.ends.items() if first.get(number, 0) < end
+        }
+        await self.consumer.assign(left)
+        for partition in left:
+            self.consumer.seek(partition, first[partition.partition])
+        while left:
+            for partition, records in (await self.consumer.getmany(*left, timeout_ms=1000)).items():
+                for record in records:
+                    if record.offset < left[partition]:
+                        yield record
+            for partition in list(left):
+                # The position also passes offsets that hold no record any more, or a marker.
+                if await self.consumer.position(partition) >= left[partition]:
+                    del left[partition]
+
+
+@contextlib.asynccontextmanager
+async def snapshot(
+    bootstrap_servers: Addresses, topic: str, partitions: Iterable[int] | None = None, *, client_id: str = "busway"
+) -> AsyncIterator[Snapshot]:
+    """A topic, or some of its partitions, to be read up to what is the end now.
+
+    Raises:
+        BrokerError: the topic cannot be had.
+        ConnectionFailed: no broker can be reached.
+    """
+    async with Consumer(
+        bootstrap_servers=bootstrap_servers, client_id=client_id, auto_offset_reset="earliest"
+    ) as consumer:
+        await consumer.subscribe([topic])
+        assigned = consumer.assignment()
+        wanted = assigned if partitions is None else {TopicPartition(topic, number) for number in partitions} & assigned
+        begins = await consumer.beginning_offsets(wanted)
+        ends = await consumer.end_offsets(wanted)
+        yield Snapshot(
+            topic=topic,
+            begins={partition.partition: offset for partition, offset in begins.items()},
+            ends={partition.partition: offset for partition, offset in ends.items()},
+            consumer=consumer,
+        )
 
 
 async def read_to_end(
@@ -24,26 +85,6 @@ async def read_to_end(
         BrokerError: the topic cannot be had.
         ConnectionFailed: no broker can be reached.
     """
-    async with Consumer(
-        bootstrap_servers=bootstrap_servers, client_id=client_id, auto_offset_reset="earliest"
-    ) as consumer:
-        await consumer.subscribe([topic])
-        assigned = consumer.assignment()
-        wanted = assigned if partitions is None else {TopicPartition(topic, number) for number in partitions} & assigned
-        beginnings = await consumer.beginning_offsets(wanted)
-        for partition, first in beginnings.items():
-            beginnings[partition] = max(first, (starts or {}).get(partition.partition, first))
-        ends = await consumer.end_offsets(wanted)
-        left = {partition: end for partition, end in ends.items() if beginnings[partition] < end}
-        await consumer.assign(left)
-        for partition in left:
-            consumer.seek(partition, beginnings[partition])
-        while left:
-            for partition, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
-                for record in records:
-                    if record.offset < left[partition]:
-                        yield record
-            for partition in list(left):
-                # The position also passes offsets that hold no record any more, or a marker.
-                if await consumer.position(partition) >= left[partition]:
-                    del left[partition]
+    async with snapshot(bootstrap_servers, topic, partitions, client_id=client_id) as found:
+        async for record in found.records(starts):
+            yield record

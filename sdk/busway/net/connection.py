@@ -18,6 +18,8 @@ from busway_protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResp
 T = TypeVar("T")
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 """A broker's answer is never larger; a TLS alert read as a size would be 352 MB."""
+SETUP_TIMEOUT_S: Final = 10.0
+"""A host that is gone answers nothing at all; Kafka's socket.connection.setup.timeout.ms."""
 _SOFTWARE: Final = "busway-python"
 _VERSION: Final = "0.1.0"
 
@@ -66,6 +68,11 @@ class Connection:
         """Whether requests can be sent."""
         return self._transport is not None and self._problem is None
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._waiting)
+
     async def connect(self) -> None:
         """Connect and learn what the broker speaks.
 
@@ -74,11 +81,12 @@ class Connection:
             RequestTimedOut: no answer.
         """
         loop = asyncio.get_running_loop()
+        limit_s = min(self._timeout_s, SETUP_TIMEOUT_S)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(limit_s):
                 transport, _ = await loop.create_connection(lambda: _Protocol(self), self._host, self._port)
         except TimeoutError:
-            raise ConnectionFailed(f"{self.name} did not accept a connection within {self._timeout_s:g} s") from None
+            raise ConnectionFailed(f"{self.name} did not accept a connection within {limit_s:g} s") from None
         except OSError as problem:
             raise ConnectionFailed(f"cannot connect to {self.name}: {problem.strerror or problem}") from None
         self._transport = transport

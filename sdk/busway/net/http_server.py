@@ -9,10 +9,12 @@ import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
+from busway.net.http_connections import PATIENCE, Connection, Patience, close_late
 from busway.net.listening import CannotListen
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ IDLE_S: Final = 30
 """Connections that nobody uses are closed; as Confluent's servers do, since clients with a pool send their next request on one."""
 CLOSING: Final = "busway.closing"
 """In each request's scope: an `asyncio.Event`, set when the server stops, for answers that would never end."""
-_DATE_S: Final = 1.0
+_TICK_S: Final = 1.0
+"""How often the Date header is set, and clients are looked for that have taken too long."""
+_LENGTHS: Final = frozenset({b"content-length", b"transfer-encoding"})
 _CANCEL_S: Final = 1.0
 """A request that was broken off may take so long to clean up; one that is busy in a thread ends when the thread does."""
 _ARRIVAL_TURNS: Final = 8
@@ -34,7 +38,9 @@ _ARRIVAL_TURNS: Final = 8
 
 
 @contextlib.asynccontextmanager
-async def serving(asgi: "ASGIApp", bound: socket.socket, *, grace_s: float = GRACE_S) -> AsyncIterator[None]:
+async def serving(
+    asgi: "ASGIApp", bound: socket.socket, *, grace_s: float = GRACE_S, patience: Patience = PATIENCE
+) -> AsyncIterator[None]:
     """Serve an ASGI application on a listening socket as long as the block runs; its lifespan runs too.
 
     At the end requests that have come are answered; then connections end and the socket is closed.
@@ -43,11 +49,12 @@ async def serving(asgi: "ASGIApp", bound: socket.socket, *, grace_s: float = GRA
         asgi: the application.
         bound: from `listening.bind`; it is this server's from now on.
         grace_s: what takes longer to answer at the end is broken off.
+        patience: what clients are given to ask in, and how many there may be.
 
     Raises:
         CannotListen: the application could not start.
     """
-    server = _Server(asgi, grace_s)
+    server = _Server(asgi, grace_s, patience)
     running = asyncio.ensure_future(server.run_on(bound))
     ready = asyncio.ensure_future(server.ready.wait())
     try:
@@ -64,6 +71,17 @@ async def serving(asgi: "ASGIApp", bound: socket.socket, *, grace_s: float = GRA
             running.exception()  # what ended it was raised above, if it is not too late to matter
         finally:
             bound.close()
+
+
+def _has_two_lengths(scope: "Scope") -> bool:
+    """Whether a request says its length twice, where a proxy before us may believe the other one (RFC 9112, 6.1)."""
+    return sum(name in _LENGTHS for name, _ in scope["headers"]) > 1
+
+
+async def _refuse(send: "Send") -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 400, "headers": headers})
+    await send({"type": "http.response.body", "body": b"Content-Length and Transfer-Encoding exclude each other\n"})
 
 
 class _Connections(set[Any]):
@@ -87,8 +105,9 @@ class _Connections(set[Any]):
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers, told by events where it looks ten times a second."""
 
-    def __init__(self, asgi: "ASGIApp", grace_s: float) -> None:
+    def __init__(self, asgi: "ASGIApp", grace_s: float, patience: Patience) -> None:
         self._grace_s = grace_s
+        self._tick_s = min(_TICK_S, patience.request_s)
         self.ready = asyncio.Event()
         self._closing = asyncio.Event()
         self._connections = _Connections()
@@ -96,13 +115,23 @@ class _Server(uvicorn.Server):
 
         async def with_closing(scope: "Scope", receive: "Receive", send: "Send") -> None:
             try:
+                if scope["type"] == "http" and _has_two_lengths(scope):
+                    await _refuse(send)
+                    return
                 await asgi({**scope, CLOSING: self._closing}, receive, send)
             except asyncio.CancelledError:
                 if not self._broken_off:
                     raise
 
         super().__init__(
-            uvicorn.Config(with_closing, log_config=None, access_log=False, ws="none", timeout_keep_alive=IDLE_S)
+            uvicorn.Config(
+                with_closing,
+                http=partial(Connection, patience=patience),  # type: ignore[arg-type]
+                log_config=None,
+                access_log=False,
+                ws="none",
+                timeout_keep_alive=IDLE_S,
+            )
         )
         self.server_state.connections = self._connections
 
@@ -131,8 +160,9 @@ class _Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # sets the Date header
+            close_late(self._connections, asyncio.get_running_loop().time())
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), _DATE_S)
+                await asyncio.wait_for(self._closing.wait(), self._tick_s)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # uvicorn sleeps here, so that what clients have sent is read before idle connections are closed. Turns suffice.

@@ -3,18 +3,25 @@
 What lives here: where a record goes, when a batch is full, due or too old, and the sequence numbers of an idempotent producer
 (KIP-98, KIP-360). What does not: sending (`sender`), clocks (times come in). A partition has at most one batch under way, so
 that a retry can never overtake what follows it.
+
+Sequence numbers are used up by the acknowledgement, so a batch that was never written leaves no gap behind. One that is given up and
+may have been written ends the partition's epoch: in the same one, the broker would take the next batch for its repetition. Epochs are
+the partition's own, as the broker keeps them, so that no other partition has to wait.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from busway.errors import BuswayError
 from busway_protocol.records.builder import BatchBuilder
 
 RECORD_OVERHEAD = 24
 """Bytes that a record may need beside key, value and headers; an upper estimate."""
 SEQUENCES = 2**31
+EPOCH_MAX = 2**15 - 1
+"""After it, a new producer id is needed."""
 
 Partition = tuple[str, int]
 
@@ -40,25 +47,57 @@ class Together:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records for one partition, and who waits for them, by position."""
+    """Records for one partition, and who waits for them, by position.
+
+    Attributes:
+        shared: those of the waiters' futures that stand for records further behind as well.
+        uncertain: it was sent, and no answer tells that it was not written.
+        halved: it was part of a larger one that was refused for its size.
+        given_up: it took too long while it was under way; nobody waits for it any more, only its sequence numbers matter.
+        problem: why it was not acknowledged the last time.
+    """
 
     partition: Partition
     builder: BatchBuilder
     created: float
     due: float
     waiters: list[Waiter] = field(default_factory=list)
+    shared: set[Any] = field(default_factory=set)
     encoded: bytes | None = None
-    sequence: int = -1
-    sent: bool = False
+    uncertain: bool = False
+    halved: bool = False
+    given_up: bool = False
+    problem: BuswayError | None = None
     size: int = 0
 
 
 @dataclass(slots=True)
 class _Queue:
+    """A partition's batches.
+
+    Attributes:
+        batch_size: bytes after which a batch is full; less than the producer's own where the topic takes less.
+        spent: the producer id whose last epoch was used up here.
+    """
+
+    batch_size: int
     batches: deque[Batch] = field(default_factory=deque)
     in_flight: bool = False
     retry_at: float = 0.0
+    producer_id: int = -1
+    epoch: int = 0
     next_sequence: int = 0
+    spent: int = -1
+
+    def renew(self, *, identity: bool) -> None:
+        """Begin at sequence 0 of the next epoch, or of a new producer id; a batch that waits is encoded anew."""
+        self.next_sequence = 0
+        if identity or self.epoch == EPOCH_MAX:
+            self.spent, self.producer_id = self.producer_id, -1
+        else:
+            self.epoch += 1
+        if self.batches:
+            self.batches[0].encoded = None
 
 
 class Accumulator:
@@ -97,11 +136,11 @@ class Accumulator:
         """
         queue = self._queues.get(partition)
         if queue is None:
-            queue = self._queues[partition] = _Queue()
+            queue = self._queues[partition] = _Queue(self._batch_size)
         batches = queue.batches
         batch = batches[-1] if batches else None
         opened = False
-        if batch is None or batch.encoded is not None or batch.builder.size_bytes + size > self._batch_size:
+        if batch is None or batch.encoded is not None or batch.builder.size_bytes + size > queue.batch_size:
             batch = Batch(partition, BatchBuilder(self._compression), now, now + self._linger_s)
             opened = True
         builder = batch.builder
@@ -115,9 +154,10 @@ class Accumulator:
             waiter.batch = batch
             waiter.futures.append(future)
             batch.waiters.append((builder.count - 1, timestamp_ms, future))
+            batch.shared.add(future)
         batch.size += size
         self.buffered += size
-        return opened or builder.size_bytes >= self._batch_size
+        return opened or builder.size_bytes >= queue.batch_size
 
     def ready(self, now: float) -> tuple[list[Partition], float | None]:
         """Partitions whose first batch is to be sent now, and the moment when the next one will be."""
@@ -127,7 +167,7 @@ class Accumulator:
             if queue.in_flight or not queue.batches:
                 continue
             first = queue.batches[0]
-            full = len(queue.batches) > 1 or first.builder.size_bytes >= self._batch_size
+            full = len(queue.batches) > 1 or first.builder.size_bytes >= queue.batch_size
             due = queue.retry_at
             if not (full or self.flushing or first.encoded is not None):
                 due = max(due, first.due)
@@ -137,8 +177,17 @@ class Accumulator:
                 soonest = due
         return found, soonest
 
-    def take(self, partition: Partition, producer_id: int, epoch: int) -> Batch:
-        """The first batch of a partition, encoded; the partition is muted until `done` or `retry`."""
+    def lacks_identity(self, partition: Partition, producer_id: int) -> bool:
+        """Whether the partition needs another producer id than this one before it can go on."""
+        queue = self._queues[partition]
+        return queue.producer_id < 0 and queue.spent == producer_id
+
+    def take(self, partition: Partition, producer_id: int) -> Batch:
+        """The first batch of a partition, encoded; the partition is muted until the batch is settled.
+
+        Args:
+            producer_id: of an idempotent producer, for a partition that has none yet; else -1.
+        """
         queue = self._queues[partition]
         assert not queue.in_flight
         queue.in_flight = True
@@ -146,16 +195,31 @@ class Accumulator:
         if batch.encoded is None:
             builder = batch.builder
             if producer_id >= 0:
-                builder.producer_id, builder.producer_epoch = producer_id, epoch
-                batch.sequence = builder.base_sequence = queue.next_sequence
-                queue.next_sequence = (queue.next_sequence + builder.count) % SEQUENCES
+                if queue.producer_id < 0:
+                    queue.producer_id, queue.epoch = producer_id, 0
+                builder.producer_id, builder.producer_epoch = queue.producer_id, queue.epoch
+                builder.base_sequence = queue.next_sequence
             batch.encoded = builder.build()
         return batch
 
-    def done(self, batch: Batch) -> None:
-        """The batch has succeeded or failed for good."""
+    def acknowledged(self, batch: Batch) -> None:
+        """The batch has been written: its sequence numbers are used up."""
         queue = self._queues[batch.partition]
-        queue.in_flight = False
+        queue.next_sequence = (queue.next_sequence + batch.builder.count) % SEQUENCES
+        self._drop(queue, batch)
+
+    def failed(self, batch: Batch) -> bool:
+        """The batch is given up; answers whether that ended the partition's epoch."""
+        queue = self._queues[batch.partition]
+        self._drop(queue, batch)
+        ends = batch.uncertain and queue.producer_id >= 0
+        if ends:
+            queue.renew(identity=False)
+        return ends
+
+    def _drop(self, queue: _Queue, batch: Batch) -> None:
+        if queue.batches[0] is batch:  # only the first one can be under way
+            queue.in_flight = False
         queue.batches.remove(batch)
         self.buffered -= batch.size
 
@@ -165,38 +229,87 @@ class Accumulator:
         queue.in_flight = False
         queue.retry_at = at
 
-    def expired(self, now: float, timeout_s: float) -> list[Batch]:
-        """Batches that are too old and not under way."""
-        return [
-            batch
-            for queue in self._queues.values()
-            for position, batch in enumerate(queue.batches)
-            if now - batch.created >= timeout_s and not (position == 0 and queue.in_flight)
-        ]
+    def retry_renewed(self, batch: Batch, at: float, *, identity: bool = False) -> None:
+        """Send the batch, which was certainly not written, under the partition's next epoch or another producer id; not before `at`."""
+        self.retry(batch, at)
+        batch.uncertain = False
+        self._queues[batch.partition].renew(identity=identity)
 
-    def reset_sequences(self) -> None:
-        """Begin every partition at sequence 0 of a new epoch; nothing may be under way."""
+    def split(self, batch: Batch) -> None:
+        """Put two halves in the place of a batch that is larger than its topic takes, and make later ones no larger than these.
+
+        The topic's limit may be of compressed bytes, so halving finds it where no reckoning would (KAFKA-8350).
+        """
+        queue = self._queues[batch.partition]
+        assert queue.batches[0] is batch
+        queue.in_flight = False
+        queue.batches.popleft()
+        queue.batches.extendleft(reversed(_halves(batch)))
+        queue.batch_size = min(queue.batch_size, batch.builder.size_bytes // 2)
+
+    def expired(self, now: float, timeout_s: float) -> tuple[list[Batch], float]:
+        """Batches that have become too old, and the moment when the next one can be; those under way are `given_up` by this."""
+        found = []
+        soonest = now + timeout_s
         for queue in self._queues.values():
-            assert not queue.in_flight
-            queue.next_sequence = 0
             for batch in queue.batches:
-                batch.encoded = None
-                batch.sequence = -1
+                if now - batch.created < timeout_s:
+                    soonest = min(soonest, batch.created + timeout_s)
+                    break  # those behind it are younger
+                if not batch.given_up:
+                    batch.given_up = self.is_under_way(batch)
+                    found.append(batch)
+        return found, soonest
 
-    @property
-    def in_flight(self) -> bool:
-        """Whether a batch is under way."""
-        return any(queue.in_flight for queue in self._queues.values())
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing waits or is under way."""
-        return not any(queue.batches for queue in self._queues.values())
-
-    def unresolved(self) -> Iterable[Partition]:
-        """Partitions with a batch that was sent and may or may not have been written."""
-        return [key for key, queue in self._queues.items() if queue.batches and queue.batches[0].sent]
+    def is_under_way(self, batch: Batch) -> bool:
+        """Whether a request holds it."""
+        queue = self._queues[batch.partition]
+        return queue.in_flight and queue.batches[0] is batch
 
     def all_batches(self) -> list[Batch]:
         """Every batch, for those who end a producer."""
         return [batch for queue in self._queues.values() for batch in queue.batches]
+
+
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    builders = batch.builder.halves()
+    middle = builders[0].count
+    first, second = (
+        Batch(batch.partition, builder, batch.created, batch.due, uncertain=batch.uncertain, halved=True)
+        for builder in builders
+    )
+    second.size = batch.size * second.builder.size_bytes // batch.builder.size_bytes
+    first.size = batch.size - second.size
+    for position, timestamp_ms, future in batch.waiters:
+        if position >= middle:
+            second.waiters.append((position - middle, timestamp_ms, future))
+            if future in batch.shared:
+                second.shared.add(future)
+        elif future not in batch.shared:
+            first.waiters.append((position, timestamp_ms, future))
+        else:
+            of_first, of_second = _parts(future)
+            first.waiters.append((position, timestamp_ms, of_first))
+            first.shared.add(of_first)
+            second.waiters.insert(0, (0, timestamp_ms, of_second))
+            second.shared.add(of_second)
+    return first, second
+
+
+def _parts(whole: Any) -> tuple[Any, Any]:
+    """Futures for both halves of what one stands for: it is done when both are, with where the first one was put."""
+    first, second = (whole.get_loop().create_future() for _ in range(2))
+
+    def settle(_: Any) -> None:
+        if whole.done() or not (first.done() and second.done()):
+            return
+        problem = first.exception() or second.exception()
+        if problem is None:
+            whole.set_result(first.result())
+        else:
+            whole.set_exception(problem)
+            whole.exception()  # nobody need await it
+
+    for part in (first, second):
+        part.add_done_callback(settle)
+    return first, second

@@ -4,6 +4,7 @@ What lives here: `Producer`: partition, size and buffer checks, then the accumul
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Iterable
@@ -12,12 +13,14 @@ from typing import Any, Final, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import MessageTooLarge, NotRunning
-from busway.options import ProducerOptions
+from busway.options import ProducerOptions, options_from
 from busway.producer.accumulator import RECORD_OVERHEAD, Accumulator, Together
 from busway.producer.sender import Sender
 from busway.types import RecordMetadata
 from busway_protocol.partitioning import partition_for_key
 from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
+
+log = logging.getLogger("busway.producer")
 
 _BYTES: Final = bytes | bytearray | memoryview | None
 _TIMESTAMP_LIMIT: Final = 2**63
@@ -37,7 +40,7 @@ class Producer:
     def __init__(
         self, bootstrap_servers: Addresses = "localhost:9092", *, client_id: str = "busway", **options: Any
     ) -> None:
-        self.options = ProducerOptions(**options)
+        self.options = options_from(ProducerOptions, options)
         self._cluster = ClusterClient(
             bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
         )
@@ -65,12 +68,19 @@ class Producer:
             raise
         self._task = asyncio.get_running_loop().create_task(self._sender.run(), name="busway-producer")
 
-    async def stop(self) -> None:
-        """Send what waits, then disconnect."""
+    async def stop(self, timeout_s: float | None = None) -> None:
+        """Send what waits, then disconnect.
+
+        Args:
+            timeout_s: what is not acknowledged by then fails, and a line in the log says how many records of which partitions; None
+                waits until everything is acknowledged or has failed, which takes delivery_timeout_ms at most.
+        """
         if self._task is None:
             return
         try:
-            await self.flush()
+            if not await self._flushed(timeout_s):
+                left = ", ".join(f"{topic}-{number}: {count}" for (topic, number), count in self._sender.left().items())
+                log.warning("the producer stops, records that were not acknowledged: %s", left)
         finally:
             task, self._task = self._task, None
             task.cancel()
@@ -216,9 +226,13 @@ class Producer:
         await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
 
     async def _space(self, topic: str) -> None:
-        """Wait until a batch is done, and look whether the topic is still there."""
+        """Wait until a batch is done, and look whether the topic is still there; meanwhile no batch waits to become full."""
+        self._accumulator.flushing += 1
         self._sender.wake()
-        await self._sender.space()
+        try:
+            await self._sender.space()
+        finally:
+            self._accumulator.flushing -= 1
         await self._ensure(topic)
 
     async def send_and_wait(
@@ -242,15 +256,19 @@ class Producer:
 
     async def flush(self) -> None:
         """Return when everything handed over so far is acknowledged or has failed."""
+        await self._flushed(None)
+
+    async def _flushed(self, timeout_s: float | None) -> bool:
         waiters = [waiter for batch in self._accumulator.all_batches() for _, _, waiter in batch.waiters]
         if not waiters:
-            return
+            return True
         self._accumulator.flushing += 1
         self._sender.wake()
         try:
-            await asyncio.wait(waiters)
+            _, late = await asyncio.wait(waiters, timeout=timeout_s)
         finally:
             self._accumulator.flushing -= 1
+        return not late
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has."""

@@ -88,8 +88,25 @@ class AvroCodec(Generic[T]):
         except (
             ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, decimal.DecimalException
         ) as problem:  # fmt: skip
-            raise Unencodable(f"{value!r:.200} does not fit {self.name}: {problem or type(problem).__name__}") from None
+            raise Unencodable(f"{value!r:.200} does not fit {self.name}: {self._misfit(value, problem)}") from None
         return out.getvalue()
+
+    def _misfit(self, value: T, problem: Exception) -> str:
+        """Which field holds what its type cannot, where the schema tells; else what the library said."""
+        try:
+            plain: Any = value if self._out is None else self._out(value)
+            fastavro.validation.validate(plain, self._parsed, raise_errors=True)
+        except fastavro.validation.ValidationError as misfit:
+            # Of a union's branches each has its complaint; the first is about the branch that was meant, or as good as any.
+            first = next(
+                (one for one in misfit.errors if isinstance(one, fastavro.validation.ValidationErrorData)), None
+            )
+            if first is not None and first.field:
+                held = type(first.datum).__name__
+                return f"{first.field} is {first.datum!r:.80}, {held}, and has to be {first.schema!s:.80}"
+        except Exception:  # noqa: BLE001 - a value that cannot be written can be nearly anything to look at, too
+            return str(problem) or type(problem).__name__
+        return str(problem) or type(problem).__name__
 
     def add_writer(self, schema_id: int, text: str) -> None:
         """Make bodies readable that were written under this id with this schema.

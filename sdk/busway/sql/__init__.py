@@ -3,6 +3,10 @@
 The names listed here are public. They need the `sql` extra (and `postgres` for PostgreSQL); `import busway` does not load them.
 """
 
+from busway.extras import need
+
+need("sql", "busway.sql")
+
 from busway.sql.inbox import Sql
 from busway.sql.outbox import Outbox, OutboxStatus
 from busway.sql.reach import DatabaseUnreachable

@@ -122,7 +122,7 @@ class Relay:
         attempt = 0
         while not self._stopping:
             try:
-                async with self._leader() as connection, Producer(self._bootstrap_servers, **self._options) as producer:
+                async with self._leader() as connection, self._producing() as producer:
                     self.leading.set()
                     attempt = 0
                     while not self._stopping:
@@ -136,6 +136,16 @@ class Relay:
                 await self._sleep(wait_s)
             finally:
                 self.leading.clear()
+
+    @contextlib.asynccontextmanager
+    async def _producing(self) -> AsyncIterator[Producer]:
+        """A producer that waits for nothing at the end: who needs acknowledgements has waited, and other rows are still there."""
+        producer = Producer(self._bootstrap_servers, **self._options)
+        await producer.start()
+        try:
+            yield producer
+        finally:
+            await producer.stop(0)
 
     @contextlib.asynccontextmanager
     async def _leader(self) -> AsyncIterator[AsyncConnection]:

@@ -17,6 +17,7 @@ from busway.app.extension import Extension
 from busway.app.handling.failures import dead_letter_topic
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
+from busway.extras import need
 from busway.producer.producer import Producer
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
@@ -96,6 +97,7 @@ class TestBus:
         self._clock = clock or SkippedTime()
         self._probe = probe
         self._writer: Producer | None = None
+        self._preparing = asyncio.Lock()
         self._serdes = app.new_serdes()
 
     @property
@@ -116,11 +118,13 @@ class TestBus:
             raise BadDeclaration(
                 f"topic {topic.name} is of app {topic.app.name}; this bus sends those of {self.app.name}"
             )
-        if not self._serdes.knows(topic):
-            await self._serdes.prepare([topic])
-        if self._writer is None:
-            self._writer = Producer(self.app.bootstrap_servers, **{"linger_ms": 0, **self.app.producer_options})
-            await self._writer.start()
+        async with self._preparing:  # a test may send many at once, before the first one has prepared anything
+            if not self._serdes.knows(topic):
+                await self._serdes.prepare([topic])
+            if self._writer is None:
+                writer = Producer(self.app.bootstrap_servers, **{"linger_ms": 0, **self.app.producer_options})
+                await writer.start()
+                self._writer = writer
         value_bytes, key_bytes = self._serdes.encode(topic, "value", value), self._serdes.encode(topic, "key", key)
         return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
 
@@ -315,7 +319,7 @@ async def running_test_bus(app: App, *, clock: ClockName = "skip") -> AsyncItera
         clock: "skip": waits between attempts take no time; "manual": they end when `TestBus.advance` says so.
 
     Raises:
-        BadDeclaration: the broker or the registry is not installed; names the extra.
+        MissingExtra: the registry's packages are not installed.
         NotRunning: the app is running already; it goes on.
     """
     _refuse_running(app)
@@ -328,16 +332,13 @@ async def running_cluster() -> AsyncIterator[Cluster]:
     """A fresh broker and registry in this process.
 
     Raises:
-        BadDeclaration: one is not installed; names the extra.
+        MissingExtra: the registry's packages are not installed.
     """
-    try:
-        from busway_bus.testing.local_cluster import LocalCluster
-        from busway_registry.config import RegistryConfig
-        from busway_registry.server import RegistryServer
-    except ImportError as missing:
-        raise BadDeclaration(
-            f"app.test() needs the broker and the registry: pip install 'busway[bus,registry]' ({missing})"
-        ) from None
+    need("registry", "app.test()")
+    from busway_bus.testing.local_cluster import LocalCluster
+    from busway_registry.config import RegistryConfig
+    from busway_registry.server import RegistryServer
+
     async with LocalCluster() as broker, RegistryServer(RegistryConfig(port=0, database="memory:")) as registry:
         yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)
 

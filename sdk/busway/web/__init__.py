@@ -10,6 +10,10 @@ What lives here: the public names. What does not: anything that `import busway` 
     app.extend(Web(application([Route("/rides/{ride_id}", ride)]), port=8000))
 """
 
+from busway.extras import need
+
+need("web", "busway.web")
+
 from busway.app.feed import Feed
 from busway.app.monitoring.health import Health, Readiness
 from busway.app.monitoring.metrics import Metrics
@@ -17,6 +21,7 @@ from busway.net.listening import CannotListen
 from busway.web.bodies import MAX_BODY_BYTES, Refused, application, json_response, read_json, refusal
 from busway.web.events import event_stream
 from busway.web.extension import Web
+from busway.web.rows import not_here, row_of
 from busway.web.server import BadAddress, serving
 
 __all__ = [
@@ -32,7 +37,9 @@ __all__ = [
     "application",
     "event_stream",
     "json_response",
+    "not_here",
     "read_json",
     "refusal",
+    "row_of",
     "serving",
 ]

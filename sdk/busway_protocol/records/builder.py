@@ -19,6 +19,7 @@ from busway_protocol.records.batch import (
 )
 from busway_protocol.records.compression import CODECS, compress
 from busway_protocol.records.crc import crc32c
+from busway_protocol.records.record import read_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 NO_HEADERS: Final = b"\0"
@@ -40,6 +41,8 @@ _SMALL = [bytes((value << 1,)) for value in range(64)]
 _SMALL += [bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, _SMALL_MAX)]
 """Varints of everyday lengths and deltas, one byte or two, made once."""
 _NULL = _zigzag(-1)
+_ATTRIBUTES: Final = b"\0"
+"""Of a record; none is defined."""
 
 
 def varint(value: int) -> bytes:
@@ -128,7 +131,7 @@ class BatchBuilder:
             self.max_timestamp = timestamp_ms
         small, delta = _SMALL, timestamp_ms - self.base_timestamp
         parts = [
-            b"\0",  # attributes, unused
+            _ATTRIBUTES,
             small[delta] if 0 <= delta < _SMALL_MAX else _zigzag(delta),
             small[count] if count < _SMALL_MAX else _zigzag(count),
         ]
@@ -146,6 +149,34 @@ class BatchBuilder:
         body += small[length] if length < _SMALL_MAX else _zigzag(length)
         body += record
         self.count = count + 1
+
+    def halves(self) -> tuple["BatchBuilder", "BatchBuilder"]:
+        """The records in two builders, in order, as near to half of the bytes in each as they allow; there must be two at least."""
+        assert self.count > 1, "one record cannot be halved"
+        first, second = self._empty(), self._empty()
+        body, position = bytes(self._body), 0
+        for number in range(self.count):
+            length, start = read_varint(body, position)
+            position = start + length
+            delta, rest = read_varint(body, start + 1)
+            _, rest = read_varint(body, rest)
+            early = not number or (position * 2 <= len(body) and number < self.count - 1)
+            (first if early else second)._append_content(self.base_timestamp + delta, body[rest:position])
+        return first, second
+
+    def _append_content(self, timestamp_ms: int, content: bytes) -> None:
+        """Add a record whose key, value and headers are encoded already."""
+        if not self.count:
+            self.base_timestamp = timestamp_ms
+        self.max_timestamp = max(self.max_timestamp, timestamp_ms)
+        record = _ATTRIBUTES + varint(timestamp_ms - self.base_timestamp) + varint(self.count) + content
+        self._body += varint(len(record)) + record
+        self.count += 1
+
+    def _empty(self) -> "BatchBuilder":
+        other = BatchBuilder()
+        other._codec, other._flags = self._codec, self._flags
+        return other
 
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
         """The finished batch; the builder can be built again, with another sequence say."""

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import fastavro
 
 from busway import RegistryClient, RegistryRefused, RegistryUnreachable
-from busway_connect.connector import Retriable
+from busway_connect.connector import Retriable, Setting
 from busway_connect.converters.avro_schema import FromAvro, ToAvro, scrubbed
 from busway_connect.converters.interface import CACHED_SCHEMAS, BySchema, ConversionFailed, Converter
 from busway_connect.schema import Schema
@@ -43,7 +43,21 @@ class _Writing:
 class AvroConverter(Converter):
     """See the module."""
 
-    required: ClassVar[tuple[str, ...]] = ("schema.registry.url",)
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="schema.registry.url", doc="The registry's address", required=True),
+        Setting(name="auto.register.schemas", doc="Whether new schemas are registered", default="true", type="BOOLEAN"),
+        Setting(name="scrub.invalid.names", doc="Whether names are changed that Avro does not allow", default="false", type="BOOLEAN"),
+    )  # fmt: skip
+    fixed: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "enhanced.avro.schema.support": ("false",),
+        "connect.meta.data": ("true",),
+        "normalize.schemas": ("false",),
+        "use.latest.version": ("false",),
+        **dict.fromkeys(
+            ("key.subject.name.strategy", "value.subject.name.strategy"),
+            ("io.confluent.kafka.serializers.subject.topicnamestrategy",),
+        ),
+    }
 
     def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
         super().__init__(settings, is_key=is_key)

@@ -6,6 +6,7 @@ What lives here: the interface and its errors. What does not: the formats, one m
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from busway_connect.connector import Configurable
 from busway_connect.schema import Schema
 
 T = TypeVar("T")
@@ -17,21 +18,22 @@ class ConversionFailed(ValueError):
     """A value does not fit its schema, or bytes are not what the converter reads; trying again does not help."""
 
 
-class Converter:
+class Converter(Configurable):
     """Kafka Connect's `Converter`.
 
     Args:
         settings: what follows `key.converter.` or `value.converter.` in the configuration.
         is_key: whether it converts keys.
-
-    Attributes:
-        required: settings without which there is none.
     """
 
-    required: ClassVar[tuple[str, ...]] = ()
+    inert: ClassVar[Mapping[str, str]] = {
+        "schemas.cache.size": "how many schemas are kept ready",
+        "schemas.cache.config": "how many schemas are kept ready",
+        "schemas.enable": "a converter that has no schemas around its values, or has them always, has nothing to enable",
+    }
 
     def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
-        self.settings = settings
+        self.config = settings
         self.is_key = is_key
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:

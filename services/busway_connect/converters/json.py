@@ -12,10 +12,11 @@ import json
 import math
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
+from busway_connect.connector import Setting
 from busway_connect.converters.interface import BySchema, ConversionFailed, Converter
 from busway_connect.converters.json_schema import schema_from_json, schema_to_json
 from busway_connect.decimals import DECIMAL, decimal_from_bytes, decimal_to_bytes, scale_of
@@ -30,6 +31,13 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 class JsonConverter(Converter):
     """See the module."""
+
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(name="schemas.enable", doc="Whether the schema is around the value", default="true", type="BOOLEAN"),
+        Setting(name="decimal.format", doc="BASE64 or NUMERIC", default="BASE64"),
+        Setting(name="replace.null.with.default", doc="Whether a null is its field's default", default="true", type="BOOLEAN"),
+    )  # fmt: skip
+    fixed: ClassVar[Mapping[str, tuple[str, ...]]] = {"decimal.format": ("base64", "numeric")}
 
     def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
         super().__init__(settings, is_key=is_key)

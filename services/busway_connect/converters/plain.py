@@ -1,7 +1,8 @@
 """Text and bytes as they are: `StringConverter`, `ByteArrayConverter`."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+from busway_connect.connector import Setting
 from busway_connect.converters.interface import ConversionFailed, Converter
 from busway_connect.schema import Schema
 
@@ -12,8 +13,10 @@ _OPTIONAL_BYTES = Schema(type="bytes", optional=True)
 class StringConverter(Converter):
     """UTF-8 text (`converter.encoding` for another); other values as text."""
 
+    settings: ClassVar[tuple[Setting, ...]] = (Setting(name="converter.encoding", doc="Of the text", default="utf-8"),)
+
     def _encoding(self) -> str:
-        return self.settings.get("converter.encoding", "utf-8")
+        return self.config.get("converter.encoding", "utf-8")
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """The text of the value."""

@@ -77,6 +77,19 @@ def codec_for(types: Types, type_oid: int, modifier: int, settings: Settings) ->
     return codec
 
 
+def text_length(types: Types, type_oid: int, modifier: int) -> int | None:
+    """The most characters of a column of text, `UNLIMITED` for no bound; None for a column of another type (Debezium: JDBC's CHAR and
+    VARCHAR)."""
+    info, modifier = types.resolved(type_oid, modifier)
+    if info.kind == "e" or info.name in ("text", "name"):
+        return UNLIMITED
+    if info.name == "char":
+        return 1
+    if info.name in ("varchar", "bpchar"):
+        return UNLIMITED if modifier == -1 else modifier - 4
+    return None
+
+
 def _or_unknown(info: TypeInfo, modifier: int, settings: Settings) -> Codec | None:
     codec = None if info.kind == "d" else _scalar(info, modifier, settings)
     if codec is None and settings.include_unknown_datatypes:

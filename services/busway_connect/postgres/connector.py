@@ -14,15 +14,15 @@ from typing import Any, Final
 import psycopg
 
 from busway_connect.connector import Config, ConfigInvalid, Offset, Source, SourceRecord
+from busway_connect.postgres.elsewhere import FIXED, INERT, INSTEAD
 from busway_connect.postgres.handover import Handover
 from busway_connect.postgres.positions import InSnapshot, InStream, order_of, read_offset
 from busway_connect.postgres.reader import Reader
-from busway_connect.postgres.settings import SETTINGS, Settings, parse, problems, unknown_settings
+from busway_connect.postgres.settings import SETTINGS, Settings, parse, problems, serves
 
 log = logging.getLogger("busway.connect.postgres")
 READ_WAIT_S: Final = 0.5
 STOP_TIMEOUT_S: Final = 30.0
-_COMMON: Final = frozenset({"name", "connector.class", "tasks.max", "config.action.reload", "exactly.once.support"})
 
 
 class PostgresConnector(Source):
@@ -30,6 +30,9 @@ class PostgresConnector(Source):
 
     class_names = ("io.debezium.connector.postgresql.PostgresConnector", "postgres")
     settings = SETTINGS
+    fixed = FIXED
+    inert = INERT
+    instead = INSTEAD
 
     def __init__(self, name: str, config: Config) -> None:
         super().__init__(name, config)
@@ -37,6 +40,11 @@ class PostgresConnector(Source):
         self._handover: Handover | None = None
         self._reader: Reader | None = None
         self._thread: threading.Thread | None = None
+
+    @classmethod
+    def serves(cls, name: str) -> bool:
+        """Debezium's names."""
+        return serves(name)
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
@@ -64,8 +72,6 @@ class PostgresConnector(Source):
             Retriable: the server cannot be reached, or another reader holds the slot.
         """
         settings = self._settings = parse(self.config)
-        for one in unknown_settings(self.config, _COMMON):
-            log.warning("%s: the setting %s means nothing here and is passed over", self.name, one)
         stored = self._stored(offsets, settings)
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()

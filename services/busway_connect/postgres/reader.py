@@ -207,6 +207,13 @@ class Reader:
 
     def _layout_of(self, table: Table) -> Layout:
         layout = Layout(table, self._types, self._settings, self._version, self._former_labels)
+        if layout.unmasked:
+            log.warning(
+                "%s: columns that hold no text go out as they are, as in Debezium, whatever column.mask.* says of them: %s; leave them out by"
+                " column.exclude.list",
+                table.id,
+                ", ".join(layout.unmasked),
+            )
         if layout.left_out:
             log.warning("%s: columns left out, as their type is not known: %s", table.id, ", ".join(layout.left_out))
         return layout

@@ -8,13 +8,21 @@ import base64
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from busway_connect.postgres import defaults
 from busway_connect.postgres.catalog import Column, Table, TableId, Types
-from busway_connect.postgres.columns import NO_PLACEHOLDER, Codec, codec_for
+from busway_connect.postgres.cells import (
+    Cell,
+    cell_of,
+    column_schema,
+    masked,
+    masked_length,
+    require_no_key,
+    require_own_names,
+)
+from busway_connect.postgres.columns import NO_PLACEHOLDER, codec_for
 from busway_connect.postgres.pgoutput import UNCHANGED, Row
 from busway_connect.postgres.settings import Settings
 from busway_connect.postgres.values import NotANumber
@@ -121,18 +129,6 @@ class Part:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """How a column is read from a row."""
-
-    index: int
-    name: str
-    read: Callable[[str], Any]
-    nothing: Any
-    unchanged: Any
-    optional: bool
-
-
 class Layout:
     """A table as it is for a while, with what its rows become.
 
@@ -151,12 +147,16 @@ class Layout:
         self.topic = name
         self._settings = settings
         self._version = version
-        self._cells: list[_Cell] = []
+        self._cells: list[Cell] = []
         self._warned: set[str] = set()
         self._labels: list[tuple[int, frozenset[str]]] = []
         self._former_labels = former_labels
-        fields: dict[str, Schema] = {}
+        key = settings.key_of(table.id) or table.key
+        fields: dict[str, Field] = {}
+        key_fields: dict[str, Field] = {}
         self.left_out: list[str] = []
+        self.unmasked: list[str] = []
+        """Columns that are to be masked and are not, as they hold no text."""
         for index, column in enumerate(table.columns):
             if not settings.captures_column(table.id, column.name):
                 continue
@@ -164,25 +164,39 @@ class Layout:
             if codec is None:
                 self.left_out.append(column.name)
                 continue
-            fields[column.name] = schema = _column_schema(column, codec)
-            self._cells.append(_cell(index, column, codec, schema))
+            schema = column_schema(column, codec)
+            cell = cell_of(index, column, codec, schema, settings.field_name(column.name))
+            key_fields[column.name] = Field(name=cell.name, schema=schema)
+            mask = settings.mask_of(table.id, column.name)
+            if mask is not None:
+                length = masked_length(types, column, codec, mask)
+                schema = replace(schema, parameters=(*schema.parameters, *mask.parameters(length)))
+                if length is None:
+                    self.unmasked.append(column.name)
+                else:
+                    require_no_key(table.id, column.name, key, mask)
+                    cell = masked(cell, mask, length)
+            fields[column.name] = Field(name=cell.name, schema=schema)
+            self._cells.append(cell)
             if codec.labels:
                 self._labels.append((index, frozenset(codec.labels)))
-        key = settings.key_of(table.id) or table.key
+        self.columns = frozenset(fields)
         self.key = tuple(one for one in key if one in fields)
+        self._key_fields = tuple(fields[one].name for one in self.key)
         self.key_schema = None
         if self.key:
-            members = tuple(Field(name=one, schema=fields[one]) for one in self.key)
-            self.key_schema = Schema(type="struct", name=f"{name}.Key", fields=members)
+            members = tuple(key_fields[one] for one in self.key)
+            self.key_schema = Schema(type="struct", name=settings.schema_name(f"{name}.Key"), fields=members)
+        require_own_names(table.id, fields)
         row = Schema(
             type="struct",
-            name=f"{name}.Value",
+            name=settings.schema_name(f"{name}.Value"),
             optional=True,
-            fields=tuple(Field(name=one, schema=schema) for one, schema in fields.items()),
+            fields=tuple(fields.values()),
         )
         self.schema = Schema(
             type="struct",
-            name=f"{name}.Envelope",
+            name=settings.schema_name(f"{name}.Envelope"),
             version=2,
             fields=_fields(
                 before=row,
@@ -226,7 +240,7 @@ class Layout:
                 values[one.name] = one.unchanged
         return values
 
-    def _read(self, one: _Cell, cell: str) -> Any:
+    def _read(self, one: Cell, cell: str) -> Any:
         try:
             return one.read(cell)
         except NotANumber:
@@ -236,7 +250,7 @@ class Layout:
         except (ValueError, OverflowError) as problem:
             return self._without(one, str(problem))
 
-    def _without(self, one: _Cell, why: str) -> Any:
+    def _without(self, one: Cell, why: str) -> Any:
         """NULL in the place of a value that has no form in the record, with a warning, where that is allowed."""
         text = f"{self.id}.{one.name}: {why}"
         if not one.optional or self._settings.converting_failure_mode == "fail":
@@ -246,9 +260,13 @@ class Layout:
             log.warning("null instead of a value: %s", text)
         return None
 
+    def hides(self, columns: Collection[str]) -> bool:
+        """Whether one of these columns is masked or cut."""
+        return any(self._settings.mask_of(self.id, one) is not None for one in columns)
+
     def key_of(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """The key of a row; None for a table without one."""
-        return {one: row[one] for one in self.key} if self.key else None
+        return {one: row[one] for one in self._key_fields} if self.key else None
 
     def _envelope(
         self, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None, origin: Origin, now_ns: int
@@ -313,19 +331,6 @@ class Layout:
     def truncated(self, origin: Origin, now_ns: int) -> list[Part]:
         """A TRUNCATE, which has no key."""
         return [Part(key=None, value=self._envelope("t", None, None, origin, now_ns))]
-
-
-def _column_schema(column: Column, codec: Codec) -> Schema:
-    default = defaults.default_of(codec, column.default)
-    schema = replace(codec.schema, optional=column.optional or codec.always_optional)
-    return schema if default is defaults.NONE else replace(schema, default=default, has_default=True)
-
-
-def _cell(index: int, column: Column, codec: Codec, schema: Schema) -> _Cell:
-    nothing = None
-    if not column.optional:
-        nothing = schema.default if schema.has_default else codec.fallback
-    return _Cell(index, column.name, codec.read, nothing, codec.unchanged, column.optional)
 
 
 def _header(key: Mapping[str, Any]) -> bytes:

@@ -5,12 +5,14 @@ What lives here: their list with defaults, reading and checking them, and which 
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from busway_connect.connector import ConfigInvalid, Setting
 from busway_connect.postgres.catalog import TableId
+from busway_connect.postgres.masks import Mask, is_mask, mask_problems, read_masks
+from busway_connect.postgres.names import MODES, adjusted
 
 SNAPSHOT_MODES: Final = ("initial", "always", "initial_only", "no_data", "never", "when_needed")
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
@@ -24,8 +26,8 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "binary.handling.mode": ("bytes", "base64", "base64-url-safe", "hex"),
     "event.converting.failure.handling.mode": ("warn", "fail"),
     "provide.transaction.metadata": ("false",),
-    "schema.name.adjustment.mode": ("none",),
-    "field.name.adjustment.mode": ("none",),
+    "schema.name.adjustment.mode": MODES,
+    "field.name.adjustment.mode": MODES,
     "snapshot.isolation.mode": ("serializable", "repeatable_read"),
     "snapshot.locking.mode": ("none",),
 }
@@ -86,6 +88,8 @@ SETTINGS: Final = (
     _setting("column.include.list", "regular expressions of schema.table.column", type_="LIST"),
     _setting("column.exclude.list", "regular expressions of schema.table.column left out", type_="LIST"),
     _setting("message.key.columns", "schema.table:column,column;… where the key is not the primary key"),
+    _setting("schema.name.adjustment.mode", "none, avro or avro_unicode: schema names that Avro takes", "none"),
+    _setting("field.name.adjustment.mode", "none, avro or avro_unicode: field names that Avro takes", "none"),
     _setting("decimal.handling.mode", "precise, string or double", "precise"),
     _setting("time.precision.mode", "adaptive, adaptive_time_microseconds or connect", "adaptive"),
     _setting("interval.handling.mode", "numeric or string", "numeric"),
@@ -143,6 +147,9 @@ class Settings:
     schemas: "Choice"
     tables: "Choice"
     columns: "Choice"
+    masks: tuple[Mask, ...]
+    schema_names: str
+    field_names: str
     key_columns: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
     decimal_handling_mode: str
     time_precision_mode: str
@@ -170,6 +177,18 @@ class Settings:
     def captures_column(self, table: TableId, column: str) -> bool:
         """Whether this column is wanted."""
         return self.columns.takes(f"{table}.{column}")
+
+    def mask_of(self, table: TableId, column: str) -> Mask | None:
+        """What hides the values of this column."""
+        return next((one for one in self.masks if one.takes(f"{table}.{column}")), None)
+
+    def schema_name(self, name: str) -> str:
+        """The full name of a schema."""
+        return adjusted(name, self.schema_names, dots=True)
+
+    def field_name(self, name: str) -> str:
+        """The name of a column's field."""
+        return adjusted(name, self.field_names, dots=False)
 
     def key_of(self, table: TableId) -> tuple[str, ...] | None:
         """The columns that `message.key.columns` names for this table."""
@@ -200,22 +219,9 @@ class Choice:
         return not any(one.fullmatch(name) for one in self.exclude)
 
 
-def unknown_settings(config: Mapping[str, str], common: Iterable[str]) -> list[str]:
-    """Names that mean nothing here, `common` and those that the runtime reads excepted."""
-    known = {one.name for one in SETTINGS} | set(_CHOICES) | set(common)
-    prefixes = (
-        "transforms",
-        "predicates",
-        "errors.",
-        "key.converter",
-        "value.converter",
-        "header.converter",
-        "topic.creation.",
-        "producer.override.",
-        "consumer.override.",
-        "admin.override.",
-    )
-    return sorted(name for name in config if name not in known and not name.startswith(prefixes))
+def serves(name: str) -> bool:
+    """Whether a setting means something here."""
+    return name in _CHOICES or is_mask(name) or any(one.name == name for one in SETTINGS)
 
 
 def problems(config: Mapping[str, str]) -> dict[str, str]:
@@ -232,7 +238,7 @@ def problems(config: Mapping[str, str]) -> dict[str, str]:
         value = config.get(name)
         if value is not None and not (value.isascii() and value.isdigit() and least <= int(value) <= most):
             wrong[name] = f"{value!r} is no number from {least} to {most}"
-    wrong |= _bad_patterns(config)
+    wrong |= _bad_patterns(config) | mask_problems(config, _patterns)
     for first in ("schema", "table", "column"):
         if config.get(f"{first}.include.list") and config.get(f"{first}.exclude.list"):
             wrong[f"{first}.exclude.list"] = f"cannot stand beside {first}.include.list; keep one of them"
@@ -301,6 +307,9 @@ def parse(config: Mapping[str, str]) -> Settings:
         schemas=choice("schema"),
         tables=choice("table"),
         columns=choice("column"),
+        masks=read_masks(config, _patterns),
+        schema_names=value["schema.name.adjustment.mode"].lower(),
+        field_names=value["field.name.adjustment.mode"].lower(),
         key_columns=_key_columns(value["message.key.columns"]),
         decimal_handling_mode=value["decimal.handling.mode"].lower(),
         time_precision_mode=value["time.precision.mode"].lower(),

@@ -4,8 +4,8 @@ What lives here: reading table after table under one snapshot, in the order of t
 What does not: where the snapshot comes from (`reader`), a record's form (`records`).
 
 Tables are read in the order of `schema.table`, rows in that of their key, so that a position says exactly which rows are behind it. Keys
-that Python cannot order as the server does, and tables without a key, have no such position: their table is read again from its
-beginning, or from the stored key on.
+that Python cannot order as the server does, keys with a column that is masked or left out, and tables without a key have no such position: their table
+is read again from its beginning, or from the stored key on.
 """
 
 import time
@@ -80,7 +80,8 @@ class Snapshot:
         for number, table in enumerate(self._tables):
             if self._position.table is not None and str(table.id) < self._position.table:
                 continue
-            layout, key = self._layout(table), self._key(table)
+            layout = self._layout(table)
+            key = self._key(table, layout)
             resumed = str(table.id) == self._position.table and self._position.key is not None
             first = True
             for cells in self._rows(table, key, resumed=resumed):
@@ -96,7 +97,9 @@ class Snapshot:
         if held is not None:
             yield self._record(held[0], held[1], replace(held[2], last=True), "last")
 
-    def _key(self, table: Table) -> _Key | None:
+    def _key(self, table: Table, layout: Layout) -> _Key | None:
+        if not layout.columns >= set(table.key) or layout.hides(table.key):
+            return None  # a position is stored and stands in a header of each record: nothing may be in it that is kept out of these
         by_name = {column.name: (place, column) for place, column in enumerate(table.columns)}
         chosen = [by_name[name] for name in table.key]
         if not chosen or any(column.optional for _, column in chosen):

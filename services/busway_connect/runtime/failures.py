@@ -9,7 +9,7 @@ never skips it. After `errors.retry.timeout` in place the task starts again, wai
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -27,6 +27,8 @@ LEFT_OUT: Final = "__busway.errors.left.out"
 _KEY_BYTES_MAX: Final = 256
 _HEADER_BYTES_MAX: Final = 300
 """Of a dead letter that was too large: what a longer key and longer texts are left out or cut at."""
+_TRACE_CHARS_MAX: Final = 16 * 1024
+"""Of a trace: enough for some hundred frames. The status of a thousand failed connectors is then still an answer."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -61,6 +63,7 @@ class Tolerance:
         retry_timeout_ms: `errors.retry.timeout`; -1 without end.
         retry_delay_max_ms: `errors.retry.delay.max.ms`.
         log_failures: `errors.log.enable`.
+        log_places: `errors.log.include.messages`.
         dead_letter_topic: `errors.deadletterqueue.topic.name`; empty for none.
         dead_letter_replication_factor: of that topic where it is missing; -1 takes the broker's default.
         context_headers: `errors.deadletterqueue.context.headers.enable`.
@@ -70,6 +73,7 @@ class Tolerance:
     retry_timeout_ms: int
     retry_delay_max_ms: int
     log_failures: bool
+    log_places: bool
     dead_letter_topic: str
     dead_letter_replication_factor: int
     context_headers: bool
@@ -82,6 +86,7 @@ class Tolerance:
             retry_timeout_ms=int(config.get("errors.retry.timeout", "0")),
             retry_delay_max_ms=int(config.get("errors.retry.delay.max.ms", "60000")),
             log_failures=config.get("errors.log.enable", "false").lower() == "true",
+            log_places=config.get("errors.log.include.messages", "false").lower() == "true",
             dead_letter_topic=config.get("errors.deadletterqueue.topic.name", "").strip(),
             dead_letter_replication_factor=int(config.get("errors.deadletterqueue.topic.replication.factor", "-1")),
             context_headers=config.get("errors.deadletterqueue.context.headers.enable", "false").lower() == "true",
@@ -137,7 +142,10 @@ class Failures:
         self.tolerated += 1
         record = bad()
         if self._tolerance.log_failures:
-            log.error("connector %s passes a record over at %s: %s", self._connector, record.stage, problem)
+            place = ""
+            if self._tolerance.log_places and record.source is not None:
+                place = " (topic {}, partition {}, offset {})".format(*record.source)
+            log.error("connector %s passes a record over at %s%s: %s", self._connector, record.stage, place, problem)
         topic = self._tolerance.dead_letter_topic
         if topic:
             await self._bury(topic, record, problem)
@@ -196,7 +204,22 @@ class Failures:
         return tuple((_PREFIX + name, str(text).encode(errors="replace")) for name, text in texts)
 
 
+def said(problem: BaseException) -> str:
+    """What an exception says, as a line of the log; a connector's own may not even be able to say it."""
+    try:
+        return _kept(str(problem))
+    except Exception:  # noqa: BLE001 - somebody else's __str__
+        return type(problem).__qualname__
+
+
 def trace_of(problem: BaseException) -> str:
-    """The traceback as the REST API shows it."""
-    lines: Sequence[str] = traceback.format_exception(problem)
-    return "".join(lines)
+    """The traceback as the REST API shows it, and the status topic keeps it."""
+    return _kept("".join(traceback.format_exception(problem)))
+
+
+def _kept(text: str) -> str:
+    """Without half characters, which no topic could keep; of a long text beginning and end."""
+    if len(text) > _TRACE_CHARS_MAX:
+        half = _TRACE_CHARS_MAX // 2
+        text = f"{text[:half]}\n… {len(text) - 2 * half} characters are left out …\n{text[-half:]}"
+    return text.encode(errors="replace").decode()

@@ -1,19 +1,17 @@
 """`producer.override.*` and `consumer.override.*`: what a connector may change of its clients (KIP-458).
 
-What lives here: the names that are served, with their checks. What does not: the clients. Other names mean nothing here, as most of
-Kafka's client settings have no counterpart; the worker says so in its log.
+What lives here: the names that are served, with their checks. What does not: the clients. Other names are refused.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 from busway.options import ProducerOptions
 from busway_connect.connector import Config
 
-log = logging.getLogger("busway.connect")
 _PRODUCER: Final = "producer.override."
 _CONSUMER: Final = "consumer.override."
+PREFIXES: Final = (_PRODUCER, _CONSUMER, "admin.override.")
 _OF_PRODUCER: Final[dict[str, Callable[[str], Any]]] = {
     "batch.size": int,
     "buffer.memory": int,
@@ -40,8 +38,8 @@ def consumer_option(config: Config, name: str) -> int:
     return int(config.get(f"{_CONSUMER}{name}", _OF_CONSUMER[name]))
 
 
-def override_problems(config: Config) -> dict[str, str]:
-    """What is wrong, by setting."""
+def override_problems(config: Config, *, source: bool) -> dict[str, str]:
+    """What is wrong, by setting; a source has no consumer."""
     wrong = {}
     for name in _OF_PRODUCER:
         full = f"{_PRODUCER}{name}"
@@ -54,12 +52,13 @@ def override_problems(config: Config) -> dict[str, str]:
         text = config.get(f"{_CONSUMER}{name}", "1").strip()
         if not (text.isascii() and text.isdigit() and 0 < int(text[:12]) < 2**31):
             wrong[f"{_CONSUMER}{name}"] = "Value must be at least 1"
+    served = {
+        PREFIXES[0]: [f"{_PRODUCER}{one}" for one in _OF_PRODUCER],
+        PREFIXES[1]: [] if source else [f"{_CONSUMER}{one}" for one in _OF_CONSUMER],
+        PREFIXES[2]: [],
+    }
+    for prefix, names in served.items():
+        for name in config:
+            if name.startswith(prefix) and name not in names:
+                wrong[name] = f"it is not served; what is: {', '.join(names) or 'none'}; take it out"
     return wrong
-
-
-def tell_unserved(connector: str, config: Config) -> None:
-    """Log the overrides that mean nothing here."""
-    served = {*(f"{_PRODUCER}{one}" for one in _OF_PRODUCER), *(f"{_CONSUMER}{one}" for one in _OF_CONSUMER)}
-    for name in config:
-        if name.startswith((_PRODUCER, _CONSUMER, "admin.override.")) and name not in served:
-            log.warning("connector %s: the setting %s means nothing here and is passed over", connector, name)

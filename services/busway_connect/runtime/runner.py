@@ -4,7 +4,8 @@ What lives here: its states, and what leads from one to the next. What does not:
 for a change (`worker`).
 
 A task that meets `Retriable` or an unreachable broker is RESTARTING and tries again, waiting longer each time up to
-`errors.retry.delay.max.ms`; any other failure leaves it FAILED with its trace until somebody restarts or changes it.
+`errors.retry.delay.max.ms`; any other failure leaves it FAILED with its trace until somebody restarts or changes it. Whatever a connector
+does, its worker and the other connectors go on.
 """
 
 import asyncio
@@ -28,15 +29,18 @@ from busway import (
 from busway_connect.connector import Config, Connector, Retriable, Sink, Source
 from busway_connect.plugins import Plugins
 from busway_connect.providers import Providers
-from busway_connect.runtime.failures import Tolerance, trace_of
-from busway_connect.runtime.overrides import tell_unserved
+from busway_connect.runtime.failures import TaskFailed, Tolerance, said, trace_of
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
 from busway_connect.runtime.source_task import SourceTask
 from busway_connect.transforms.chain import chain, under
+from busway_connect.unserved import inert_settings
+from busway_connect.validation import check
 
 log = logging.getLogger("busway.connect")
 _FIRST_DELAY_S: Final = 0.5
+_DELAY_MAX_S: Final = 60.0
+"""Until the settings are read that may say another."""
 _PASSING: Final = (Retriable, ConnectionFailed, RequestTimedOut, DeliveryFailed, CommitFailed, RegistryUnreachable)
 
 
@@ -84,6 +88,7 @@ class Runner:
         self._resumed = asyncio.Event()
         self._idle = asyncio.Event()
         self._delay_s = _FIRST_DELAY_S
+        self._delay_max_s = _DELAY_MAX_S
 
     # What others ask for
 
@@ -129,14 +134,19 @@ class Runner:
         """Until it is ended."""
         while not self._ended:
             self._stop.clear()
-            if self.target == "STOPPED":
-                self.task = None
-                await self._show("STOPPED", None)
-                await self._forget_task()
-            elif not self._failed:
-                await self._attempts()
-                if not self._failed:
-                    continue
+            try:
+                if self.target == "STOPPED":
+                    self.task = None
+                    await self._show("STOPPED", None)
+                    await self._forget_task()
+                elif not self._failed:
+                    await self._attempts()
+                    if not self._failed:
+                        continue
+            except Exception as problem:
+                log.error("connector %s failed: %s", self.name, said(problem), exc_info=problem)
+                self._failed = True
+                self.state = State("FAILED", trace_of(problem))
             self._idle.set()
             await self._stop.wait()
         self._idle.set()
@@ -161,18 +171,17 @@ class Runner:
                 return
             except Exception as problem:
                 if not _passing(problem):
-                    log.error("connector %s failed: %s", self.name, problem, exc_info=problem)
+                    log.error("connector %s failed: %s", self.name, said(problem), exc_info=problem)
                     self._failed = True
                     await self._show_task("FAILED", trace_of(problem))
                     return
-                log.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, problem)
+                log.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, said(problem))
                 await self._show_task("RESTARTING", trace_of(problem))
             self.counts.restarts += 1
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._delay_s * random.uniform(0.8, 1.2)):  # noqa: S311 - spreads load, guards nothing
                     await self._stop.wait()
-            limit_s = int(self.config.get("errors.retry.delay.max.ms", "60000")) / 1000
-            self._delay_s = min(self._delay_s * 2, limit_s)
+            self._delay_s = min(self._delay_s * 2, self._delay_max_s)
 
     async def _wait_for_start(self) -> None:
         waits = [asyncio.ensure_future(one.wait()) for one in (self._stop, self._resumed)]
@@ -184,7 +193,7 @@ class Runner:
 
     async def _once(self) -> None:
         """One run of the task, which is cut off if it does not end in time when it is told to."""
-        running = asyncio.ensure_future(self._run_task())
+        running = asyncio.ensure_future(self._contained())
         told = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait([running, told], return_when=asyncio.FIRST_COMPLETED)
@@ -199,12 +208,26 @@ class Runner:
         if not running.cancelled():
             running.result()
 
+    async def _contained(self) -> None:
+        """What the connector's own code may not do to its worker is a failure of its task like another."""
+        try:
+            await self._run_task()
+        except SystemExit as problem:
+            raise TaskFailed(f"the connector asked the whole worker to exit with {problem.code!r}") from problem
+        except asyncio.CancelledError as problem:
+            if self._stop.is_set() or _asked_to_end():
+                raise
+            raise TaskFailed("the connector was cancelled, and not by its worker") from problem
+
     async def _run_task(self) -> None:
         around = self._around
         (self._resumed.set if self.target == "STARTED" else self._resumed.clear)()
         try:
             kind = around.plugins.connector(self.config["connector.class"])
             config = around.providers.resolved(self.config)
+            check(around.plugins, kind, config)  # what an earlier release stored may be what this one refuses
+            tolerance = Tolerance.of(config)
+            self._delay_max_s = tolerance.retry_delay_max_ms / 1000
             connector = self.connector = kind(self.name, config)
         except Exception as problem:
             self.task = None
@@ -214,8 +237,9 @@ class Runner:
             await self._show("RUNNING" if self.target == "STARTED" else "PAUSED", None)
         if not around.stores.configs.tasks(self.name):
             await around.stores.configs.put_tasks(self.name, [self.config])
-        parts = self._parts(config)
-        tell_unserved(self.name, self.config)
+        for inert, why in inert_settings(around.plugins, kind, config).items():
+            log.warning("connector %s: %s means nothing here: %s", self.name, inert, why)
+        parts = self._parts(config, tolerance)
         try:
             task = SourceTask(connector, parts) if isinstance(connector, Source) else None
             if task is None:
@@ -231,10 +255,12 @@ class Runner:
         try:
             async with asyncio.timeout(self._around.shutdown_timeout_s):
                 await end()
-        except Exception as problem:  # noqa: BLE001 - a connector that cannot even stop has no say in what comes next
-            log.warning("connector %s: letting go failed: %s", self.name, problem)
+        except (Exception, SystemExit, asyncio.CancelledError) as problem:
+            if isinstance(problem, asyncio.CancelledError) and _asked_to_end():
+                raise
+            log.warning("connector %s: letting go failed: %s", self.name, said(problem))
 
-    def _parts(self, config: Config) -> TaskParts:
+    def _parts(self, config: Config, tolerance: Tolerance) -> TaskParts:
         around = self._around
         return TaskParts(
             name=self.name,
@@ -242,8 +268,8 @@ class Runner:
             bootstrap=around.bootstrap,
             stores=around.stores,
             counts=self.counts,
-            tolerance=Tolerance.of(config),
-            transforms=chain(around.plugins, config, self.name),
+            tolerance=tolerance,
+            transforms=chain(around.plugins, config),
             key_converter=self._converter(config, "key"),
             value_converter=self._converter(config, "value"),
             flush_interval_s=around.flush_interval_s,
@@ -294,6 +320,12 @@ class Runner:
             BuswayError
         ):  # a broker that is away is why the task starts again; its word stays in memory
             await self.keep_states()
+
+
+def _asked_to_end() -> bool:
+    """Whether somebody cancels this very task, and not only something that it waits for."""
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0
 
 
 def _passing(problem: Exception) -> bool:

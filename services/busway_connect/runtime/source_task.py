@@ -37,6 +37,8 @@ from busway_connect.transforms.interface import TransformFailed
 IN_FLIGHT_RECORDS: Final = 10_000
 """Records sent and not yet acknowledged; above, the source is not read."""
 _ENDLESS_MS: Final = 2**31 - 1
+_PAUSE_S: Final = 0.01
+"""After a read that brought nothing: a source that does not wait by itself may not keep the others from their turn."""
 _OVERHEAD: Final = 100
 """Bytes of a batch and a record beside key and value; headers of a source are few."""
 
@@ -136,7 +138,9 @@ class SourceTask:
                     batch.sent.append(waiter)
                 batch.reached(record.partition, record.offset)
             self._begun = _Batch()
-            if records:
+            if not records:
+                await asyncio.sleep(_PAUSE_S)
+            else:
                 self._under_way.append(batch)
                 self._in_flight += len(batch.sent)
                 self._parts.progressed()

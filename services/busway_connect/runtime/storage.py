@@ -66,7 +66,7 @@ def encoded(value: Any) -> bytes:
 def _parsed(data: bytes | None) -> Any:
     try:
         return None if data is None else json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -114,15 +114,24 @@ class ConfigStore:
         found = {}
         for key, value in self._topic.values.items():
             if key.startswith(b"connector-") and isinstance(value, dict) and isinstance(value.get("properties"), dict):
-                name = key[len(b"connector-") :].decode()
+                name = key[len(b"connector-") :].decode(errors="replace")
                 config = {one: str(text) for one, text in value["properties"].items() if text is not None}
                 found[name] = Stored(config=config, target_state=self._target_state(name))
         return found
 
     def _target_state(self, name: str) -> str:
-        value = self._topic.values.get(f"target-state-{name}".encode(), {})
+        value = self._value(f"target-state-{name}")
         state = value.get("state.v2") or value.get("state")
-        return state if state in STATES else "STARTED"
+        return state if isinstance(state, str) and state in STATES else "STARTED"
+
+    def _value(self, key: str) -> Mapping[str, Any]:
+        """What is kept under a key; nothing where somebody else wrote what is none of ours, which may not keep the worker from starting."""
+        found = self._topic.values.get(key.encode())
+        return found if isinstance(found, dict) else {}
+
+    def _number(self, key: str, name: str) -> int:
+        found = self._value(key).get(name, 0)
+        return found if isinstance(found, int) else 0
 
     async def put_config(self, name: str, config: Mapping[str, str]) -> None:
         """Keep a connector's settings."""
@@ -136,7 +145,7 @@ class ConfigStore:
 
     def tasks(self, name: str) -> int:
         """How many tasks it has: none before it was started for the first time, and while it is stopped."""
-        return int(self._topic.values.get(f"commit-{name}".encode(), {}).get("tasks", 0))
+        return self._number(f"commit-{name}", "tasks")
 
     async def put_target_state(self, name: str, state: str) -> None:
         """Keep what it shall be; older workers know no STOPPED and take PAUSED for it (KIP-875)."""
@@ -151,7 +160,7 @@ class ConfigStore:
 
     def epoch(self, name: str) -> int:
         """How often a person has changed the connector's offsets, or a record was refused before others that were written."""
-        return int(self._topic.values.get(f"source-epoch-{name}".encode(), {}).get("epoch", 0))
+        return self._number(f"source-epoch-{name}", "epoch")
 
     async def raise_epoch(self, name: str) -> None:
         """What lies in the topics says nothing any more of where the source goes on: a person changed the offsets, or there is a hole.

@@ -16,6 +16,7 @@ from typing import Any, Final
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import WorkerConfig
 from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, Source
+from busway_connect.hidden import shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
 from busway_connect.runtime.parts import Stores
@@ -29,7 +30,7 @@ from busway_connect.runtime.storage import (
     StatusStore,
     ensure_compacted,
 )
-from busway_connect.validation import BadConfig, check, shown
+from busway_connect.validation import BadConfig, check
 
 log = logging.getLogger("busway.connect")
 _POLL_MS: Final = 500
@@ -184,7 +185,8 @@ class Worker(RebalanceListener):
         )
 
     def _begin(self, name: str, config: Config, target: str) -> Runner:
-        assert self._group is not None
+        if self._group is None:
+            raise Refused(409, _NOT_ACTIVE)
         runner = Runner(
             name,
             config,

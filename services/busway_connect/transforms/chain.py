@@ -3,17 +3,16 @@
 What lives here: reading and checking those settings. What does not: what each class does.
 """
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from busway_connect.connector import Config, ConfigInvalid
+from busway_connect.connector import Config, ConfigInvalid, Configurable
+from busway_connect.hidden import shown
 from busway_connect.plugins import Plugins
 from busway_connect.transforms.interface import Transform
 from busway_connect.transforms.predicates import Predicate, Under
 
-log = logging.getLogger("busway.connect")
-_OF_EVERY: Final = frozenset({"type", "predicate", "negate"})
+_OF_EVERY: Final = {"transforms": frozenset({"type", "predicate", "negate"}), "predicates": frozenset({"type"})}
 
 
 def aliases(config: Config, kind: str) -> list[str]:
@@ -26,8 +25,8 @@ def under(config: Config, prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
 
 
-def chain(plugins: Plugins, config: Config, connector: str = "") -> list[Transform]:
-    """The transforms. With a connector's name, settings that mean nothing to them are told in the log.
+def chain(plugins: Plugins, config: Config) -> list[Transform]:
+    """The transforms.
 
     Raises:
         ConfigInvalid: names each setting that cannot be.
@@ -40,7 +39,7 @@ def chain(plugins: Plugins, config: Config, connector: str = "") -> list[Transfo
         settings = under(config, prefix)
         try:
             made = predicates[alias] = plugins.predicate(_kind(prefix, settings, wrong))(settings)
-            _tell(connector, prefix, settings, {one.name for one in made.settings})
+            _check_served("predicates", prefix, settings, made, wrong)
         except ValueError as problem:
             wrong.setdefault(
                 f"{prefix}type", f"Invalid value {settings.get('type')} for configuration {prefix}type: {problem}"
@@ -56,8 +55,9 @@ def chain(plugins: Plugins, config: Config, connector: str = "") -> list[Transfo
                 f"{prefix}type", f"Invalid value {settings.get('type')} for configuration {prefix}type: {problem}"
             )
             continue
-        _tell(connector, prefix, settings, {one.name for one in transform.settings})
+        _check_served("transforms", prefix, settings, transform, wrong)
         transforms.append(_conditional(transform, prefix, settings, predicates, wrong))
+    _check_aliases(config, wrong)
     if wrong:
         raise ConfigInvalid(wrong)
     return transforms
@@ -96,7 +96,22 @@ def _conditional(
     return transform if predicate is None else Under(transform, predicate, negate=negate == "true")
 
 
-def _tell(connector: str, prefix: str, settings: Iterable[str], known: set[str]) -> None:
-    for name in settings:
-        if connector and name not in known | _OF_EVERY:
-            log.warning("connector %s: the setting %s%s means nothing here and is passed over", connector, prefix, name)
+def _check_served(
+    kind: str, prefix: str, settings: Mapping[str, str], made: Configurable, wrong: dict[str, str]
+) -> None:
+    for name, text in settings.items():
+        why = None if name in _OF_EVERY[kind] else made.unserved(name, text)
+        if why is not None:
+            wrong[f"{prefix}{name}"] = f"Invalid value {shown(name, text)} for configuration {prefix}{name}: {why}"
+
+
+def _check_aliases(config: Config, wrong: dict[str, str]) -> None:
+    """A transform that nobody runs may be one that was to keep something back."""
+    for kind in _OF_EVERY:
+        prefixes = tuple(f"{kind}.{alias}." for alias in aliases(config, kind))
+        for name in config:
+            if name.startswith(f"{kind}.") and not name.startswith(prefixes):
+                alias = name.removeprefix(f"{kind}.").partition(".")[0]
+                wrong[name] = (
+                    f"The setting {name} belongs to nothing: {alias} is not one of {kind}; add it there, or take this out"
+                )

@@ -4,9 +4,9 @@ What lives here: the interface and its errors. What does not: the transforms; wh
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
-from busway_connect.connector import Setting, SinkRecord, SourceRecord
+from busway_connect.connector import Configurable, SinkRecord, SourceRecord
 
 R = TypeVar("R", SourceRecord, SinkRecord)
 
@@ -15,7 +15,7 @@ class TransformFailed(ValueError):
     """A record is not what the transform works on."""
 
 
-class Transform:
+class Transform(Configurable):
     """One of a connector's `transforms`.
 
     Args:
@@ -24,8 +24,6 @@ class Transform:
     Raises:
         ValueError: a setting is missing or cannot be; the text begins with its name.
     """
-
-    settings: ClassVar[tuple[Setting, ...]] = ()
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.config = settings

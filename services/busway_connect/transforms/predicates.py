@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from busway_connect.connector import Setting, SinkRecord, SourceRecord
+from busway_connect.connector import Configurable, Setting, SinkRecord, SourceRecord
 from busway_connect.transforms.interface import R, Transform
 
 
-class Predicate:
+class Predicate(Configurable):
     """Says of a record yes or no.
 
     Args:
@@ -21,8 +21,6 @@ class Predicate:
     Raises:
         ValueError: a setting is missing or cannot be; the text begins with its name.
     """
-
-    settings: ClassVar[tuple[Setting, ...]] = ()
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.config = settings

@@ -4,7 +4,8 @@
 
 What lives here: events as columns, what could not be decoded beside them. What does not: reading and decoding (`topics`, `avro`).
 
-`OUT/<topic>` holds the events, each field a column, with `_key`, `_partition`, `_offset`, `_timestamp`, `_deleted` and `_schema_id`.
+`OUT/<topic>` holds the events, each field a column, with `_key`, `_partition`, `_offset`, `_timestamp`, `_deleted` and `_schema_id`. The
+key is text: that of an Avro key is its JSON, as in topics of captured tables.
 `OUT/<topic>_rejected` holds records that are no events of the topic, as they came, with the reason in `error`: nothing disappears.
 The checkpoints are beside them in `OUT/_checkpoints`; a job that is killed goes on from there, and no row is written twice.
 A field that a new version of the schema brings becomes a column from the first event that has it.
@@ -14,23 +15,25 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming import StreamingQuery
 
 from busway_spark.job import Job, run_job
+from busway_spark.keys import key_text
 from busway_spark.topics import rejected
 
 
-def transform(decoded: DataFrame) -> DataFrame:
+def transform(decoded: DataFrame, key: Column | None = None) -> DataFrame:
     """The rows of the store: decoded events and tombstones.
 
     Args:
         decoded: as `stream_topic` and `read_topic` return it.
+        key: of a row, as `Job.key_text` gives it; text unless given.
     """
     return decoded.where(F.col("error").isNull()).select(
         "event.*",
-        F.col("key").cast("string").alias("_key"),
+        (key_text({}) if key is None else key).alias("_key"),
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
@@ -41,25 +44,41 @@ def transform(decoded: DataFrame) -> DataFrame:
 
 def work(job: Job) -> None:
     """Both tables, by two queries, so that each has a checkpoint of its own and is exact by itself."""
-    topic, most = job.given.topic, job.given.max_offsets_per_trigger
+    topic, given = job.given.topic, job.given
+    reader = int(given.reader) if given.reader is not None and given.reader.isdecimal() else given.reader
 
     def start() -> list[StreamingQuery | None]:
-        decoded = job.stream(topic, max_offsets_per_trigger=most)
-        return [job.store(transform(decoded), topic), job.store(rejected(decoded), f"{topic}_rejected")]
+        decoded = job.stream(
+            topic, max_offsets_per_trigger=given.max_offsets_per_trigger, subject=given.subject, reader=reader
+        )
+        return [
+            job.store(transform(decoded, job.key_text(topic)), topic),
+            job.store(rejected(decoded), f"{topic}_rejected"),
+        ]
 
-    for query in job.run(start, topics=[topic]):
+    for query in job.run(start, topics=[topic], subject=given.subject):
         records = sum(one.numInputRows for one in query.recentProgress)
         sys.stdout.write(f"{query.name}: read {records} records of {topic} into {job.place(query.name)}\n")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
+    parser.add_argument("--subject", help="where the schemas of the values are; TOPIC-value")
+    parser.add_argument("--reader", help="the schema that rows are read as: a version's number, or JSON; the newest")
     parser.add_argument("--max-offsets-per-trigger", type=int, help="what one micro-batch takes, about")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; 0, or 1 with one line that says what is missing."""
-    return run_job("offload", __doc__, argv, work, topics=lambda given: [given.topic], add_arguments=_arguments)
+    return run_job(
+        "offload",
+        __doc__,
+        argv,
+        work,
+        topics=lambda given: [given.topic],
+        add_arguments=_arguments,
+        subject=lambda given: given.subject,
+    )
 
 
 if __name__ == "__main__":

@@ -55,6 +55,14 @@ CONFIGS: dict[str, dict[str, str]] = {
         "column.exclude.list": "public.required.r_.*8,public.toast.[cf]",
         "skipped.operations": "none",
     },
+    "masked": {
+        "column.truncate.to.3.chars": "public.defaults.d_(text|varchar|char|uuid|jsonb?|mood|inet|xml|citext|name|timestamptz),public.toast.b,public.changing.b",
+        "column.mask.with.5.chars": "public.every_type.[ac]_.*,public.required.r_.*,public.toast.[cdefi]",
+        "column.mask.hash.SHA-256.with.salt.CzQMA0cB5K": "public.identity_full.*,public.two_keys.[ac],public.toast.g",
+        "column.mask.hash.v2.MD5.with.salt.s.a": ".*Other Space.*,public.toast.h,public.parent.*",
+        "schema.name.adjustment.mode": "avro_unicode",
+        "field.name.adjustment.mode": "avro",
+    },
 }
 
 

@@ -20,7 +20,8 @@ from busway import (
     TopicPartition,
     Unencodable,
 )
-from busway.app.tables.table import BadRow, NotHere, Table
+from busway.app.tables.copies import BadRow
+from busway.app.tables.table import NotHere, Table
 from busway.testing import TestBus
 from busway.types import OffsetAndMetadata
 from busway_bus.testing.local_cluster import LocalCluster
@@ -207,9 +208,11 @@ async def test_a_row_of_another_partition_is_refused_with_the_way_out() -> None:
         home = drivers.home(5)
         assert home is not None
         await drivers.revoked([TopicPartition("rides", home.partition)])
-        assert 5 not in drivers
+        assert drivers[5] == 7  # until it is known who has the partition
         with pytest.raises(NotHere, match="does not have"):
             await drivers.put(5, 8)
+        await drivers.assigned([])
+        assert 5 not in drivers
 
 
 async def test_partitions_that_do_not_go_together_stop_the_start() -> None:
@@ -239,6 +242,23 @@ async def test_partitions_that_do_not_go_together_stop_the_start() -> None:
         bare.table("others", key=Sale, value=int, format="json")
 
 
+async def test_a_table_of_several_topics_keeps_their_partitions_together() -> None:
+    """Only the strategy "range" does, so such an app offers no other; all others share cooperatively where they can."""
+    for names, expected in ((("orders",), "cooperative-sticky"), (("orders", "items"), "range")):
+        app = App("-".join(names), consumer=FAST)
+        app.subscribe(*(app.topic(name, value=Sale, format="json", partitions=2) for name in names))(_nothing)
+        app.table("totals", value=int, format="json")
+        async with on_one_bus(app), app:
+            assert app.worker is not None
+            group = app.worker.consumer._group
+            assert group is not None
+            async with asyncio.timeout(20):
+                while not group.membership.owned:
+                    await app.worker.progress.wait()
+                    app.worker.progress.clear()
+            assert group.membership.protocol == expected
+
+
 async def _nothing(sale: Sale) -> None:
     pass
 
@@ -265,6 +285,70 @@ async def test_rows_go_with_their_partitions_to_another_instance() -> None:
             while len(one.totals.held) != 4:
                 await asyncio.sleep(0.01)
         assert dict(one.totals) == before
+
+
+async def test_rows_stay_while_a_rebalance_gives_their_partitions_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody who looks meanwhile finds a row gone, and none is read again but for what somebody else has written since."""
+    caplog.set_level("INFO", "busway.app")
+    shops = Shops(consumer={**FAST, "partition_assignment_strategy": ("range",)})  # which gives everything up first
+    async with on_one_bus(shops.app), shops.app:
+        bus = TestBus(shops.app)
+        for amount in (1, 2, 3):
+            await sell(bus, shops, *((f"s{number}", amount) for number in range(20)))
+        before = dict(shops.totals)
+        assert len(before) == 20
+        assert shops.app.worker is not None
+        group = shops.app.worker.consumer._group
+        assert group is not None
+        with shops.totals.changes() as changes:
+            for other in (0, 1):
+                if other:
+                    home = shops.totals.home("s1")
+                    assert home is not None
+                    async with Producer(shops.app.bootstrap_servers) as producer:
+                        await producer.send_and_wait("totals", b"7", b"s1", partition=home.partition)
+                reads = caplog.text.count("records read")
+                group.subscribe(["sales"])
+                async with asyncio.timeout(20):
+                    while caplog.text.count("records read") == reads:
+                        await asyncio.sleep(0.01)
+                assert f"20 rows, {other} records read, partitions [0, 1, 2, 3]" in caplog.text
+            assert changes.get_nowait() == ("s1", 7)
+            assert changes.empty()
+        assert dict(shops.totals) == {**before, "s1": 7}
+        await sell(bus, shops, ("s1", 1))
+        assert shops.totals["s1"] == 8
+
+
+async def test_rows_stay_while_the_broker_restarts() -> None:
+    """The group's members outlive it, so nothing is given up: the only change is that of the next event."""
+    shops = Shops()
+    async with shops.app.test() as bus:
+        await sell(bus, shops, *((f"s{number}", 1) for number in range(20)))
+        with shops.totals.changes() as changes:
+            await bus.crash_broker()
+            await sell(bus, shops, ("s1", 1))
+            assert changes.get_nowait() == ("s1", 2)
+            assert changes.empty()
+        assert len(shops.totals) == 20
+
+
+async def test_rows_whose_write_failed_are_read_again() -> None:
+    """What is in memory may not be in the topic, so it is not kept."""
+    shops = Shops()
+    async with shops.app.test() as bus:
+        await sell(bus, shops, ("a", 5), ("b", 6))
+        home = shops.totals.home("a")
+        assert home is not None
+        copy = shops.totals._copies.of(home.partition)
+        failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        copy.sent([failed])
+        failed.set_exception(ConnectionError("the till is away"))
+        await asyncio.sleep(0)
+        await shops.totals.revoked([TopicPartition("sales", home.partition)])
+        assert "a" not in shops.totals
+        await shops.totals.assigned([TopicPartition("sales", home.partition)])
+        assert shops.totals["a"] == 5
 
 
 async def test_a_row_that_cannot_be_read_stops_the_app() -> None:

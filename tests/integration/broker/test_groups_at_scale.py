@@ -10,6 +10,7 @@ from tests.integration.broker.test_groups import offset
 from busway_bus.coordinator import runtime
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_member import Member
+from busway_bus.groups.memory import GroupMemory
 from busway_bus.groups.roster import Roster
 from busway_bus.replication.slices import Slices
 from busway_bus.testing.local_cluster import LocalCluster
@@ -57,7 +58,7 @@ async def test_a_session_that_heartbeats_put_off_ends_in_time(cluster: LocalClus
 
 def test_what_all_members_speak_is_known_without_asking_them() -> None:
     """A join is judged by counts that follow every change of the members; an old protocol is forgotten."""
-    roster = Roster()
+    roster = Roster(GroupMemory())
 
     def member(name: str, *protocols: str) -> Member:
         return Member(

@@ -7,7 +7,8 @@ import pytest
 from tests.integration.broker.test_storage import LOG, NOW, call
 
 from busway_bus.controller.leaders import begin_epochs
-from busway_bus.metadata.image import ClusterImage, apply
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import PartitionRecord, TopicRecord
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
@@ -154,18 +155,22 @@ async def test_the_epochs_of_a_log_outlive_starts(cluster: LocalCluster) -> None
 
 def test_new_epochs_are_decided_at_once() -> None:
     """One decision for all partitions; one that is gone by now is left out, and the others keep what they have."""
-    image = ClusterImage()
+    delta = Delta(ClusterImage())
     partition = {"replicas": [1], "isr": [1], "removing_replicas": [], "adding_replicas": [], "leader": 1}
     for number, name in enumerate(("t", "u"), 1):
-        image = apply(image, TopicRecord(name=name, topic_id=UUID(int=number)))
+        delta.apply(TopicRecord(name=name, topic_id=UUID(int=number)))
         for index in range(2):
             record = PartitionRecord(
                 partition_id=index, topic_id=UUID(int=number), leader_epoch=4, partition_epoch=7, **partition
             )
-            image = apply(image, record)
+            delta.apply(record)
+    image = delta.image()
     decided = begin_epochs(image, [("t", 0), ("u", 1), ("u", 2), ("gone", 0)])
+    delta = Delta(image)
     for record in decided.records:
-        image = apply(image, record)
+        delta.apply(record)
+    image = delta.image()
+    assert list(delta.changed) == ["t", "u"]
     found = {
         name: [(each.leader, each.leader_epoch, each.partition_epoch, each.replicas) for each in topic.partitions]
         for name, topic in image.topics.items()

@@ -1,13 +1,14 @@
 """The producer against a real node, judged by a foreign consumer."""
 
 import asyncio
+import random
 from collections.abc import Iterator
 
 import aiokafka
 import pytest
 from tests.integration.client.conftest import Cluster
 
-from busway import Admin
+from busway import Admin, NewTopic, TopicPartition
 from busway.consumer.consumer import Consumer
 from busway.errors import BrokerError, ConnectionFailed, MessageTooLarge, NotRunning
 from busway.producer.producer import KeyValueHeaders, Producer
@@ -152,3 +153,53 @@ async def test_an_address_where_nobody_listens_is_named() -> None:
     """The error says which address was tried."""
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
         await Producer("127.0.0.1:1").start()
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+async def test_batches_become_as_small_as_the_topic_wants_them(cluster: Cluster, topic: str, codec: str) -> None:
+    """The topic's limit is below the producer's batch size: batches are halved until they fit, in order, and nothing fails or is doubled."""
+    rng = random.Random(5)
+    numbered = [b"%04d" % number + rng.randbytes(rng.randrange(1_500)) for number in range(200)]
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, 1, configs={"max.message.bytes": "5000"})])
+    async with Producer(cluster.bootstrap_servers, linger_ms=50, compression_type=codec) as producer:
+        sent = [await producer.send(topic, value, b"k") for value in numbered]
+        await producer.flush()
+        placed = [one.result() for one in sent]
+    assert [one.offset for one in placed] == list(range(200))
+    records = await read_all(cluster.bootstrap_servers, topic, 200)
+    assert [value for _, _, value in records] == numbered
+
+
+async def test_many_in_a_batch_that_is_split_are_acknowledged_with_the_last_of_them(
+    cluster: Cluster, topic: str
+) -> None:
+    """One future stands for all that came together: it is done when the last part is written, and tells where the first one is."""
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, 1, configs={"max.message.bytes": "5000"})])
+    async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer:
+        single = await producer.send(topic, b"single", b"k")
+        (together,) = await producer.send_many(
+            topic, [(b"k", b"%d" % number + bytes(500), ()) for number in range(50)], partition=0, linger=False
+        )
+        behind = await producer.send(topic, b"behind", b"k")
+        assert (await together).offset == 1
+        assert single.done()
+        async with Admin(cluster.bootstrap_servers) as admin:
+            assert (await admin.list_offsets({TopicPartition(topic, 0): -1}))[TopicPartition(topic, 0)] >= 51
+        await producer.flush()
+        assert (await behind).offset == 51
+
+
+async def test_one_record_that_is_too_large_fails_alone(cluster: Cluster, topic: str) -> None:
+    """The error names the topic's setting; the records that shared its batch are written."""
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, 1, configs={"max.message.bytes": "5000"})])
+    async with Producer(cluster.bootstrap_servers, linger_ms=50) as producer:
+        sizes = [10, 20, 6_000, 30, 7_000, 40]
+        sent = [await producer.send(topic, bytes(size), b"k") for size in sizes]
+        found = await asyncio.gather(*sent, return_exceptions=True)
+    assert [one.offset for one in found if not isinstance(one, BaseException)] == [0, 1, 2, 3]
+    problems = [str(one) for one in found if isinstance(one, BrokerError)]
+    assert len(problems) == 2
+    assert all(f"{topic}-0" in one and "max.message.bytes" in one and "MESSAGE_TOO_LARGE" in one for one in problems)

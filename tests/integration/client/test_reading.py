@@ -6,7 +6,6 @@ import pytest
 from tests.integration.client.conftest import Cluster
 
 from busway import Admin, Consumer, DamagedData, NewTopic, Producer, RebalanceListener, TopicPartition
-from busway.cluster import client
 from busway.consumer.snapshot import read_to_end
 from busway.types import OffsetAndMetadata
 
@@ -190,13 +189,11 @@ async def test_a_listener_that_fails_is_told_to_the_reader(cluster: Cluster, top
                 await consumer.getone()
 
 
-async def test_new_partitions_are_found(
-    cluster: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_new_partitions_are_found(cluster: Cluster, topic: str, group: str) -> None:
     """Without an error to hint at them: metadata is asked for anew when it is old, and the group shares again."""
-    monkeypatch.setattr(client, "METADATA_MAX_AGE_S", 0.1)
     await fill(cluster, topic, 1)
-    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, **FAST) as consumer:
+    options = {**FAST, "metadata_max_age_ms": 100}
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, **options) as consumer:
         async with asyncio.timeout(20):
             assert (await consumer.getone()).value == b"0"
             async with Admin(cluster.bootstrap_servers) as admin:
@@ -208,7 +205,7 @@ async def test_new_partitions_are_found(
 async def test_a_commit_of_an_earlier_generation_is_not_sent_in_the_name_of_a_later_one(
     cluster: Cluster, topic: str, group: str
 ) -> None:
-    """It would undo what the present owner has committed."""
+    """It would undo what the present owner has committed, when the partition was lost and given back meanwhile."""
     from busway import CommitFailed
     from busway_protocol.errors import ErrorCode
 
@@ -216,18 +213,21 @@ async def test_a_commit_of_an_earlier_generation_is_not_sent_in_the_name_of_a_la
     options = {**FAST, "heartbeat_interval_ms": 5_000}
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, **options) as consumer:
         await consumer.getone()
-        coordinator = consumer._group
-        assert coordinator is not None
+        member = consumer._group
+        assert member is not None
+        coordinator = member.offsets
         partition = TopicPartition(topic, 0)
 
         async def moved(offsets: object) -> ErrorCode:
-            coordinator.membership.generation += 1
+            member.membership.generation += 1
+            member.membership.own(())  # lost, and given back
+            member.membership.own([partition])
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
         real, coordinator._commit_once = coordinator._commit_once, moved  # type: ignore[method-assign]
         with pytest.raises(CommitFailed, match="joined anew"):
             await coordinator.commit({partition: OffsetAndMetadata(5)})
-        coordinator.membership.generation -= 1
+        member.membership.generation -= 1
         coordinator._commit_once = real  # type: ignore[method-assign]
         await consumer.commit({partition: 7})
         found = await consumer.committed(partition)

@@ -58,18 +58,14 @@ async def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(bus:
     chance = random.Random(seed)
     await make_topics(bus)
     for turn in range(6):
-        worker = WorkerProcess(bus, flush_ms=chance.choice([20, 200]))
-        rest = Rest(await worker.url())
-        if turn == 0:
-            await rest.create("count", count=str(COUNT), **CONFIG)
-        await asyncio.sleep(chance.uniform(0.0, 0.3))  # the moment of the kill is what is tried out
-        await worker.kill()
-        await rest.http.aclose()
-    worker = WorkerProcess(bus)
-    rest = Rest(await worker.url())
-    await until(lambda: _finished(rest, COUNT))
-    await rest.http.aclose()
-    assert await worker.kill(signal.SIGTERM) == 0
+        async with WorkerProcess(bus, flush_ms=chance.choice([20, 200])) as worker, worker.rest() as rest:
+            if turn == 0:
+                await rest.create("count", count=str(COUNT), **CONFIG)
+            await asyncio.sleep(chance.uniform(0.0, 0.3))  # the moment of the kill is what is tried out
+            await worker.kill()
+    async with WorkerProcess(bus) as worker, worker.rest() as rest:
+        await until(lambda: _finished(rest, COUNT))
+        assert await worker.kill(signal.SIGTERM) == 0
     assert Counter(await numbers(bus)) == expected(COUNT)
 
 
@@ -82,24 +78,20 @@ async def _finished(rest: Rest, count: int) -> bool:
 async def test_records_produced_but_not_stored_are_found_in_the_topics(bus: str) -> None:
     """Killed before any offset was stored: all is read again, and all of it is there already."""
     await make_topics(bus)
-    worker = WorkerProcess(bus, flush_ms=600_000)
-    rest = Rest(await worker.url())
-    await rest.create("count", count="500", **CONFIG)
+    async with WorkerProcess(bus, flush_ms=600_000) as worker, worker.rest() as rest:
+        await rest.create("count", count="500", **CONFIG)
 
-    async def produced() -> bool:
-        return len(await numbers(bus)) >= expected(500).total()
+        async def produced() -> bool:
+            return len(await numbers(bus)) >= expected(500).total()
 
-    await until(produced)
-    _, found = await rest.call("GET", "/connectors/count/offsets")
-    await worker.kill()
-    await rest.http.aclose()
+        await until(produced)
+        _, found = await rest.call("GET", "/connectors/count/offsets")
+        await worker.kill()
     assert found == {"offsets": []}
-    worker = WorkerProcess(bus)
-    rest = Rest(await worker.url())
-    await until(lambda: _finished(rest, 500))
-    text = (await rest.http.get("/metrics")).text
-    await worker.kill(signal.SIGTERM)
-    await rest.http.aclose()
+    async with WorkerProcess(bus) as worker, worker.rest() as rest:
+        await until(lambda: _finished(rest, 500))
+        text = (await rest.http.get("/metrics")).text
+        await worker.kill(signal.SIGTERM)
     assert Counter(await numbers(bus)) == expected(500)
     dropped = (
         f'busway_connect_records_already_written_total{{connector="count",type="source"}} {expected(500).total()}.0'
@@ -172,21 +164,17 @@ async def test_the_last_mark_is_found_behind_what_others_wrote(bus: str) -> None
 async def test_a_second_worker_stands_by_and_takes_over(bus: str) -> None:
     """One of a group works; when it is killed the other goes on where it was."""
     await make_topics(bus)
-    first = WorkerProcess(bus)
-    rest = Rest(await first.url())
-    await rest.create("count", count=str(COUNT), **CONFIG)
-    second = WorkerProcess(bus)
-    other = Rest(await second.url())
-    assert (await other.call("GET", "/health"))[0] == 503
-    assert (await other.call("GET", "/connectors"))[0] == 409
-    await first.kill()
+    async with WorkerProcess(bus) as first, first.rest() as rest:
+        await rest.create("count", count=str(COUNT), **CONFIG)
+        async with WorkerProcess(bus) as second, second.rest() as other:
+            assert (await other.call("GET", "/health"))[0] == 503
+            assert (await other.call("GET", "/connectors"))[0] == 409
+            await first.kill()
 
-    async def took_over() -> bool:
-        return (await other.call("GET", "/health"))[0] == 200
+            async def took_over() -> bool:
+                return (await other.call("GET", "/health"))[0] == 200
 
-    await until(took_over)
-    await until(lambda: _finished(other, COUNT))
-    await second.kill(signal.SIGTERM)
-    await rest.http.aclose()
-    await other.http.aclose()
+            await until(took_over)
+            await until(lambda: _finished(other, COUNT))
+            await second.kill(signal.SIGTERM)
     assert Counter(await numbers(bus)) == expected(COUNT)

@@ -5,9 +5,10 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.connect_worker import Rest
+from tests.support.connect_worker import Rest, until, worker_config
 
-from busway import Admin
+from busway import Admin, Producer
+from busway_connect.server import ConnectServer
 
 GOOD = {"connector.class": "CountingSource", "count": "0", "topics": "numbers"}
 
@@ -143,10 +144,10 @@ async def test_a_connector_that_cannot_be_forgotten_goes_on(rest: Rest, bus: str
 async def test_settings_too_large_to_keep_are_the_clients_fault(rest: Rest) -> None:
     """Grown by PATCH beyond what a record of the storage topic holds: 413, and the connector is as it was."""
     await rest.create("x", **{name.replace(".", "_"): text for name, text in GOOD.items()})
-    assert (await rest.call("PATCH", "/connectors/x/config", {"a": "x" * 600_000}))[0] == 200
-    status, found = await rest.call("PATCH", "/connectors/x/config", {"b": "x" * 600_000})
+    assert (await rest.call("PATCH", "/connectors/x/config", {"note.a": "x" * 600_000}))[0] == 200
+    status, found = await rest.call("PATCH", "/connectors/x/config", {"note.b": "x" * 600_000})
     assert (status, found["error_code"]) == (413, 413)
-    assert "b" not in (await rest.call("GET", "/connectors/x/config"))[1]
+    assert "note.b" not in (await rest.call("GET", "/connectors/x/config"))[1]
 
 
 async def test_an_offset_that_can_be_none_is_refused(rest: Rest) -> None:
@@ -171,3 +172,53 @@ async def test_an_offset_that_can_be_none_is_refused(rest: Rest) -> None:
         assert status == 400
         assert says in found["message"]
         assert (await rest.call("GET", f"/connectors/c{number}/offsets"))[1] == {"offsets": []}
+
+
+POSTGRES = {
+    "connector.class": "PostgresConnector", "database.hostname": "127.0.0.1", "database.port": "1",
+    "database.user": "u", "database.dbname": "d", "topic.prefix": "bank",
+}  # fmt: skip
+
+
+async def test_a_setting_that_would_keep_something_back_is_refused_by_its_name(rest: Rest) -> None:
+    """To be passed over it would let out what it hides; in every call that takes settings."""
+    name = "snapshot.select.statement.overrides"
+    wrong = {**POSTGRES, name: "public.people"}
+    for method, path, body in (
+        ("POST", "/connectors", {"name": "x", "config": wrong}),
+        ("PUT", "/connectors/x/config", wrong),
+    ):
+        status, found = await rest.call(method, path, body)
+        assert status == 400
+        assert f"configuration {name}: it is not served" in found["message"]
+    _, verdict = await rest.call("PUT", "/connector-plugins/PostgresConnector/config/validate", {"name": "x", **wrong})
+    assert [one["value"]["name"] for one in verdict["configs"] if one["value"]["errors"]] == [name]
+    assert (await rest.call("GET", "/connectors"))[1] == []
+
+
+async def test_a_stored_connector_with_such_a_setting_fails_by_name(bus: str) -> None:
+    """What an earlier release took does not run; it says which setting it is, and can be deleted. The others run."""
+    stored = {
+        "old": {**POSTGRES, "name": "old", "snapshot.select.statement.overrides": "public.people"},
+        "good": {**GOOD, "name": "good"},
+    }
+    async with ConnectServer(worker_config(bus)):
+        pass  # makes its topics
+    async with Producer(bus) as producer:
+        for name, config in stored.items():
+            value = json.dumps({"properties": config}).encode()
+            await producer.send_and_wait("connect-configs", value, f"connector-{name}".encode())
+    async with ConnectServer(worker_config(bus, plugin_modules=("tests.support.connectors",))) as server:
+        rest = Rest(server.url)
+        await rest.wait_for("good", "RUNNING")
+
+        async def failed() -> bool:
+            _, found = await rest.call("GET", "/connectors/old/status")
+            return found["connector"]["state"] == "FAILED" and not found["tasks"]
+
+        await until(failed)
+        _, found = await rest.call("GET", "/connectors/old/status")
+        assert "configuration snapshot.select.statement.overrides: it is not served" in found["connector"]["trace"]
+        assert (await rest.call("DELETE", "/connectors/old"))[0] == 204
+        assert (await rest.call("GET", "/connectors"))[1] == ["good"]
+        await rest.http.aclose()

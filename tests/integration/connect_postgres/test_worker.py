@@ -78,37 +78,48 @@ async def test_killed_under_load_every_change_is_there_once(database: Postgres) 
     async with LocalCluster(properties={"group.min.session.timeout.ms": "100"}) as cluster:
         load = Load(database, chance)
         loading: asyncio.Task[None] | None = None
-        for turn in range(TURNS):
-            worker = WorkerProcess(cluster.bootstrap_servers, flush_ms=chance.choice([20, 200]))
-            rest = Rest(await worker.url())
-            if turn == 0:
-                await rest.create("pg", **config)
-            if turn == 1:
-                loading = asyncio.create_task(asyncio.to_thread(load.run))
-            await asyncio.sleep(chance.uniform(0.0, 0.8))  # the moment of the kill is what is tried out
-            await worker.kill()
-            await rest.http.aclose()
-        load.stopped = True
-        assert loading is not None
-        await loading
-        worker = WorkerProcess(cluster.bootstrap_servers)
-        rest = Rest(await worker.url())
-        execute(database, "INSERT INTO zz VALUES (1)")
-
-        async def finished() -> bool:
-            code, status = await rest.call("GET", "/connectors/pg/status")
-            assert code == 200
-            assert status["connector"]["state"] != "FAILED", status
-            found = await records_of(cluster.bootstrap_servers, "p.public.zz")
-            return any(_value(one)["op"] == "c" for one in found)
-
-        await until(finished)
-        assert (
-            await worker.kill(signal.SIGTERM) == 0
-        )  # what was sent before that row, to other partitions, is written first
-        await rest.http.aclose()
+        try:
+            for turn in range(TURNS):
+                flush_ms = chance.choice([20, 200])
+                async with WorkerProcess(cluster.bootstrap_servers, flush_ms=flush_ms) as worker, worker.rest() as rest:
+                    if turn == 0:
+                        await rest.create("pg", **config)
+                    if turn == 1:
+                        loading = asyncio.create_task(asyncio.to_thread(load.run))
+                    await asyncio.sleep(chance.uniform(0.0, 0.8))  # the moment of the kill is what is tried out
+                    await worker.kill()
+        finally:
+            load.stopped = True
+            if loading is not None:
+                await loading
+        async with WorkerProcess(cluster.bootstrap_servers) as worker, worker.rest() as rest:
+            execute(database, "INSERT INTO zz VALUES (1)")
+            await until(lambda: _finished(rest, cluster.bootstrap_servers))
+            # what was sent before that row, to other partitions, is written first
+            assert await worker.kill(signal.SIGTERM) == 0
         records = await records_of(cluster.bootstrap_servers, "p.public.t")
     _check(records, load, database)
+
+
+async def _finished(rest: Rest, bootstrap: str) -> bool:
+    code, status = await rest.call("GET", "/connectors/pg/status")
+    assert code == 200
+    assert status["connector"]["state"] != "FAILED", status
+    return any(_value(one)["op"] == "c" for one in await records_of(bootstrap, "p.public.zz"))
+
+
+async def test_a_worker_of_a_test_that_fails_does_not_outlive_it() -> None:
+    """Whatever ends the block."""
+    started: list[WorkerProcess] = []
+
+    async def fails() -> None:
+        async with WorkerProcess("127.0.0.1:1") as worker:
+            started.append(worker)
+            raise AssertionError("a test fails")
+
+    with pytest.raises(AssertionError, match="a test fails"):
+        await fails()
+    assert started[0].process.returncode is not None
 
 
 def _check(records: list[Record], load: Load, server: Postgres) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from busway.net.http_connections import Patience
 from busway.net.http_server import serving
 from busway.net.listening import CannotListen, bind
 from busway.web import application
@@ -159,6 +160,128 @@ async def test_a_request_that_does_not_end_is_broken_off(site: Site, caplog: pyt
     assert site.broken_off
     assert "1 requests took longer than 0.01 s to end and are broken off" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+HASTY = Patience(request_s=0.02, bytes_per_s=1_000_000)
+HALF_SENT = {
+    "nothing of the body": b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n",
+    "half of the body": b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{",
+    "half of a chunk": b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n1",
+    "half of the head": b"POST / HTTP/1.1\r\nHost: he",
+    "a byte": b"G",
+    "a request and a half": REQUEST + b"GET / HTTP/1.1\r\n",
+}
+
+
+async def whole_body(scope: Any, receive: Any, send: Any) -> None:
+    """An application that answers when a request has come to its end."""
+    if scope["type"] == "lifespan":
+        raise NotImplementedError
+    size, more = 0, True
+    while more:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            return
+        size, more = size + len(event["body"]), event["more_body"]
+    text = str(size).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(text))]})
+    await send({"type": "http.response.body", "body": text})
+
+
+@pytest.mark.parametrize("sent", HALF_SENT.values(), ids=HALF_SENT)
+async def test_half_a_request(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever does not go on is closed, and told so where an answer is due; the others are served, idle ones stay."""
+    bound = await bind("127.0.0.1", 0, who="the site")
+    async with (
+        serving(whole_body, bound, patience=HASTY),
+        connected(bound) as (idle, asking),
+        connected(bound) as (reader, writer),
+    ):
+        asking.write(REQUEST)
+        assert (await idle.readuntil(b"\r\n\r\n0")).startswith(b"HTTP/1.1 200")
+        writer.write(sent)
+        said = await reader.read()
+        assert said.endswith(b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n") or (
+            said == b"" and b"\r\n\r\n" in sent
+        )
+        assert said.startswith(b"HTTP/1.1 200") == sent.startswith(REQUEST)
+        asking.write(REQUEST)
+        assert (await idle.readuntil(b"\r\n\r\n0")).startswith(b"HTTP/1.1 200")
+    assert "1 connections are closed: their clients neither ended a request nor read an answer" in caplog.text
+
+
+async def test_a_request_that_goes_on() -> None:
+    """It has the time that its length takes: what counts is how fast it comes."""
+    bound = await bind("127.0.0.1", 0, who="the site")
+    patience = Patience(request_s=0.001, bytes_per_s=1)
+    async with (
+        serving(whole_body, bound, patience=patience),
+        connected(bound) as (other, asking),
+        connected(bound) as (reader, writer),
+    ):
+        writer.write(b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\n")
+        for _ in range(4):
+            for _ in range(4):  # in all longer than it is given at the beginning
+                asking.write(REQUEST)
+                await other.readuntil(b"\r\n\r\n0")
+            writer.write(b"x")
+        assert (await reader.readuntil(b"\r\n\r\n4")).startswith(b"HTTP/1.1 200")
+
+
+async def test_an_answer_that_nobody_reads() -> None:
+    """Its connection is closed, and what was left of it let go."""
+    size = 64 * 1024 * 1024
+    left = asyncio.Event()
+
+    async def generous(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            raise NotImplementedError
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(size).encode())]})
+        await send({"type": "http.response.body", "body": bytes(size)})
+        left.set()
+
+    bound = await bind("127.0.0.1", 0, who="the site")
+    async with serving(generous, bound, patience=HASTY):
+        with socket.create_connection(bound.getsockname(), timeout=SECONDS) as deaf:
+            deaf.sendall(REQUEST)
+            await left.wait()
+        async with connected(bound) as (reader, writer):
+            writer.write(REQUEST)
+            await reader.readuntil(b"\r\n\r\n")
+
+
+async def test_too_many_connections(site: Site) -> None:
+    """The one that has kept quiet for the longest makes room; where all are being answered, the new one goes."""
+    bound = await bind("127.0.0.1", 0, who="the site")
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(serving(site, bound, patience=Patience(connections=2)))
+        first, _ = await stack.enter_async_context(connected(bound))
+        busy = []
+        for _ in range(2):
+            reader, writer = await stack.enter_async_context(connected(bound))
+            site.asked.clear()
+            writer.write(REQUEST)
+            await site.asked.wait()
+            busy.append(reader)
+        unavailable = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        assert await first.read() == unavailable
+        fourth, _ = await stack.enter_async_context(connected(bound))
+        assert await fourth.read() == unavailable
+        site.go.set()
+        for reader in busy:
+            assert (await reader.readuntil(b"done")).startswith(b"HTTP/1.1 200")
+
+
+async def test_two_lengths() -> None:
+    """Refused: a proxy in front may read the other one, and take a part of this request for the next (RFC 9112, 6.1)."""
+    bound = await bind("127.0.0.1", 0, who="the site")
+    async with serving(whole_body, bound), connected(bound) as (reader, writer):
+        writer.write(
+            b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX"
+        )
+        said = await reader.read()
+        assert said.startswith(b"HTTP/1.1 400")
+        assert b"Content-Length and Transfer-Encoding exclude each other" in said
 
 
 async def test_an_address_by_name_or_of_ipv6() -> None:

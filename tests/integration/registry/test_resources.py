@@ -194,7 +194,7 @@ async def test_bad_versions(client: Client) -> None:
 
 async def test_bad_subjects(client: Client) -> None:
     """42208."""
-    for subject in ("%20", "a%0Ab", "%00", "__GLOBAL", "x" * 1025, ":.ctx:s"):
+    for subject in ("%20", "a%0Ab", "%00", "%ff", "a%C3", "__GLOBAL", "x" * 1025, ":.ctx:s"):
         assert (await client.post(f"/subjects/{subject}/versions", {"schema": RECORD})).code == 42208
         assert (await client.put(f"/config/{subject}", {"compatibility": "NONE"})).code == 42208
 
@@ -426,7 +426,13 @@ async def test_lists(client: Client) -> None:
     assert (await client.get("/subjects?subjectPrefix=:*:a&offset=1")).body == ["a2"]
     assert (await client.get("/subjects?offset=1&limit=2")).body == ["a1", "a2"]
     assert (await client.get("/subjects?offset=-1&limit=-1")).body == ["A", "a1", "a2", "b"]
-    assert (await client.get("/subjects?limit=0")).body == []
+    assert (await client.get("/subjects?limit=0")).body == ["A", "a1", "a2", "b"]
+    assert (await client.get("/subjects/a1/versions?offset=1&limit=5")).body == [2]
+    assert (await client.get("/subjects/a1/versions?offset=2")).body == []
+    assert (await client.get("/schemas/ids/1/subjects?offset=1&limit=2")).body == ["a1", "a2"]
+    assert (await client.get("/schemas/ids/1/versions?offset=3")).body == [{"subject": "b", "version": 1}]
+    assert (await client.get("/subjects?subjectPrefix=%00")).body == []
+    assert "subject" not in (await client.get("/schemas/ids/1?subject=%00")).body
     found = (await client.get("/schemas?subjectPrefix=a")).body
     assert [(one["subject"], one["version"]) for one in found] == [("a1", 1), ("a1", 2), ("a2", 1)]
     found = (await client.get("/schemas?subjectPrefix=a&offset=1&limit=1")).body

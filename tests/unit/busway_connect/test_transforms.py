@@ -225,12 +225,12 @@ def test_predicates_that_cannot_be_are_named(settings: dict[str, str], named: st
     assert list(refused.value.errors) == [named]
 
 
-def test_a_setting_that_a_transform_does_not_know_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_setting_that_a_transform_does_not_know_is_refused() -> None:
     """Such as one of an older Debezium, whose absence would change what becomes of deletes."""
     config = {
         "transforms": "unwrap",
         "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
         "transforms.unwrap.delete.handling.mode": "rewrite",
     }
-    chain(Plugins(), config, "bank")
-    assert "bank: the setting transforms.unwrap.delete.handling.mode means nothing here" in caplog.text
+    with pytest.raises(ConfigInvalid, match=r"transforms\.unwrap\.delete\.handling\.mode: it is not served"):
+        chain(Plugins(), config)

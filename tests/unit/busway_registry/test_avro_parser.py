@@ -10,6 +10,7 @@ from tests.conformance.registry.schemas import mutated, schemas
 
 from busway_registry.domain.avro.canonical import canonical
 from busway_registry.domain.avro.parser import AvroError, parse
+from busway_registry.domain.avro.schema import Record
 
 
 def record(*fields: str, name: str = '"name": "R"') -> str:
@@ -187,3 +188,31 @@ def _accept_or_refuse(text: str) -> bool:
     canonical(parsed.schema)
     canonical(parsed.schema, normalize=True)
     return True
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(20)
+def test_defaults_cost_what_they_are_long() -> None:
+    """Each `{}` in a default is looked at once, however many fields it leaves out; so is each digit of a number in quotes."""
+    fields = [{"name": f"f{number}", "type": "int", "default": 0} for number in range(2000)]
+    wide = {"type": "record", "name": "Wide", "fields": fields}
+    empty = {"name": "a", "type": {"type": "array", "items": wide}, "default": [{}] * 20_000}
+    parsed = parse(json.dumps({"type": "record", "name": "R", "fields": [empty]})).schema
+    assert isinstance(parsed, Record)
+    assert len(parsed.fields[0].default) == 20_000
+    digits = {"name": "a", "type": "double", "default": "1" * 200_000 + "x"}
+    with pytest.raises(AvroError, match="invalid default"):
+        parse(json.dumps({"type": "record", "name": "R", "fields": [digits]}))
+
+
+def test_defaults_of_records() -> None:
+    """What is left out has a default of its own, what is there fits, and what is no field is passed over."""
+    fields = [{"name": "a", "type": "int"}, {"name": "b", "type": "int", "default": 0}]
+    inner = {"type": "record", "name": "Inner", "fields": fields}
+    for default, fits in (({"a": 1}, True), ({"a": 1, "x": []}, True), ({"b": 1}, False), ({"a": 1, "b": ""}, False)):
+        text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "i", "type": inner, "default": default}]})
+        if fits:
+            parse(text)
+        else:
+            with pytest.raises(AvroError, match="invalid default"):
+                parse(text)

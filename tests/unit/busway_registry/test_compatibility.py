@@ -10,6 +10,7 @@ from tests.conformance.registry.schemas import schemas
 from busway_registry.domain.avro.parser import AvroError, parse
 from busway_registry.domain.avro.schema import Record
 from busway_registry.domain.compatibility.avro import incompatibilities
+from busway_registry.domain.compatibility.breaches import MOST_BREACHES, MOST_STEPS, Budget, Place, TooMuchWork
 from busway_registry.domain.compatibility.check import Earlier, explain
 from busway_registry.domain.compatibility.levels import Level, parse_level
 from busway_registry.domain.errors import RegistryError
@@ -204,13 +205,76 @@ def test_the_whole_way_is_told() -> None:
     assert (found.path, found.where) == ("/", "/fields/1/type")
 
 
-@pytest.mark.slow
 def test_comparisons_have_a_bound() -> None:
-    """Two unions of very many types each are refused before they keep everyone else waiting."""
-    ours, theirs = ([fixed(1, name=f"{letter}{number}") for number in range(500)] for letter in "AB")
-    with pytest.raises(RegistryError, match="pairs of types to compare") as refusal:
-        judge(ours, [theirs], Level.BACKWARD)
-    assert refusal.value.code == 42201
+    """A request has one budget for all its versions and both directions; what is spent on it counts, found or not."""
+    ours, theirs = ([fixed(1, name=f"{letter}{number}") for number in range(20)] for letter in "AB")
+    once = 20 * (20 + 1) + 1
+    for level, history, steps in (
+        (Level.BACKWARD, [theirs], once),
+        (Level.BACKWARD, [theirs, theirs], once),
+        (Level.FULL, [theirs], 2 * once),
+        (Level.BACKWARD_TRANSITIVE, [ours, ours], 2 * (20 * 21 // 2 + 20 + 1)),
+    ):
+        budget = Budget(steps)
+        judge(ours, history, level, budget)
+        assert budget.left == 0
+        with pytest.raises(TooMuchWork, match=f"there are more than {steps - 1} pairs of types to compare"):
+            judge(ours, history, level, Budget(steps - 1))
+
+
+def test_looking_for_names_costs_too() -> None:
+    """Aliases and symbols are as many as their author likes, once for each pair."""
+    many = [f"A{number}" for number in range(1600)]
+    for schema in (enum(*many), fixed(1, aliases=many), record(field("int", aliases=many))):
+        budget = Budget()
+        judge(schema, [schema], Level.BACKWARD, budget)
+        assert MOST_STEPS - budget.left >= 100
+
+
+def laughs(levels: int, last: str) -> Any:
+    """A record that holds the one before twice: two to the power of the levels ways lead to the last."""
+    made = record(field(last, "v"), name="N0")
+    for number in range(1, levels):
+        made = record(field(made, "l"), field(f"N{number - 1}", "r"), name=f"N{number}")
+    return made
+
+
+def test_more_breaches_than_there_is_memory() -> None:
+    """Types that refer twice to the one before: the first breaches are told, in Java's order, and that there are more."""
+    found = compare(laughs(60, "int"), laughs(60, "string"))
+    assert len(found) == MOST_BREACHES
+    assert found[0] == mismatch("/fields/0/type" * 60, "INT", "STRING")[0]
+    assert {one[0] for one in found} == {"TYPE_MISMATCH"}
+    told = judge(laughs(60, "int"), [laughs(60, "string")], Level.FULL)
+    assert [one for one in told if "TYPE_MISMATCH" not in one] == [
+        "{more:'these are the first 200; mend them and check again'}",
+        "{oldSchemaVersion:1}",
+        told[-2],
+        "{compatibility:'FULL'}",
+    ]
+    assert len(told) == MOST_BREACHES + 4
+    few = compare(laughs(4, "int"), laughs(4, "string"))
+    assert len(few) == 8
+
+
+def test_a_union_of_types_that_refer_twice() -> None:
+    """Each branch is looked at by every other one, and hides what is in it: one breach a branch, with the cause inside."""
+
+    def union(last: str) -> Any:
+        twice = [record(field(f"N{n - 1}", "l"), field(f"N{n - 1}", "r"), name=f"N{n}") for n in range(1, 40)]
+        return [record(field(last, "v"), name="N0"), *twice]
+
+    assert compare(union("int"), union("int")) == []
+    assert compare(union("int"), union("string")) == [lacking(f"/{n}", "RECORD")[0] for n in range(40)]
+
+
+def test_a_long_way_is_told_by_its_end() -> None:
+    """Places cost nothing until they are told, and then no more than their last part."""
+    place = Place().down("fields", 0)
+    for _ in range(5000):
+        place = place.down("type")
+    assert place.where() == place.path() == "/…" + "/type" * 1000
+    assert place.branch(1).down("name").path() == "/name"
 
 
 @pytest.mark.slow
@@ -262,9 +326,9 @@ def artifact(schema: Any) -> Artifact:
     return build(SchemaRequest(text=json.dumps(schema)), [], normalize=False)
 
 
-def judge(schema: Any, history: list[Any], level: Level) -> list[str]:
+def judge(schema: Any, history: list[Any], level: Level, budget: Budget | None = None) -> list[str]:
     known = [Earlier(version=number, artifact=artifact(one)) for number, one in enumerate(history, 1)]
-    return explain(artifact(schema), [], known[::-1], level)
+    return explain(artifact(schema), [], known[::-1], level, budget=budget)
 
 
 @pytest.mark.parametrize(("level", "verdicts"), LEVELS.items())

@@ -7,7 +7,7 @@ from psycopg.conninfo import conninfo_to_dict
 from busway_connect.connector import ConfigInvalid
 from busway_connect.postgres import PostgresConnector
 from busway_connect.postgres.catalog import TableId
-from busway_connect.postgres.settings import SETTINGS, parse, problems, unknown_settings
+from busway_connect.postgres.settings import SETTINGS, parse, problems
 from busway_connect.postgres.slots import PositionLost, conninfo, translated
 
 GOOD = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
@@ -119,12 +119,6 @@ def test_which_tables_are_captured(config: dict[str, str], taken: list[str]) -> 
     settings = parse({**GOOD, **config})
     tables = [TableId(schema=schema, name=name) for schema, name in (("public", "a"), ("public", "ab"), ("Other", "a"))]
     assert [str(one) for one in tables if settings.captures(one)] == taken
-
-
-def test_unknown_settings_are_told() -> None:
-    """Those of converters, transforms and the runtime are known elsewhere."""
-    config = {**GOOD, "snapshot.fetch.sise": "1", "transforms": "a", "value.converter.x": "1", "name": "n"}
-    assert unknown_settings(config, ["name"]) == ["snapshot.fetch.sise"]
 
 
 def test_each_setting_says_what_it_is_for() -> None:

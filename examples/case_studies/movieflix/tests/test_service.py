@@ -13,9 +13,10 @@ import pytest
 from movieflix import domain, model, ratings, recommend, service, taste
 from movieflix.events import Action, Complete, ModelPart, MovieFactors, Profile, Taste, Watched
 
-from busway import App
+from busway import App, Consumer, TopicPartition
 from busway.testing import TestBus, crash_points
 from busway.web import serving
+from busway_protocol.partitioning import partition_for_key
 
 pytestmark = pytest.mark.slow
 AT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -61,6 +62,32 @@ async def test_impossible_events_are_put_aside_and_others_go_on(bus: TestBus) ->
     assert service.profiles[good.user_id].events == 1
 
 
+async def test_a_deletion_is_put_aside_at_once(bus: TestBus) -> None:
+    """A tombstone among the events is no event; it is not tried again."""
+    await bus.send(service.watched, None, key=5)
+    await bus.settle()
+    (letter,) = await bus.dead_letters(service.watched)
+    assert (letter.attempts, "the value is missing" in letter.error) == (1, True)
+
+
+async def test_who_may_be_known_elsewhere_is_not_said_to_be_unknown(bus: TestBus) -> None:
+    """While half of the partitions are with another member, viewers of those are answered with 503, the others with 404."""
+    elsewhere = Consumer(
+        service.watched.name, bootstrap_servers=service.app.bootstrap_servers, group_id=service.app.group_id
+    )
+    async with serving(service.web) as url, httpx2.AsyncClient(base_url=url) as client, elsewhere:
+        while len(elsewhere.assignment()) != service.PARTITIONS // 2:
+            await elsewhere.getmany(timeout_ms=50)
+        found = {user_id: await client.get(f"/users/{user_id}") for user_id in range(30)}
+        for user_id, answer in found.items():
+            gone = TopicPartition(service.watched.name, partition_for_key(str(user_id).encode(), service.PARTITIONS))
+            assert answer.status_code == (503 if gone in elsewhere.assignment() else 404), user_id
+            for path in ("resume", "next"):
+                status = (await client.get(f"/users/{user_id}/{path}")).status_code
+                assert status == (503 if answer.status_code == 503 else 200)
+        assert {one.headers.get("Retry-After") for one in found.values() if one.status_code == 503} == {"1"}
+
+
 async def test_a_viewer_goes_on_where_they_stopped_over_http(bus: TestBus) -> None:
     """What one device tells is what another one is told; what makes no sense is refused with the reason."""
     async with (
@@ -76,6 +103,14 @@ async def test_a_viewer_goes_on_where_they_stopped_over_http(bus: TestBus) -> No
         assert (refused.status_code, "position_s" in refused.json()["error"]) == (422, True)
         for nonsense in (b"{", b"[]", b'{"movie_id": 3}', b'{"movie_id": "x", "position_s": 1, "length_s": 2}'):
             assert (await client.post("/users/5/watched", content=nonsense)).status_code in {400, 422}
+        for path, told in (
+            ("/users/99999999999999999999999/watched", body),
+            ("/users/5/watched", {**body, "movie_id": 10**23}),
+            ("/users/5/watched", {**body, "length_s": 10**23}),
+        ):
+            refused = await client.post(path, json=told)
+            field = next(name for name in ("user_id", "movie_id", "length_s") if name in refused.text)
+            assert (refused.status_code, field in refused.json()["error"]) == (422, True)
         assert (await client.get("/users/77")).status_code == 404
         assert "MovieFlix" in (await client.get("/")).text
 

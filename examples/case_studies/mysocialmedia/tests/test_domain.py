@@ -208,15 +208,46 @@ def test_heat_sorts_posts_as_their_decayed_scores_do(events: list[tuple[int, int
         assert abs(trending.score(heat, now) - exact) <= 1e-6 * exact
 
 
-@given(st.lists(st.tuples(st.integers(0, 25), st.integers(-1, 3)), max_size=120))
-def test_the_ranking_is_that_of_sorting_everything(steps: list[tuple[int, int]]) -> None:
-    """Posts get hotter, and some are deleted; the ranking says what sorting says, or that it must be made anew."""
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 7200)), min_size=1, max_size=30))
+def test_what_is_taken_back_is_as_if_it_had_never_warmed(events: list[tuple[bool, int]]) -> None:
+    """The heat is that of what stays; what cannot be taken back is its least."""
+    posted = trending.warmed(trending.COLD, 1.0, NOON)
+    heat = posted
+    for _, second in events:
+        heat = trending.warmed(heat, 1.0, NOON + dt.timedelta(seconds=second))
+    wanted = posted
+    for stays, second in events:
+        at = NOON + dt.timedelta(seconds=second)
+        if stays:
+            wanted = trending.warmed(wanted, 1.0, at)
+        else:
+            heat = trending.cooled(heat, 1.0, at, least=posted)
+    assert heat == pytest.approx(wanted, abs=1e-6)
+
+
+def test_one_user_does_not_heat_a_post_alone() -> None:
+    """Sixty likes that are each taken back, and sixty comments, leave a post as hot as one that nobody looked at."""
+    wall, changes = Wall({}, {}), Changes()
+    wall.apply(act(Kind.POSTED, AUTHOR), 0, changes)
+    alone = changes.posts[POST].heat
+    for offset in range(1, 241, 4):
+        wall.apply(act(Kind.LIKED), offset, changes)
+        wall.apply(act(Kind.COMMENTED, comment="c"), offset + 1, changes)
+        assert changes.posts[POST].heat > alone
+        wall.apply(act(Kind.COMMENT_DELETED, comment="c"), offset + 2, changes)
+        wall.apply(act(Kind.UNLIKED), offset + 3, changes)
+    assert changes.posts[POST].heat == pytest.approx(alone, abs=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 25), st.integers(-1, 3), st.booleans()), max_size=120))
+def test_the_ranking_is_that_of_sorting_everything(steps: list[tuple[int, int, bool]]) -> None:
+    """Posts get hotter and cool again, and some are deleted; the ranking says what sorting says, or that it must be made anew."""
     posts: dict[str, Post] = {}
     hottest = trending.Hottest(reserve=5)
-    for number, warmer in steps:
+    for number, warmer, cools in steps:
         post_id = f"p{number:02}"
         old = posts.get(post_id)
-        heat = (0.0 if old is None else old.heat) + max(warmer, 0)
+        heat = (0.0 if old is None else old.heat) + max(warmer, 0) * (-1 if cools else 1)
         deleted = warmer < 0 or (old is not None and old.deleted)
         posts[post_id] = Post(
             post_id=post_id, user_id=AUTHOR, text="", at=NOON, heat=heat, deleted=deleted, first_offset=0, last_offset=0

@@ -28,7 +28,9 @@ from busway_registry.domain.avro.schema import (
     Union,
 )
 
-_JAVA_DOUBLE: Final = re.compile(r"\s*[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)\s*\Z", re.ASCII)
+_JAVA_DOUBLE: Final = re.compile(
+    r"\s*[+-]?(?:NaN|Infinity|(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d+)?[fFdD]?)\s*\Z", re.ASCII
+)
 _COMPLEX: Final = frozenset({"record", "error", "enum", "fixed", "array", "map"})
 _SCHEMA_WORDS: Final = frozenset(
     {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"}
@@ -291,13 +293,12 @@ def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
 def _fits(schema: Schema, value: Any) -> bool:
     """Whether a JSON value can be a default of this schema; of a union the first branch counts (Avro 1.11)."""
     if isinstance(schema, Record):
+        # Looked at from the value, which is in the text: a record of many fields costs nothing for each `{}` in a list of them.
         return (
             schema.complete  # a record that is being read cannot hold a default of its own kind
             and isinstance(value, dict)
-            and all(
-                _fits(one.schema, value[one.name]) if one.name in value else one.default is not MISSING
-                for one in schema.fields
-            )
+            and all(name in value for name in schema.required)
+            and all(_fits(schema.by_name[name].schema, one) for name, one in value.items() if name in schema.by_name)
         )
     if isinstance(schema, Union):
         return bool(schema.branches) and _fits(schema.branches[0], value)

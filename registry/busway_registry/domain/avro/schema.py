@@ -58,10 +58,13 @@ class Field:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Record(Named):
-    """A record, or with `type` "error" an error; its fields are set after it, as they may refer to it."""
+    """A record, or with `type` "error" an error; its fields are set after it, as they may refer to it. `required` are the names of
+    those without a default.
+    """
 
     fields: tuple[Field, ...] = ()
     by_name: Mapping[str, Field] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
     complete: bool = False
 
     def set_fields(self, fields: tuple[Field, ...]) -> None:
@@ -69,6 +72,7 @@ class Record(Named):
         assert not self.complete
         self.fields = fields
         self.by_name = {one.name: one for one in fields}
+        self.required = tuple(one.name for one in fields if one.default is MISSING)
         self.complete = True
 
 

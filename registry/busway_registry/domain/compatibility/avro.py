@@ -1,12 +1,14 @@
 """Whether a reader's Avro schema can read all that a writer's schema writes, and if not, where and why.
 
 What lives here: the rules of schema resolution as Java's `SchemaCompatibility` applies them, one `Incompatibility` for each breach.
-What does not: which versions are compared (`levels`), the text of HTTP answers (`service`).
+What does not: which versions are compared (`levels`), the text of HTTP answers (`check`), bounds on work and memory (`breaches`).
 Source: Avro 1.11 specification, "Schema Resolution"; verdicts, kinds and paths compared with Confluent's Java client 7.5.3.
 """
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Final, TypeAlias
 
 from busway_registry.domain.avro.schema import (
@@ -22,6 +24,16 @@ from busway_registry.domain.avro.schema import (
     Schema,
     Union,
 )
+from busway_registry.domain.compatibility.breaches import (
+    MOST_BREACHES,
+    Breach,
+    Breaches,
+    Budget,
+    Place,
+    each,
+    first,
+    joined,
+)
 
 _PROMOTIONS: Final = {
     "long": frozenset({"int"}),
@@ -30,8 +42,8 @@ _PROMOTIONS: Final = {
     "bytes": frozenset({"string"}),
     "string": frozenset({"bytes"}),
 }
-_MOST_PAIRS: Final = 200_000
-"""A few seconds; two unions of six hundred types each stay below it."""
+_LOOKS_IN_A_STEP: Final = 16
+"""So many names are looked through in the time of one pair of types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,50 +65,40 @@ class Incompatibility:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class _At:
-    """A place in the reader's schema: as Java tells it, and in full."""
-
-    path: tuple[str, ...] = ()
-    where: tuple[str, ...] = ()
-
-    def down(self, *steps: str) -> "_At":
-        return _At((*self.path, *steps), (*self.where, *steps))
-
-    def branch(self, *steps: str) -> "_At":
-        """Inside a union, where Java starts a path of its own."""
-        return _At((), (*self.where, *steps))
+_Breach: TypeAlias = Breach[Incompatibility]
+_Found: TypeAlias = Breaches[Incompatibility]
+_Steps: TypeAlias = Generator[tuple[Schema, Schema, Place], _Found, _Found]
 
 
-_Found: TypeAlias = list[Incompatibility]
-_Steps: TypeAlias = Generator[tuple[Schema, Schema, _At], _Found, _Found]
+def incompatibilities(
+    reader: Schema, writer: Schema, *, budget: Budget | None = None, most: int = MOST_BREACHES
+) -> list[Incompatibility]:
+    """The breaches, in the order of the reader's fields; empty when the reader can read everything.
 
-
-def incompatibilities(reader: Schema, writer: Schema) -> list[Incompatibility]:
-    """All breaches, in the order of the reader's fields; empty when the reader can read everything.
+    Args:
+        reader: the schema that reads.
+        writer: the schema that has written.
+        budget: what the request may still compute; a whole one when left out.
+        most: how many are told; types that refer to one another have more breaches than there is memory.
 
     Raises:
-        TooManyPairs: the comparison would keep other clients waiting.
+        TooMuchWork: the budget is spent.
     """
-    check = _Check()
-    under_way = [check.pair(reader, writer, _At())]
-    answer: _Found | None = None
+    check = _Check(budget or Budget())
+    under_way = [check.pair(reader, writer, Place())]
+    answer: _Found = None
+    fresh = True
     # The checks run on a stack of ours: how deep types refer to one another is up to the client, the interpreter's stack is not.
     while under_way:
         try:
-            under_way.append(check.pair(*(next(under_way[-1]) if answer is None else under_way[-1].send(answer))))
-            answer = None
+            under_way.append(check.pair(*(next(under_way[-1]) if fresh else under_way[-1].send(answer))))
+            fresh = True
         except StopIteration as done:
             under_way.pop()
-            answer = done.value
+            answer, fresh = done.value, False
         except _Ambiguous as problem:
             return [problem.found]
-    assert answer is not None
-    return answer
-
-
-class TooManyPairs(ValueError):
-    """The comparison would take too long."""
+    return [one.tell() for one in islice(each(answer), most)]
 
 
 class _Ambiguous(Exception):
@@ -109,172 +111,184 @@ class _Ambiguous(Exception):
 class _Check:
     """The comparison of one pair after another; each asks for the pairs inside it by yielding them."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         # Keyed by identity: the trees live as long as this check, and a recursive type meets itself as the same object.
-        self._seen: dict[tuple[int, int], _Found | None] = {}
+        self._seen: dict[tuple[int, int], _Found] = {}
 
-    def pair(self, reader: Schema, writer: Schema, at: _At) -> _Steps:
+    def pair(self, reader: Schema, writer: Schema, at: Place) -> _Steps:
+        self._budget.spend(1)
         key = (id(reader), id(writer))
         if key in self._seen:
-            return self._seen[key] or []  # None: under way further up, so nothing new below
-        if len(self._seen) == _MOST_PAIRS:
-            raise TooManyPairs(
-                f"the two schemas have more than {_MOST_PAIRS} pairs of types to compare; split their unions"
-            )
-        self._seen[key] = None
+            return self._seen[key]
+        self._seen[key] = None  # as long as it is under way, there is nothing new below
         found = yield from self._compare(reader, writer, at)
         self._seen[key] = found
         return found
 
-    def _compare(self, reader: Schema, writer: Schema, at: _At) -> _Steps:
+    def _compare(self, reader: Schema, writer: Schema, at: Place) -> _Steps:
         if isinstance(reader, Union):
             return (yield from self._union(reader, writer, at))
         if isinstance(writer, Union):
-            found: _Found = []
+            found: list[_Found] = []
             for branch in writer.branches:
-                found += yield (reader, branch, at.branch())
-            return found
+                found += [(yield (reader, branch, at.branch()))]
+            return joined(found)
         match reader, writer:
             case Primitive(), Primitive() if reader.type == writer.type:
-                return []
+                return None
             case Array(), Array():
                 return (yield (reader.items, writer.items, at.down("items")))
             case Map(), Map():
                 return (yield (reader.values, writer.values, at.down("values")))
             case Fixed(), Fixed():
-                return [*_names(reader, writer, at), *_sizes(reader, writer, at)]
+                return joined([self._names(reader, writer, at), _sizes(reader, writer, at)])
             case Enum(), Enum():
-                return [*_names(reader, writer, at), *_symbols(reader, writer, at)]
+                return joined([self._names(reader, writer, at), self._symbols(reader, writer, at)])
             case Record(), Record():
-                return [*_names(reader, writer, at), *(yield from self._fields(reader, writer, at))]
+                return joined([self._names(reader, writer, at), (yield from self._fields(reader, writer, at))])
             case Primitive(), Primitive() if writer.type in _PROMOTIONS.get(reader.type, ()):
-                return []
-        return [_mismatch(reader, writer, at)]
+                return None
+        return Breach(partial(_mismatch, reader, writer, at))
 
-    def _union(self, reader: Union, writer: Schema, at: _At) -> _Steps:
+    def _union(self, reader: Union, writer: Schema, at: Place) -> _Steps:
         if isinstance(writer, Union):
-            found: _Found = []
+            found: list[_Found] = []
             for number, branch in enumerate(writer.branches):
                 if inside := (yield (reader, branch, at.branch())):
-                    found.append(_missing_branch(branch, at.down(str(number)), at, inside[0].remedy))
-            return found
-        cause = ""
+                    cause = first(inside).cause
+                    found.append(Breach(partial(_missing_branch, branch, at.down(number), at, cause), cause))
+            return joined(found)
+        cause = None
         for number, branch in enumerate(reader.branches):
-            problems = yield (branch, writer, at.branch(str(number)))
+            problems = yield (branch, writer, at.branch(number))
             if not problems:
-                return []
+                return None
             if isinstance(branch, Named) and isinstance(writer, Named) and branch.short_name == writer.short_name:
-                deepest = problems[0].remedy
-                cause = deepest if deepest.startswith("at /") else f"at {problems[0].where} {deepest}"
-        return [_missing_branch(writer, at, at, cause or f"keep {_name(writer)} in the union")]
+                cause = first(problems).cause or first(problems)
+        return Breach(partial(_missing_branch, writer, at, at, cause), cause)
 
-    def _fields(self, reader: Record, writer: Record, at: _At) -> _Steps:
-        found: _Found = []
+    def _fields(self, reader: Record, writer: Record, at: Place) -> _Steps:
+        self._budget.spend(len(reader.fields))
+        found: list[_Found] = []
         for number, field in enumerate(reader.fields):
-            here = at.down("fields", str(number))
-            written = _written_as(field, writer)
+            here = at.down("fields", number)
+            written = self._written_as(field, writer)
             if len(written) > 1:
                 raise _Ambiguous(_several(field, written, here))
             if written:
-                found += yield (field.schema, written[0].schema, here.down("type"))
+                found += [(yield (field.schema, written[0].schema, here.down("type")))]
             elif field.default is MISSING and isinstance(field.schema, Enum) and field.schema.default is not None:
                 # As Java does: it compares the enum with the whole record. The verdict is right, the kind is not.
-                breaches = yield (field.schema, writer, here.down("type"))
-                remedy = (
-                    f"field {field.name} is new: give it a default; the default of its enum does not stand in for that"
-                )
-                found += [replace(one, remedy=remedy) for one in breaches]
+                (breach,) = each((yield (field.schema, writer, here.down("type"))))
+                found.append(Breach(partial(_new_enum, field, breach)))
             elif field.default is MISSING:
-                found.append(_absent(field, reader, here))
-        return found
+                found.append(Breach(partial(_absent, field, reader, here)))
+        return joined(found)
+
+    def _written_as(self, field: Field, writer: Record) -> list[Field]:
+        self._budget.spend(len(field.aliases))
+        names = (field.name, *field.aliases)  # an alias equal to the name counts twice, as in Java
+        return [one for name in names if (one := writer.by_name.get(name)) is not None]
+
+    def _names(self, reader: Named, writer: Named, at: Place) -> _Found:
+        self._budget.spend(len(reader.aliases) // _LOOKS_IN_A_STEP)
+        if reader.short_name == writer.short_name or writer.name in reader.aliases:
+            return None
+        return Breach(partial(_renamed, reader, writer, at))
+
+    def _symbols(self, reader: Enum, writer: Enum, at: Place) -> _Found:
+        self._budget.spend((len(reader.symbols) + len(writer.symbols)) // _LOOKS_IN_A_STEP)
+        if reader.default is not None or set(writer.symbols).issubset(reader.symbols):
+            return None
+        return Breach(partial(_lost_symbols, reader, writer, at))
 
 
-def _several(field: Field, written: Sequence[Field], here: _At) -> Incompatibility:
+def _sizes(reader: Fixed, writer: Fixed, at: Place) -> _Found:
+    return None if reader.size == writer.size else Breach(partial(_resized, reader, writer, at))
+
+
+# How each kind of breach is told
+
+
+def _several(field: Field, written: Sequence[Field], here: Place) -> Incompatibility:
     names = ", ".join(one.name for one in written)
     return Incompatibility(
         kind="NAME_MISMATCH",
-        path=_pointer(here.path),
-        where=_pointer(here.where),
+        path=here.path(),
+        where=here.where(),
         info=f"{field.name} matches multiple fields of the writer: {names}",
         remedy=f"remove the alias of field {field.name} that names a field which is still written",
     )
 
 
-def _absent(field: Field, reader: Record, here: _At) -> Incompatibility:
+def _absent(field: Field, reader: Record, here: Place) -> Incompatibility:
     return Incompatibility(
         kind="READER_FIELD_MISSING_DEFAULT_VALUE",
-        path=_pointer(here.path),
-        where=_pointer(here.where),
+        path=here.path(),
+        where=here.where(),
         info=field.name,
         remedy=f"give field {field.name} of {reader.name} a default, or an alias that names the field it replaces",
     )
 
 
-def _written_as(field: Field, writer: Record) -> list[Field]:
-    names = (field.name, *field.aliases)  # an alias equal to the name counts twice, as in Java
-    return [one for name in names if (one := writer.by_name.get(name)) is not None]
+def _new_enum(field: Field, breach: _Breach) -> Incompatibility:
+    remedy = f"field {field.name} is new: give it a default; the default of its enum does not stand in for that"
+    return replace(breach.tell(), remedy=remedy)
 
 
-def _names(reader: Named, writer: Named, at: _At) -> list[Incompatibility]:
-    if reader.short_name == writer.short_name or writer.name in reader.aliases:
-        return []
-    return [
-        Incompatibility(
-            kind="NAME_MISMATCH",
-            path=_pointer((*at.path, "name")),
-            where=_pointer((*at.where, "name")),
-            info=f"expected: {writer.name}",
-            remedy=f"keep the name {writer.name}, or list it among the aliases of {reader.name}",
-        )
-    ]
+def _renamed(reader: Named, writer: Named, at: Place) -> Incompatibility:
+    at = at.down("name")
+    return Incompatibility(
+        kind="NAME_MISMATCH",
+        path=at.path(),
+        where=at.where(),
+        info=f"expected: {writer.name}",
+        remedy=f"keep the name {writer.name}, or list it among the aliases of {reader.name}",
+    )
 
 
-def _sizes(reader: Fixed, writer: Fixed, at: _At) -> list[Incompatibility]:
-    if reader.size == writer.size:
-        return []
-    return [
-        Incompatibility(
-            kind="FIXED_SIZE_MISMATCH",
-            path=_pointer((*at.path, "size")),
-            where=_pointer((*at.where, "size")),
-            info=f"expected: {writer.size}, found: {reader.size}",
-            remedy=f"keep the size of {reader.name}; for another size use another field",
-        )
-    ]
+def _resized(reader: Fixed, writer: Fixed, at: Place) -> Incompatibility:
+    at = at.down("size")
+    return Incompatibility(
+        kind="FIXED_SIZE_MISMATCH",
+        path=at.path(),
+        where=at.where(),
+        info=f"expected: {writer.size}, found: {reader.size}",
+        remedy=f"keep the size of {reader.name}; for another size use another field",
+    )
 
 
-def _symbols(reader: Enum, writer: Enum, at: _At) -> list[Incompatibility]:
-    lost = sorted(set(writer.symbols) - set(reader.symbols))
-    if not lost or reader.default is not None:
-        return []
-    return [
-        Incompatibility(
-            kind="MISSING_ENUM_SYMBOLS",
-            path=_pointer((*at.path, "symbols")),
-            where=_pointer((*at.where, "symbols")),
-            info=f"[{', '.join(lost)}]",
-            remedy=f"keep the symbols of {reader.name}, or give the enum itself a default symbol",
-        )
-    ]
+def _lost_symbols(reader: Enum, writer: Enum, at: Place) -> Incompatibility:
+    at = at.down("symbols")
+    return Incompatibility(
+        kind="MISSING_ENUM_SYMBOLS",
+        path=at.path(),
+        where=at.where(),
+        info=f"[{', '.join(sorted(set(writer.symbols) - set(reader.symbols)))}]",
+        remedy=f"keep the symbols of {reader.name}, or give the enum itself a default symbol",
+    )
 
 
-def _mismatch(reader: Schema, writer: Schema, at: _At) -> Incompatibility:
+def _mismatch(reader: Schema, writer: Schema, at: Place) -> Incompatibility:
     return Incompatibility(
         kind="TYPE_MISMATCH",
-        path=_pointer(at.path),
-        where=_pointer(at.where),
+        path=at.path(),
+        where=at.where(),
         info=f"reader type: {_kind(reader)} not compatible with writer type: {_kind(writer)}",
         remedy="keep the type, or add a new field with a default beside the old one",
     )
 
 
-def _missing_branch(writer: Schema, java: _At, at: _At, remedy: str) -> Incompatibility:
+def _missing_branch(writer: Schema, java: Place, at: Place, cause: _Breach | None) -> Incompatibility:
+    """Java says no more than that; `cause` is the breach in the branch that was meant to read it."""
+    hidden = cause.tell() if cause is not None else None
     return Incompatibility(
         kind="MISSING_UNION_BRANCH",
-        path=_pointer(java.path),
-        where=_pointer(at.where),
+        path=java.path(),
+        where=at.where(),
         info=f"reader union lacking writer type: {_kind(writer)}",
-        remedy=remedy,
+        remedy=f"at {hidden.where} {hidden.remedy}" if hidden is not None else f"keep {_name(writer)} in the union",
     )
 
 
@@ -284,7 +298,3 @@ def _name(schema: Schema) -> str:
 
 def _kind(schema: Schema) -> str:
     return "RECORD" if schema.type == "error" else schema.type.upper()
-
-
-def _pointer(path: tuple[str, ...]) -> str:
-    return "/" + "/".join(part.replace("~", "~0").replace("/", "~1") for part in path)

@@ -3,14 +3,20 @@
 What lives here: which pairs are compared, in which order, and how a breach is told. What does not: the rules for one pair (`avro`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
-from busway_registry.domain.avro.parser import parse
-from busway_registry.domain.compatibility.avro import TooManyPairs, incompatibilities
+from busway_registry.domain.avro.parser import Parsed, parse
+from busway_registry.domain.compatibility.avro import incompatibilities
+from busway_registry.domain.compatibility.breaches import MOST_BREACHES, Budget
 from busway_registry.domain.compatibility.levels import Level
-from busway_registry.domain.errors import invalid_schema
 from busway_registry.domain.schemas import Artifact
+
+_MOST_CHARS: Final = 2_000
+"""Of each part of a message: names and lists of symbols are as long as their author likes."""
+
+Parse: TypeAlias = Callable[[str, Sequence[str]], Parsed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +28,15 @@ class Earlier:
     reference_texts: Sequence[str] = ()
 
 
-def explain(new: Artifact, reference_texts: Sequence[str], earlier: Sequence[Earlier], level: Level) -> list[str]:
+def explain(
+    new: Artifact,
+    reference_texts: Sequence[str],
+    earlier: Sequence[Earlier],
+    level: Level,
+    *,
+    budget: Budget | None = None,
+    parse: Parse = parse,
+) -> list[str]:
     """What speaks against the new schema; empty when it is compatible.
 
     Args:
@@ -30,14 +44,17 @@ def explain(new: Artifact, reference_texts: Sequence[str], earlier: Sequence[Ear
         reference_texts: the schemas it refers to, dependencies first.
         earlier: live versions, newest first.
         level: of these only the first counts unless the level is transitive; the first bad one ends the search.
+        budget: what the request may still compute; a whole one when left out.
+        parse: how texts are read; one that remembers those it has read saves the most.
 
     Raises:
-        RegistryError: 42201; the comparison would take too long.
+        TooMuchWork: the budget is spent.
     """
     if level is Level.NONE:
         return []
+    budget = budget or Budget()
     for one in earlier if level.transitive else earlier[:1]:
-        found = _against(new, reference_texts, one, level)
+        found = _against(new, reference_texts, one, level, budget=budget, parse=parse)
         if found:
             return [
                 *found,
@@ -48,7 +65,9 @@ def explain(new: Artifact, reference_texts: Sequence[str], earlier: Sequence[Ear
     return []
 
 
-def _against(new: Artifact, reference_texts: Sequence[str], one: Earlier, level: Level) -> list[str]:
+def _against(
+    new: Artifact, reference_texts: Sequence[str], one: Earlier, level: Level, *, budget: Budget, parse: Parse
+) -> list[str]:
     if new.schema_type != one.artifact.schema_type:
         description = (
             f"the schema is {new.schema_type}, version {one.version} is {one.artifact.schema_type}: use another subject"
@@ -56,25 +75,31 @@ def _against(new: Artifact, reference_texts: Sequence[str], one: Earlier, level:
         return [_message({"errorType": "TYPE_CHANGED", "description": description})]
     ours = parse(new.text, reference_texts).schema
     theirs = parse(one.artifact.text, one.reference_texts).schema
+    most = MOST_BREACHES + 1
     found = []
-    try:
-        if level.old_reads_new:
-            found += [(problem, "old", "new") for problem in incompatibilities(theirs, ours)]
-        if level.new_reads_old:
-            found += [(problem, "new", "old") for problem in incompatibilities(ours, theirs)]
-    except TooManyPairs as problem:
-        raise invalid_schema(str(problem)) from None
-    return [
+    if level.old_reads_new:
+        found += [(problem, "old", "new") for problem in incompatibilities(theirs, ours, budget=budget, most=most)]
+    if level.new_reads_old:
+        most -= len(found)
+        found += [(problem, "new", "old") for problem in incompatibilities(ours, theirs, budget=budget, most=most)]
+    told = [
         _message(
             {
                 "errorType": problem.kind,
-                "description": f"at {problem.where} the {reader} schema cannot read what the {writer} schema writes: "
-                f"{problem.remedy}",
-                "additionalInfo": problem.info,
+                "description": f"at {_clipped(problem.where)} the {reader} schema cannot read what the {writer} schema writes: "
+                f"{_clipped(problem.remedy)}",
+                "additionalInfo": _clipped(problem.info),
             }
         )
-        for problem, reader, writer in found
+        for problem, reader, writer in found[:MOST_BREACHES]
     ]
+    if len(found) > MOST_BREACHES:
+        told.append(_message({"more": f"these are the first {MOST_BREACHES}; mend them and check again"}))
+    return told
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _MOST_CHARS else text[:_MOST_CHARS] + "…"
 
 
 def _message(parts: Mapping[str, object]) -> str:

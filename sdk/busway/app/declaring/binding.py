@@ -16,7 +16,6 @@ With `batch=`: `list` or `Sequence` of the value type, or of `ConsumerRecord`; a
 are bound in the same way.
 """
 
-import asyncio
 import functools
 import inspect
 import typing
@@ -94,7 +93,7 @@ class Binder:
         found = tuple(part for part in parts.values() if isinstance(part, Dependency))
         if found:
             return Bound(_with_dependencies(function, parts, self.shared), found)
-        return Bound(_call(function, typing.cast("Mapping[str, Get]", parts)), ())
+        return Bound(_call(function, typing.cast("Mapping[str, Get]", parts), self.shared), ())
 
     def parts(self, function: Callable[..., Any]) -> Parts:
         """Each parameter and what it gets.
@@ -275,9 +274,11 @@ def _tx(_: Any) -> Any:
 # Calling
 
 
-def _call(function: Callable[..., Any], gets: Mapping[str, Get]) -> Callable[[Any], Awaitable[Any]]:
+def _call(
+    function: Callable[..., Any], gets: Mapping[str, Get], shared: Shared | None
+) -> Callable[[Any], Awaitable[Any]]:
     if not is_coroutine_function(function):
-        return lambda record: _in_thread(function, {name: get(record) for name, get in gets.items()})
+        return lambda record: _in_thread(function, {name: get(record) for name, get in gets.items()}, shared)
     if len(gets) == 1 and not isinstance(function, functools.partial):
         ((name, get),) = gets.items()
         first = next(iter(inspect.signature(function).parameters.values()))
@@ -293,7 +294,7 @@ def _with_dependencies(
 
     async def work(call: Call) -> Any:
         arguments = await filled(parts, call, shared)
-        return await (function(**arguments) if in_loop else _in_thread(function, arguments))
+        return await (function(**arguments) if in_loop else _in_thread(function, arguments, shared))
 
     def begin(record: Any) -> Awaitable[Any]:
         call = Call(record, AsyncExitStack())
@@ -307,19 +308,12 @@ def is_coroutine_function(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - of an object
 
 
-async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    result = await asyncio.to_thread(_no_stop_iteration, function, arguments)
+async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any], shared: Shared | None) -> Any:
+    assert shared is not None, "a handler is called while its app runs"
+    result = await shared.threads.run(function, arguments, name=name_of(function))
     if inspect.isawaitable(result):
         return await result  # a plain function around a coroutine function
     return result
-
-
-def _no_stop_iteration(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    try:
-        return function(**arguments)
-    except StopIteration as problem:
-        # A future cannot hold one: whoever waits for it would wait for ever.
-        raise RuntimeError("the handler raised StopIteration") from problem
 
 
 # Words

@@ -148,10 +148,10 @@ class Declarations(TableDeclarations):
     ) -> Callable[[F], F]:
         """Decorates a function that handles the records of these topics.
 
-        A coroutine function runs in the event loop, a plain one in a thread. When it returns, the record counts as handled; when it
-        raises, it is called again as `retry` says, and then the record goes to the topic `<topic>.<group>.dlt`. An offset is committed
-        once every record before it is done. Several handlers of a topic get every record, each at its own pace; those of an app with
-        tables take turns at their rows, see `Table`.
+        A coroutine function runs in the event loop, a plain one in a thread of the app's own, of which it has up to 256. When it
+        returns, the record counts as handled; when it raises, it is called again as `retry` says, and then the record goes to the topic
+        `<topic>.<group>.dlt`. An offset is committed once every record before it is done. Several handlers of a topic get every record,
+        each at its own pace; those of an app with tables take turns at their rows, see `Table`.
 
         Args:
             topics: what to read.

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
+from busway.app.threads import Threads
+
 if TYPE_CHECKING:
     from busway.app.bus import App
     from busway.app.declaring.routes import ConsumerRecord
@@ -101,11 +103,13 @@ class Shared:
         app: that runs.
         state: what its lifespan yielded.
         values: of the dependencies of its scope, by function.
+        threads: for plain functions.
     """
 
     app: "App"
     state: Any = None
     values: dict[Callable[..., Any], Any] = field(default_factory=dict)
+    threads: Threads = field(default_factory=Threads)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from busway.app.declaring.routes import BadDeclaration
-from busway.options import ConsumerOptions, ProducerOptions
+from busway.options import ConsumerOptions, ProducerOptions, options_from
 
 _OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 
@@ -24,7 +24,7 @@ def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, 
             "work, and group_id and auto_offset_reset are arguments of App"
         )
     try:
-        ProducerOptions(**producer)
-        ConsumerOptions(**consumer)
+        options_from(ProducerOptions, producer)
+        options_from(ConsumerOptions, consumer)
     except (TypeError, ValueError) as problem:
         raise BadDeclaration(f"app {app}: {problem}") from None

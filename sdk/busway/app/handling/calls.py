@@ -45,6 +45,7 @@ async def prepare(app: "App", state: Any, hooks: Hooks, stack: AsyncExitStack) -
         ExtensionFailed: an extension cannot surround a handler.
     """
     shared = Shared(app, state)
+    stack.callback(shared.threads.close)
     found = []
     for route in app.routes:
         bound = binder(route, shared).bind(route.function)

@@ -1,7 +1,7 @@
 """`app.table(…)`: what a service keeps of its events, in memory and in a compacted topic.
 
-What lives here: `Table`: reading it back, changing it as part of a handler's work, letting it go. What does not: rows (`rows`), the
-table that every instance has whole (`global_table`).
+What lives here: `Table`: changing it as part of a handler's work. What does not: rows (`rows`), reading them back and letting them go
+(`copies`), the table that every instance has whole (`global_table`).
 
 Partition n of the table belongs to partition n of the topics that the handlers read: whoever is given that, first reads the rows back.
 A change is in memory at once and is written when the handler returns; the record is finished when that is acknowledged. So after a
@@ -29,7 +29,7 @@ reading wait for anybody.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -37,12 +37,12 @@ from busway.admin.admin import NewTopic
 from busway.app.declaring.depends import current
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.extension import Call, Extension
-from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows, names
+from busway.app.tables.copies import Copies
+from busway.app.tables.rows import Attempt, Home, Rows, names
 from busway.app.tables.turns import WHOLE, Turns
 from busway.app.topics import create_missing, partition_counts
-from busway.errors import BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
+from busway.errors import BuswayError, NotRunning
 from busway.producer.producer import KeyValueHeaders
-from busway.serde.errors import Undecodable
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
@@ -54,17 +54,10 @@ log = logging.getLogger("busway.app")
 K = TypeVar("K")
 V = TypeVar("V")
 COMPACT: Final = {"cleanup.policy": "compact"}
-_FIRST_WAIT_S: Final = 0.2
-_LONGEST_WAIT_S: Final = 10.0
-"""Waits before rows are asked for again while no broker answers; they double from the first to the longest, and there is no last one."""
 
 
 class NotHere(BuswayError):
     """A row belongs to a partition that this instance does not have, or that the record being handled is not from."""
-
-
-class BadRow(BuswayError):
-    """A record of the table's topic is no row of it; an app that went on without it would lose state."""
 
 
 class Table(Rows[K, V], Extension):
@@ -98,6 +91,7 @@ class Table(Rows[K, V], Extension):
         self._given = frozenset(source.name for source in sources)
         self._sources: frozenset[str] = frozenset()
         self._held: set[int] = set()
+        self._copies = Copies(self, topic)
         self._partitions = 0
         self._changed_by: dict[str, set[str]] = {}
         self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
@@ -108,6 +102,17 @@ class Table(Rows[K, V], Extension):
     def held(self) -> frozenset[int]:
         """The partitions whose rows are here."""
         return frozenset(self._held)
+
+    def covers(self, key: K) -> bool:
+        """Whether the partition that this key's rows go to by themselves is here and read back: then a row that is not here is nowhere.
+
+        False too while the app does not run, or has not been given its partitions yet. It says nothing of rows that were put with a
+        `partition` of their own.
+
+        Raises:
+            Unencodable: the key is of another type than the table's.
+        """
+        return bool(self._held) and self._partition_of(key) in self._held
 
     # What handlers do
 
@@ -211,13 +216,17 @@ class Table(Rows[K, V], Extension):
                 f"(it has {names(map(str, self._held)) or 'none'}); send an event to {names(self._sources)} instead"
             )
         before = self.get(key), self.home(key)
-        self.set_row(key, value, home)
-        try:
-            await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
-        except BaseException:
-            if self.get(key) is value:
-                self.set_row(key, *before)
-            raise
+        copy = self._copies.of(home.partition)
+        with copy.changing():
+            self.set_row(key, value, home)
+            try:
+                sent = await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
+                copy.written(sent.offset)
+            except BaseException:
+                copy.known = None
+                if self.get(key) is value:
+                    self.set_row(key, *before)
+                raise
 
     def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
         """Where a row is that a handler may change; None for a new one, which is at home where the record came from."""
@@ -250,9 +259,16 @@ class Table(Rows[K, V], Extension):
         self, attempt: Attempt[K, V], keys: Iterable[K], *, linger: bool = True
     ) -> "list[asyncio.Future[RecordMetadata]]":
         """Send rows that a handler has changed, without waiting until they are acknowledged."""
-        return await self.topic.app.send_encoded(
-            self.topic, self._encoded(attempt, list(keys)), partition=attempt.partition, linger=linger
-        )
+        copy = self._copies.of(attempt.partition)
+        try:
+            futures = await self.topic.app.send_encoded(
+                self.topic, self._encoded(attempt, list(keys)), partition=attempt.partition, linger=linger
+            )
+        except BaseException:
+            copy.known = None
+            raise
+        copy.sent(futures)
+        return futures
 
     def _encoded(self, attempt: Attempt[K, V], keys: Sequence[K]) -> Iterator[KeyValueHeaders]:
         """Each row as it is when its turn comes: somebody else may have changed it since, and what is written last is what is read back."""
@@ -292,6 +308,7 @@ class Table(Rows[K, V], Extension):
             )
         (count,) = set(counts.values())
         strategies = app.consumer_options.get("partition_assignment_strategy", ("range",))
+        app.shares_together |= len(self._sources) > 1
         if len(self._sources) > 1 and strategies[0] != "range":
             raise BadDeclaration(
                 f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the strategy 'range' keeps "
@@ -313,6 +330,7 @@ class Table(Rows[K, V], Extension):
     async def stopped(self, app: "App") -> None:
         """Forget the rows; the topic has them."""
         self._held.clear()
+        self._copies.clear()
         self._changed_by.clear()
         self._turns.clear()
         self._partitions = 0
@@ -321,43 +339,29 @@ class Table(Rows[K, V], Extension):
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Read the rows of these partitions back; waits while the brokers, or the registry, are away.
 
+        Those that were given up and come back are read on from where they are; those that do not are others' now, and are forgotten.
+
         Raises:
             BadRow: a record is not what the table holds; names partition and offset.
         """
         new = {one.partition for one in partitions if one.topic in self._sources} - self._held
+        self._copies.keep_only(self._held | new)
         if not new:
             return {}
-        wait_s = _FIRST_WAIT_S
-        while True:
-            try:
-                await self._read_back(new)
-                break
-            except (ConnectionFailed, RequestTimedOut) as problem:
-                log.warning("table %s waits %.1f s to be read back: %s", self.topic.name, wait_s, problem)
-            await asyncio.sleep(wait_s)
-            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+        read = await self._copies.read_back(new)
         self._held |= new
-        log.info("table %s: %d rows, partitions %s", self.topic.name, len(self), sorted(self._held))
+        log.info(
+            "table %s: %d rows, %d records read, partitions %s", self.topic.name, len(self), read, sorted(self._held)
+        )
         return {}
 
-    async def _read_back(self, new: Collection[int]) -> None:
-        try:
-            async for record in self.topic.app.read(self.topic, partitions=new):
-                assert record.key is not None, "brokers refuse records without a key in a compacted topic"
-                self.set_row(record.key, record.value, Home.read(record.partition, record.header(INCLUDED)))
-        except (Undecodable, ValueError) as problem:
-            raise BadRow(
-                f"table {self.topic.name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
-                "delete that record, or read it with the type that wrote it"
-            ) from None
-
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Forget the rows of these partitions."""
-        gone = {one.partition for one in partitions if one.topic in self._sources}
+        """Change the rows of these partitions no more; see `Copies.give_up`."""
+        gone = {one.partition for one in partitions if one.topic in self._sources} & self._held
         self._held -= gone
-        self.drop(gone)
         for partition in gone:
             self._turns.pop(partition, None)
+        self._copies.give_up(gone)
 
     def around(self, route: Route, call: Call) -> Call:
         """What the handler changes is written when it returns, and taken back when it fails; calls for the same rows take turns."""
@@ -390,6 +394,8 @@ class Table(Rows[K, V], Extension):
                 in_order=_in_order(route),
             )
             token = self._attempt.set(attempt)
+            copy = self._copies.of(record.partition)
+            copy.open += 1
             try:
                 result = await call(given)
                 attempt.ended = True
@@ -402,6 +408,7 @@ class Table(Rows[K, V], Extension):
                 raise
             finally:
                 self._attempt.reset(token)
+                copy.open -= 1
             return result
 
         return attempted

@@ -7,6 +7,7 @@ import decimal
 import enum
 import io
 import json
+import re
 import uuid
 from typing import Annotated, Any, Literal
 
@@ -219,6 +220,33 @@ def test_a_value_of_another_type_is_unencodable(kind: Any, value: Any, why: str)
     made: Any = holding(kind)
     with pytest.raises(Unencodable, match=why):
         AvroCodec(made).encode(made(value))
+
+
+@dataclasses.dataclass
+class Inner:
+    count: int
+
+
+@dataclasses.dataclass
+class Outer:
+    inner: Inner
+    names: list[str]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (
+            Outer(Inner(10**30), []),
+            "Outer.inner.Inner.count is 1000000000000000000000000000000, int, and has to be long",
+        ),
+        (Outer(Inner(1), ["a", 7]), "Outer.names is 7, int, and has to be string"),  # type: ignore[list-item]
+    ],
+)
+def test_the_field_that_does_not_fit_is_named(value: Outer, why: str) -> None:
+    """However deep it is, with what it holds and what it has to be."""
+    with pytest.raises(Unencodable, match=re.escape(why)):
+        AvroCodec(Outer).encode(value)
 
 
 DERIVED: list[tuple[Any, Any]] = [

@@ -160,3 +160,59 @@ def test_an_older_segment_that_was_never_flushed_may_be_torn():
     again = open_log(files)
     assert (again.start_offset, again.end_offset) == (0, 3)
     assert [name for name in files.list("t-0") if name.endswith(".log")] == ["00000000000000000000.log"]
+    assert len([name for name in files.list("t-0") if name.endswith(".log.0000000000.cut")]) == 2
+
+
+def test_what_a_start_cuts_off_is_told_and_kept_aside(caplog):
+    """A flipped bit in what was acknowledged after the last checkpoint looks like a torn end: the bytes behind it must not vanish."""
+    files = fresh()
+    log = open_log(files, config=LogConfig())
+    for at in range(6):
+        log.append(batch(b"%d" % at), leader_epoch=0, now_ms=NOW)
+    name = "00000000000000000000.log"
+    whole = files.read_bytes(f"t-0/{name}")
+    size = len(whole) // 6
+    files.open(f"t-0/{name}").content[2 * size + 65] ^= 1
+    again = open_log(files, config=LogConfig())
+    assert again.end_offset == 2
+    kept = f"{name}.{2 * size:010d}.cut"
+    cut = bytearray(files.read_bytes(f"t-0/{kept}"))
+    cut[65] ^= 1
+    assert files.read_bytes(f"t-0/{name}") + cut == whole
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"t-0/{name} is cut at byte {2 * size}, behind offset 1: the checksum" in line
+    assert f"{4 * size} bytes" in line
+    assert kept in line
+    caplog.clear()
+    assert open_log(files, config=LogConfig()).end_offset == 2
+    assert not caplog.records
+    files.cut_power(lambda limit: 0)
+    assert len(files.read_bytes(f"t-0/{kept}")) == 4 * size
+
+
+def test_the_newest_cuts_are_kept():
+    """A broker that is killed for ever must not fill the disk: four of earlier starts, and all of the last one."""
+    files = fresh()
+    log = open_log(files, config=LogConfig())
+    for at in range(8):
+        log.append(batch(b"%d" % at), leader_epoch=0, now_ms=NOW)
+        files.open("t-0/00000000000000000000.log").append([b"torn"])
+        log = open_log(files, config=LogConfig())
+    assert log.end_offset == 8
+    cuts = [name for name in files.list("t-0") if name.endswith(".cut")]
+    assert len(cuts) == 5
+    assert cuts[-1] == f"00000000000000000000.log.{log.size_bytes:010d}.cut"
+
+
+def test_a_log_whose_checkpoints_are_lost_is_not_removed(caplog):
+    """Segments that begin behind offset 0 while nothing says what was before them are kept aside, and it is told."""
+    files = fresh()
+    log = open_log(files)
+    while len(log._segments) < 3:
+        log.append(batch(b"x" * 50), leader_epoch=0, now_ms=NOW)
+    before = {name: files.read_bytes(f"t-0/{name}") for name in files.list("t-0") if name.endswith(".log")}
+    files.remove(f"t-0/{min(before)}")
+    assert open_log(files).end_offset == 0
+    for name in sorted(before)[1:]:
+        assert files.read_bytes(f"t-0/{name}.0000000000.cut") == before[name]
+        assert f"t-0/{name} is not served any more" in caplog.text

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from busway_bus.log.directories import aside
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog
 from busway_bus.log.store import LogStore, WrongDirectory
@@ -40,6 +41,12 @@ def save(store: LogStore) -> bool:
     return store.write(store.checkpoint({}))
 
 
+def delete(store: LogStore, topic: str = "t", topic_id: UUID = TOPIC) -> None:
+    """Delete a partition and its files."""
+    for directory in store.delete([store.doom((topic, 0), topic_id)]):
+        store.remove(directory)
+
+
 def text(files: SimFiles, name: str) -> list[str]:
     """The entries of a checkpoint."""
     return (files.read_bytes(name) or b"").decode().splitlines()[2:]
@@ -71,7 +78,7 @@ def test_a_clean_stop_is_trusted_once():
 
 
 def test_the_recovery_point_turns_a_hole_into_an_error_and_the_partition_can_be_given_up():
-    """Below the checkpoint nothing is cut; the directory's removal is the operator's word that the loss is accepted."""
+    """Below the checkpoint nothing is cut; an empty directory in its place is the operator's word that the loss is accepted."""
     files = SimFiles()
     store = start(files)
     fill(store)
@@ -89,7 +96,13 @@ def test_the_recovery_point_turns_a_hole_into_an_error_and_the_partition_can_be_
         start(files).open("t", 0, TOPIC, CONFIG, NOW)
     files.remove_tree("t-0")
     last = start(files)
-    assert last.open("t", 0, TOPIC, CONFIG, NOW).end_offset == 0
+    with pytest.raises(
+        WrongDirectory, match=r"t-0 is gone, but it had records up to offset 3.*make an empty directory"
+    ):
+        last.open("t", 0, TOPIC, CONFIG, NOW, new=False)
+    files.make_directory("t-0")
+    last = start(files)
+    assert last.open("t", 0, TOPIC, CONFIG, NOW, new=False).end_offset == 0
     assert last.open("u", 0, OTHER, CONFIG, NOW).end_offset == 3
 
 
@@ -102,7 +115,7 @@ def test_a_partition_that_cannot_be_opened_can_be_deleted():
     store._recovery["t", 0] = 3
     with pytest.raises(CorruptLog):
         store.open("t", 0, TOPIC, CONFIG, NOW)
-    store.delete("t", 0)
+    delete(store)
     assert not files.list("t-0")
     assert store.open("t", 0, OTHER, CONFIG, NOW).end_offset == 0
     store.close()
@@ -117,7 +130,7 @@ def test_a_partition_whose_directory_could_not_be_made_can_be_deleted():
     with pytest.raises(OSError, match="simulated"):
         store.open("t", 0, TOPIC, CONFIG, NOW)
     files.failing = False
-    store.delete("t", 0)
+    delete(store)
     assert store.open("t", 0, OTHER, CONFIG, NOW).end_offset == 0
 
 
@@ -140,7 +153,7 @@ def test_a_deleted_topic_leaves_nothing_that_could_harm_its_successor():
     store.note_cleaned(("t", 0), 1)
     save(store)
     late = store.checkpoint({})
-    store.delete("t", 0)
+    delete(store)
     assert not store.write(late)
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint"):
         assert text(files, name) == []
@@ -151,21 +164,103 @@ def test_a_deleted_topic_leaves_nothing_that_could_harm_its_successor():
     assert (log.start_offset, log.end_offset) == (0, 0)
 
 
-def test_leftovers_of_a_crash_are_removed():
-    """Half-deleted directories and those of topics that are gone or were made anew; other directories are left alone."""
+GONE = UUID(int=3)
+
+
+def content(files: SimFiles, directory: str) -> dict[str, bytes | None]:
+    """Every file in a directory."""
+    return {name: files.read_bytes(f"{directory}/{name}") for name in files.list(directory)}
+
+
+def test_a_start_removes_only_what_a_committed_deletion_names_and_keeps_the_rest():
+    """Half-deleted directories go; those of unknown topics are set aside whole; what a known partition expects stays in place."""
     files = SimFiles()
     store = start(files)
-    for topic, topic_id in (("t", TOPIC), ("u", OTHER)):
+    for topic, topic_id in (("t", TOPIC), ("u", OTHER), ("gone", GONE), ("again", GONE), ("torn", GONE)):
         fill(store, topic, topic_id=topic_id)
     save(store)
-    files.make_directory("v-0.00-delete")
+    files.make_directory(f"v-0.{GONE.hex}-delete")
+    files.make_directory("w-0.00-delete")
     files.make_directory("no-logs")
+    files.make_directory("looks-like-0")
+    files.replace("torn-0/partition.metadata", b"")
+    before = {name: content(files, name) for name in ("t-0", "u-0", "torn-0")}
     again = start(files)
-    assert again.remove_leftovers({("t", 0): TOPIC, ("u", 0): UUID(int=9)}) == ["u-0", "v-0.00-delete"]
-    assert text(files, "recovery-point-offset-checkpoint") == ["t 0 3"]
-    assert again.open("u", 0, UUID(int=9), CONFIG, NOW).end_offset == 0
-    assert again.open("t", 0, TOPIC, CONFIG, NOW).end_offset == 3
-    assert "no-logs" in files.list(".")
+    known = {("t", 0): TOPIC, ("again", 0): UUID(int=9), ("v", 0): UUID(int=10)}
+    found = again.settle(known, {GONE})
+    assert found.deleted == [f"again-0.{GONE.hex}-delete", f"gone-0.{GONE.hex}-delete", f"v-0.{GONE.hex}-delete"]
+    strays = {name: f"{name}.{UUID(int=100).hex}-stray" for name in ("u-0", "torn-0")}
+    assert found.strays == strays
+    assert content(files, "t-0") == before["t-0"]
+    for name, kept in strays.items():
+        assert content(files, kept) == before[name]
+    names = set(files.list("."))
+    assert {"no-logs", "looks-like-0", "w-0.00-delete"} <= names
+    assert not names & {"gone-0", "again-0", "u-0", "torn-0", *found.deleted}
+    assert "again 0 3" not in text(files, "recovery-point-offset-checkpoint")
+    assert again.open("again", 0, UUID(int=9), CONFIG, NOW, new=False).end_offset == 0
+    assert again.open("t", 0, TOPIC, CONFIG, NOW, new=False).end_offset == 3
+    assert [line for line in found.lines() if "u-0" in line and "kept as" in line]
+    third = start(files).settle(known, {GONE})
+    assert (third.deleted, third.strays, third.earlier) == ([], {}, sorted(strays.values()))
+    assert "2 directories set aside" in "".join(third.lines())
+
+
+def test_a_deletion_that_was_cut_off_leaves_no_checkpoint_to_a_topic_of_the_same_name():
+    """The old directory has its new name already, the new topic has none yet: what the checkpoints say is the old one's."""
+    files = SimFiles()
+    fill(start(files))
+    store = start(files)
+    store.open("t", 0, TOPIC, CONFIG, NOW)
+    save(store)
+    files.rename("t-0", aside(("t", 0), TOPIC, "-delete"))
+    again = start(files)
+    again.settle({("t", 0): OTHER}, {TOPIC})
+    assert text(files, "recovery-point-offset-checkpoint") == []
+    assert again.open("t", 0, OTHER, CONFIG, NOW, new=False).end_offset == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"version: 0\ntopic_id: AAAA", b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", b"\0" * 40, None],
+    ids=["empty", "torn", "version", "zeroes", "gone"],
+)
+def test_a_damaged_partition_metadata_costs_no_record(damage):
+    """The partition is refused with what to do; not even deleting its topic removes what cannot be told to be the topic's."""
+    files = SimFiles()
+    fill(start(files))
+    if damage is None:
+        files.remove("t-0/partition.metadata")
+    else:
+        files.replace("t-0/partition.metadata", damage)
+    before = content(files, "t-0")
+    store = start(files)
+    store.settle({("t", 0): TOPIC}, {OTHER})
+    with pytest.raises(WrongDirectory, match=r"t-0 cannot be told whose it is.*topic_id: AAAAAAAAAAAAAAAAAAAAAQ"):
+        store.open("t", 0, TOPIC, CONFIG, NOW, new=False)
+    assert content(files, "t-0") == before
+    delete(store)
+    assert content(files, aside(("t", 0), TOPIC, "-stray")) == before
+
+
+def test_a_directory_without_meta_properties_is_not_formatted_over():
+    """A new cluster id over old data; an empty directory gets one, and what only looks like a partition's is no data."""
+    files = SimFiles()
+    fill(start(files))
+    files.remove("meta.properties")
+    with pytest.raises(WrongDirectory, match=r"meta.properties is missing from the data directory, but t-0 hold data"):
+        start(files)
+    files.remove_tree("t-0")
+    files.make_directory("lost-0")
+    assert start(files).formatted
+
+
+def test_names_set_aside_fit_a_file_system():
+    """255 bytes, the topic cut short, as Kafka does it."""
+    name = aside(("t" * 249, 10_000), TOPIC, "-delete")
+    assert len(name) == 255
+    assert name.endswith(f"t-10000.{TOPIC.hex}-delete")
+    assert aside(("a.b", 3), TOPIC, "-stray") == f"a.b-3.{TOPIC.hex}-stray"
 
 
 def test_an_older_topics_directory_is_refused():

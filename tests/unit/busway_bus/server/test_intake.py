@@ -64,3 +64,15 @@ def test_an_impossible_size_is_refused(size: int) -> None:
         deliver(Intake(1000, SCRATCH), framed(b"fine") + size.to_bytes(4, "big", signed=True) + b"GET /")
     assert refused.value.size == size
     assert refused.value.head[4:] == b"GET /"
+
+
+def test_a_frame_that_has_begun_holds_what_has_come_of_it() -> None:
+    """Fifty bytes of an announced 100 MB hold fifty bytes; then the buffer follows what comes, four times at most."""
+    intake = Intake(100 * 1024 * 1024, SCRATCH)
+    deliver(intake, (100 * 1024 * 1024).to_bytes(4, "big") + bytes(50))
+    assert intake.held == 50
+    arrived = 50
+    while arrived < 3_000_000:
+        deliver(intake, bytes(min(arrived, 100_000)))
+        arrived += min(arrived, 100_000)
+        assert arrived <= intake.held <= max(4 * arrived, 8192)

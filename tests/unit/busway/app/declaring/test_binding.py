@@ -11,6 +11,7 @@ import pytest
 
 from busway import App, BadDeclaration, Batch, ConsumerRecord, Context, Depends, Precision, Topic
 from busway.app.declaring.binding import Binder
+from busway.app.declaring.depends import Shared
 
 
 @dataclasses.dataclass
@@ -40,7 +41,7 @@ async def call(function: Callable[..., Any], *topics: Topic[Any, Any]) -> Any:
     """What the handler appended to the list that it returns."""
     got: list[Any] = []
     seen.append(got)
-    await Binder(topics=topics or (ratings,)).bind(function).call(RECORD)
+    await Binder(topics=topics or (ratings,), shared=Shared(app)).bind(function).call(RECORD)
     return got
 
 

@@ -1,0 +1,133 @@
+"""Whose a directory is, and what becomes of those that are nobody's.
+
+What lives here: the names that Kafka gives to partitions' directories, `partition.metadata`, and the look at the data directory at
+start. Nothing is removed then but what a committed deletion names: by the topic id in the directory, or by the `-delete` that was put
+behind its name. What is not known is set aside as `-stray`, with all that is in it. What does not: the logs themselves (`store`).
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from busway_bus.kernel.files import Files
+from busway_bus.log.checkpoints import PARTITION_METADATA, uuid_from_text, uuid_text
+
+Key = tuple[str, int]
+"""Topic and partition."""
+DELETED: Final = "-delete"
+STRAY: Final = "-stray"
+_NAME_BYTES_MAX: Final = 255
+_ASIDE: Final = re.compile(r"(.+-\d+)\.[0-9a-f]{32}(-delete|-stray)")
+_METADATA: Final = re.compile(rb"\s*version:\s*0\s*\n\s*topic_id:\s*([A-Za-z0-9_-]{22})\s*")
+
+
+def directory_of(key: Key) -> str:
+    """The directory of a partition."""
+    return f"{key[0]}-{key[1]}"
+
+
+def aside(key: Key, unique: UUID, suffix: str) -> str:
+    """The name under which a partition's directory waits for its end: `topic-partition.uuid-delete`, the topic cut short where the
+    name would be longer than a file system takes, as Kafka does it."""
+    tail = f"-{key[1]}.{unique.hex}{suffix}"
+    return key[0][: _NAME_BYTES_MAX - len(tail)] + tail
+
+
+def key_of(name: str) -> Key | None:
+    """The partition that a directory of this name belongs to."""
+    topic, dash, partition = name.rpartition("-")
+    return (topic, int(partition)) if dash and topic and partition.isdecimal() and partition.isascii() else None
+
+
+def metadata_bytes(topic_id: UUID) -> bytes:
+    """`partition.metadata` of a partition of this topic."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def topic_id_in(content: bytes | None) -> UUID | None:
+    """The topic id in a `partition.metadata`, None where it is missing or damaged."""
+    found = _METADATA.fullmatch(content or b"")
+    try:
+        return uuid_from_text(found[1].decode()) if found else None
+    except ValueError:
+        return None
+
+
+def partitions_in(files: Files) -> dict[str, Key]:
+    """The directories that hold a partition, by name: they are called like one and have its files."""
+    found = {}
+    for name in files.list("."):
+        key = key_of(name)
+        if key is not None and any(each == PARTITION_METADATA or each.endswith(".log") for each in files.list(name)):
+            found[name] = key
+    return found
+
+
+@dataclass(slots=True)
+class Leftovers:
+    """What a start made of directories that are nobody's.
+
+    Attributes:
+        deleted: whose deletion was committed and is finished now.
+        strays: name → new name of those set aside now.
+        earlier: set aside by an earlier start and still there.
+        gone: partitions that deleted directories had belonged to.
+    """
+
+    deleted: list[str] = field(default_factory=list)
+    strays: dict[str, str] = field(default_factory=dict)
+    earlier: list[str] = field(default_factory=list)
+    gone: set[Key] = field(default_factory=set)
+
+    def lines(self) -> Iterable[str]:
+        """What the operator is told."""
+        for old, new in self.strays.items():
+            yield (
+                f"directory {old} belongs to no topic of this cluster; nothing of it is served, it is kept as {new}. If its topic "
+                f"is missed, restore __cluster_metadata-0 from a copy that knows it and give the directory its old name; "
+                f"otherwise remove it"
+            )
+        if self.earlier:
+            yield (
+                f"{len(self.earlier)} directories set aside by earlier starts are still there, {self.earlier[0]} first; "
+                f"remove them when nobody misses their records"
+            )
+
+
+def settle(files: Files, known: Mapping[Key, UUID], removed: Collection[UUID], unique: UUID) -> Leftovers:
+    """Finish the deletions that a crash cut off, and set aside what belongs to no partition that is `known`.
+
+    A directory that a known partition expects stays where it is, whatever is in it: opening it tells.
+
+    Args:
+        removed: ids of the topics whose deletion was committed.
+        unique: goes into the names of strays.
+    """
+    found = Leftovers()
+    names = files.list(".")
+    doomed: list[str] = []
+    for name in names:
+        over = _ASIDE.fullmatch(name)
+        if over is not None:
+            (doomed if over[2] == DELETED else found.earlier).append(name)
+    partitions = partitions_in(files)
+    prefixes = {name.rpartition(".")[0] for name in doomed}
+    for key in known:
+        # Deleted and made again under its name, but the new one's directory was not there yet.
+        if directory_of(key) not in partitions and aside(key, unique, DELETED).rpartition(".")[0] in prefixes:
+            found.gone.add(key)
+    for name, key in partitions.items():
+        topic_id = topic_id_in(files.read_bytes(f"{name}/{PARTITION_METADATA}"))
+        if topic_id is not None and topic_id in removed and known.get(key) != topic_id:
+            doomed.append(aside(key, topic_id, DELETED))
+            files.rename(name, doomed[-1])
+            found.gone.add(key)
+        elif key not in known:
+            found.strays[name] = aside(key, unique, STRAY)
+            files.rename(name, found.strays[name])
+    for name in doomed:
+        files.remove_tree(name)
+    found.deleted = sorted(doomed)
+    return found

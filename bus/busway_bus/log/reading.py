@@ -1,0 +1,69 @@
+"""Which bytes of which segment a reader gets.
+
+What lives here: looking up, by positions. What does not: the segments and the bounds of the log (`partition_log`), and the reading
+itself, which a client's socket decides about (`file_slice`).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from busway_bus.log.file_slice import FileSlice
+from busway_bus.log.segment import Segment
+from busway_protocol.records.batch import CorruptBatch
+
+
+class Extent(NamedTuple):
+    """Whole batches that lie one behind the other in a segment's file, from byte `position` to before byte `end`."""
+
+    segment: Segment
+    position: int
+    end: int
+
+
+def segment_at(segments: Sequence[Segment], offset: int) -> int:
+    """Number of the segment that holds `offset`."""
+    low, high = 0, len(segments)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if segments[middle].base_offset <= offset:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def extent(segments: Sequence[Segment], offset: int, up_to: int) -> Extent | None:
+    """Where the batches lie from the one that holds `offset` on, below offset `up_to`, in one segment; None where there are none.
+
+    Raises:
+        CorruptBatch: a header is damaged on disk.
+    """
+    at = segment_at(segments, offset)
+    while True:
+        segment = segments[at]
+        position = segment.position_of(offset)
+        if position >= segment.size and offset < segment.next_offset:
+            raise CorruptBatch(f"offset {offset} cannot be found in {segment.path('.log')}")
+        if position < segment.size or at + 1 == len(segments):
+            break
+        at += 1
+    end = segment.size if segment.next_offset <= up_to else segment.position_of(up_to)
+    return Extent(segment, position, end) if position < end else None
+
+
+def cut(found: Extent, max_bytes: int, *, min_one: bool) -> FileSlice | None:
+    """At most `max_bytes` of an extent.
+
+    The last batch may be cut off, as in Kafka, which no client minds; the first one never is: it comes even when it is larger, or
+    without `min_one` not at all (KIP-74).
+
+    Raises:
+        CorruptBatch: the first header is damaged on disk.
+    """
+    first = found.segment.header(found.position).size_bytes
+    size = min(found.end - found.position, max_bytes)
+    if size < first:
+        if not min_one:
+            return None
+        size = first
+    return found.segment.slice(found.position, size)

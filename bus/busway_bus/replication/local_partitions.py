@@ -1,0 +1,247 @@
+"""Which partitions are on this node: it follows the cluster image.
+
+What lives here: partition → log, opened, deleted and given other settings as the image says, by what differs in it. Whatever waits for
+the disk is done in other threads, in batches, so that a topic of a thousand partitions is nobody's business but of who asked for it.
+What does not: appending and reading (`manager`), what a directory holds (`log.store`).
+"""
+
+import asyncio
+import functools
+import itertools
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.log.log_config import LogConfig
+from busway_bus.log.partition_log import CorruptLog, PartitionLog
+from busway_bus.log.store import Doomed, LogStore, Opening
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.image import ClusterImage, TopicImage
+from busway_bus.replication.cleaning import off_loop
+from busway_bus.replication.partition import Partition
+from busway_protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger("busway.replication")
+
+Key = tuple[str, int]
+OPENERS: Final = 4
+"""Threads that open logs at the same time: while one waits for the disk another computes."""
+BATCH: Final = 32
+"""Logs that one of them opens before it comes back: the loop takes them in at a stretch."""
+_ACCEPT: Final = (
+    "Restore the file from a copy, or, to accept the loss, put an empty directory in place of the partition's"
+)
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970, as record timestamps count them."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offline:
+    """A partition that could not be opened, and why."""
+
+    opening: Opening
+    problem: Exception
+
+
+class LocalPartitions:
+    """Every partition that this node has."""
+
+    def __init__(self, config: BrokerConfig, store: LogStore, reconfigured: Callable[[Partition], None]) -> None:
+        self._config = config
+        self._reconfigured = reconfigured
+        self._store = store
+        self._partitions: dict[Key, Partition] = {}
+        self._offline: dict[Key, _Offline] = {}
+        self._names: dict[UUID, str] = {}
+        self._of: dict[UUID, list[Key]] = {}
+        self._epochs: dict[Key, int] = {}
+        self._started = False
+        self._doomed: deque[str] = deque()
+        self._remover: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
+
+    # What is there
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Those that are open, as they are now."""
+        return iter(tuple(self._partitions.values()))
+
+    def get(self, key: Key) -> Partition | None:
+        """The partition that is open under this name now."""
+        return self._partitions.get(key)
+
+    def find(self, topic: str, number: int) -> Partition:
+        """The partition.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where its log could not be opened.
+        """
+        partition = self._partitions.get((topic, number))
+        if partition is None:
+            if (topic, number) in self._offline:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{number} is offline, see the broker's log")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{number} does not exist on this broker")
+        return partition
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """The name of the topic with this id, None when there is none."""
+        return self._names.get(topic_id)
+
+    def check_online(self, topic_id: UUID) -> None:
+        """Refuse to call a topic created while partitions of it cannot be served.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, with the reason.
+        """
+        offline = [key for key in self._of.get(topic_id, ()) if key in self._offline]
+        if offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the topic {offline[0][0]} is created, but {len(offline)} of its partitions are offline: "
+                f"{self._offline[offline[0]].problem}; they are opened as soon as that is mended",
+            )
+
+    # Following the image
+
+    async def follow(self, image: ClusterImage, delta: Delta) -> None:
+        """Delete the partitions of topics that are gone, open new ones, take over changed settings."""
+        async with self._changing:
+            doomed: list[Doomed] = []
+            for topic_id in delta.removed:
+                self._names.pop(topic_id, None)
+                doomed += [self._doom(key, topic_id) for key in self._of.pop(topic_id, ())]
+            if doomed:
+                await self._delete(doomed)
+            wanted: list[Opening] = []
+            for name in delta.changed:
+                wanted += self._wanted(image, image.topics[name])
+            await self._open(wanted)
+            for name in delta.configured:
+                self._reconfigure(image, name)
+            self._started = True
+
+    def _wanted(self, image: ClusterImage, topic: TopicImage) -> Iterator[Opening]:
+        self._names[topic.topic_id] = topic.name
+        known = self._of.setdefault(topic.topic_id, [])
+        config = self._log_config(image, topic.name)
+        for number, placed in enumerate(topic.partitions):
+            key = (topic.name, number)
+            self._epochs[key] = placed.leader_epoch
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.leader_epoch = placed.leader_epoch
+            elif number >= len(known):
+                known.append(key)
+                yield Opening(key=key, topic_id=topic.topic_id, config=config, new=self._started)
+
+    def _reconfigure(self, image: ClusterImage, name: str) -> None:
+        topic = image.topics.get(name)
+        if topic is None:
+            return
+        config = self._log_config(image, name)
+        for key in self._of.get(topic.topic_id, ()):
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.log.config = config
+                self._reconfigured(partition)
+
+    def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
+        return LogConfig.from_values(self._config.topic_config(image.topic_configs(topic)))
+
+    # Opening
+
+    async def _open(self, openings: list[Opening]) -> None:
+        """Open what is wanted; where that fails, the partition is offline and the others are served."""
+        if not openings:
+            return
+        self._store.expect(openings)
+        problems = await off_loop(functools.partial(self._store.prepare, openings))
+        for opening in openings:
+            if opening.key in problems:
+                self._put(opening, problems[opening.key])
+        ready = iter([opening for opening in openings if opening.key not in problems])
+
+        async def opener() -> None:
+            while batch := list(itertools.islice(ready, BATCH)):
+                outcomes = await off_loop(functools.partial(self._load, batch))
+                for opening, outcome in zip(batch, outcomes, strict=True):
+                    self._put(opening, outcome)
+
+        async with asyncio.TaskGroup() as openers:
+            for _ in range(OPENERS):
+                openers.create_task(opener())
+
+    def _load(self, batch: list[Opening]) -> list[PartitionLog | CorruptLog | OSError]:
+        now_ms = wall_ms()
+        return [self._store.load(opening, now_ms) for opening in batch]
+
+    def _put(self, opening: Opening, outcome: PartitionLog | Exception) -> None:
+        key = opening.key
+        if isinstance(outcome, PartitionLog):
+            self._offline.pop(key, None)
+            self._partitions[key] = Partition(
+                topic=key[0],
+                number=key[1],
+                topic_id=opening.topic_id,
+                log=self._store.adopt(opening, outcome),
+                leader_epoch=self._epochs[key],
+            )
+            return
+        known = self._offline.get(key)
+        self._offline[key] = _Offline(opening=opening, problem=outcome)
+        if known is None or str(known.problem) != str(outcome):
+            remedy = f". {_ACCEPT}" if isinstance(outcome, CorruptLog) else ""
+            log.error("partition %s-%d is offline: %s%s", *key, outcome, remedy)
+
+    async def reopen(self) -> None:
+        """Try again what the operating system refused: a full disk may have room again. Damage waits for the operator."""
+        if not any(isinstance(each.problem, OSError) for each in self._offline.values()):
+            return
+        async with self._changing:
+            again = [each.opening for each in self._offline.values() if isinstance(each.problem, OSError)]
+            await self._open(again)
+            back = [opening for opening in again if opening.key in self._partitions]
+        if back:
+            log.warning("%d partitions are back, %s-%d first", len(back), *back[0].key)
+
+    # Deleting
+
+    def _doom(self, key: Key, topic_id: UUID) -> Doomed:
+        """Serve a partition no more."""
+        self._offline.pop(key, None)
+        self._epochs.pop(key, None)
+        partition = self._partitions.pop(key, None)
+        doomed = self._store.doom(key, topic_id)
+        if partition is not None:
+            partition.wake()
+        return doomed
+
+    async def _delete(self, doomed: list[Doomed]) -> None:
+        try:
+            self._doomed += await off_loop(functools.partial(self._store.delete, doomed))
+        except OSError as problem:
+            log.error("deleted partitions keep their files until the next start: %s", problem)
+        if self._doomed and self._remover is None:
+            self._remover = asyncio.ensure_future(self._remove())
+
+    async def _remove(self) -> None:
+        """Remove the files of deleted partitions, one directory after the other."""
+        try:
+            while self._doomed:
+                await off_loop(functools.partial(self._store.remove, self._doomed.popleft()))
+        finally:
+            self._remover = None
+
+    async def close(self) -> None:
+        """Leave the files that are not removed yet to the next start."""
+        self._doomed.clear()
+        while self._remover is not None:
+            await asyncio.wait([self._remover])

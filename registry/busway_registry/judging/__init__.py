@@ -1,0 +1,1 @@
+"""Parsing, normalising and comparing schemas: what costs as much as a client likes, away from the event loop."""

@@ -1,0 +1,19 @@
+"""Subjects sort by code points, and a schema's users are found in order.
+
+What lives here: PostgreSQL sorts by the rules of the database's language unless a column says otherwise, and then no index helps a list
+of names or a prefix. SQLite always sorts by code points.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    """Collate the names; replace the index of a schema's users."""
+    if op.get_bind().dialect.name == "postgresql":
+        op.alter_column("versions", "subject", type_=sa.String(1024, collation="C"))
+    op.drop_index("ix_versions_schema_id", "versions")
+    op.create_index("versions_of_schema", "versions", ["schema_id", "subject", "version"])

@@ -1,0 +1,305 @@
+"""Register, look up and check a schema: the use cases that judge one.
+
+What lives here: what is read before, what is judged of it, and what is written if nothing of that has changed meanwhile. Judging takes
+as long as a schema's author likes, so it happens between transactions, never inside one. What does not: the rules (`domain`), where they
+are applied (`judging`), what only reads or deletes (`service`).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakValueDictionary
+
+from busway_registry.domain import errors
+from busway_registry.domain.compatibility.check import Earlier
+from busway_registry.domain.compatibility.levels import Level
+from busway_registry.domain.modes import Mode
+from busway_registry.domain.schemas import Artifact, SchemaRequest
+from busway_registry.domain.subjects import LATEST, MAX_ID
+from busway_registry.judging.judge import Judge, Judging
+from busway_registry.resolve import reference_texts, with_numbers
+from busway_registry.settings import Rules, Settings, read_only
+from busway_registry.store.interface import IdTaken, NoMoreIds, Registered, Store, StoredSchema, Transaction, Version
+
+_MOST_ATTEMPTS: Final = 20
+"""To register while others, on other nodes too, change the subject; each of them got through meanwhile."""
+_AT_ONCE: Final = 8
+"""Earlier versions that are in memory to be compared with: eight megabytes of the largest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Basis:
+    """What a judgement rests on; it stands as long as this is what the store says."""
+
+    rules: Rules
+    versions: tuple[Version, ...]
+    request: SchemaRequest
+    texts: tuple[str, ...]
+    latest: Registered | None
+    latest_texts: tuple[str, ...] = ()
+
+    @property
+    def live(self) -> list[Version]:
+        """Versions that are not deleted."""
+        return [one for one in self.versions if not one.deleted]
+
+
+class Registrar:
+    """Judges schemas against what is registered.
+
+    Args:
+        store: where schemas are kept.
+        settings: levels and modes.
+        judge: judges them.
+        now_ms: the clock, milliseconds since 1970.
+        max_schema_chars: how long a schema may be.
+    """
+
+    def __init__(
+        self, store: Store, settings: Settings, judge: Judge, now_ms: Callable[[], int], max_schema_chars: int
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._judge = judge
+        self._now_ms = now_ms
+        self._max_chars = max_schema_chars
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def register(
+        self, subject: str, request: SchemaRequest, *, normalize: bool = False, force: bool = False
+    ) -> Registered:
+        """The version of the subject that holds this schema; a new one unless it is there.
+
+        Raises:
+            RegistryError: 409 incompatible; 42201 not valid; 42205 read-only, or an id where none may be given; 42209 too large;
+                50002 judging takes too long, or the subject never stands still.
+        """
+        if len(request.text) > self._max_chars:
+            raise errors.schema_too_large(len(request.text), self._max_chars)
+        judging = self._judge.request()
+        found = await self._attempt(judging, subject, request, normalize=normalize, force=force)
+        if found is not None:
+            return found
+        # Somebody was faster. Those whom that befell take turns, so that they do not befall one another.
+        async with self._turns.setdefault(subject, asyncio.Lock()):
+            for _ in range(_MOST_ATTEMPTS):
+                found = await self._attempt(judging, subject, request, normalize=normalize, force=force)
+                if found is not None:
+                    return found
+        raise errors.timed_out(f"Subject {subject} changes faster than the schema can be compared; try again")
+
+    async def _attempt(
+        self, judging: Judging, subject: str, request: SchemaRequest, *, normalize: bool, force: bool
+    ) -> Registered | None:
+        """The version; None when the subject changed while the schema was judged."""
+        async with self._store.read() as tx:
+            basis = await self._basis(tx, subject, request)
+        mode = basis.rules.mode
+        _check_writable(subject, mode, request)
+        normalize = mode is not Mode.IMPORT and (normalize or basis.rules.normalizes)
+        artifact = await judging.build(basis.request, basis.texts, normalize=normalize)
+        if basis.latest is not None and (found := await self._there(basis, artifact)) is not None:
+            return found
+        if mode is not Mode.IMPORT and not force:
+            breaches = await self._compare(judging, artifact, basis, basis.live)
+            if breaches is None:
+                return None
+            if breaches:
+                raise errors.incompatible(subject, ", ".join(breaches))
+        async with self._store.write() as tx:
+            if await self._basis(tx, subject, request, basis) != basis:
+                return None
+            return await self._write(tx, subject, basis, artifact)
+
+    async def _there(self, basis: _Basis, artifact: Artifact) -> Registered | None:
+        """The version that holds it already; most clients register the latest one again whenever they start."""
+        latest = basis.latest
+        assert latest is not None
+        if latest.schema.artifact == artifact:
+            return _held(basis.request, latest.schema, [latest.version])
+        if len(basis.live) == 1:
+            return None
+        async with self._store.read() as tx:
+            return _held(basis.request, await tx.find_schema(artifact.fingerprint), basis.live)
+
+    async def _write(self, tx: Transaction, subject: str, basis: _Basis, artifact: Artifact) -> Registered:
+        request, versions = basis.request, basis.versions
+        known = await tx.find_schema(artifact.fingerprint)
+        if (found := _held(request, known, versions)) is not None:
+            return found
+        number = _next_version(request, versions, basis.rules.mode)
+        stored = await _keep(tx, artifact, known, request.id)
+        await _purge_replaced(tx, stored, versions)
+        version = Version(
+            subject=subject, version=number, schema_id=stored.id, deleted=False, timestamp_ms=self._now_ms()
+        )
+        await tx.add_version(version)
+        return Registered(version=version, schema=stored)
+
+    async def look_up(
+        self, subject: str, request: SchemaRequest, *, normalize: bool = False, deleted: bool = False
+    ) -> Registered:
+        """The version of the subject that holds this schema.
+
+        Raises:
+            RegistryError: 40401 no subject; 40403 no such schema in it; 42201 not valid; 50002 judging takes too long.
+        """
+        judging = self._judge.request()
+        async with self._store.read() as tx:
+            basis = await self._basis(tx, subject, request)
+        artifact = await judging.build(basis.request, basis.texts, normalize=normalize or basis.rules.normalizes)
+        async with self._store.read() as tx:
+            versions = [one for one in await tx.versions(subject) if deleted or not one.deleted]
+            if not versions:
+                raise errors.subject_not_found(subject)
+            known = await tx.find_schema(artifact.fingerprint)
+            for one in reversed(versions):
+                if known is not None and one.schema_id == known.id:
+                    return Registered(version=one, schema=known)
+            raise errors.schema_not_found()
+
+    async def check(
+        self, subject: str, request: SchemaRequest, version: int | None, *, normalize: bool = False
+    ) -> list[str]:
+        """What speaks against the schema at the subject's level; empty when it is compatible.
+
+        Args:
+            subject: whose versions it is compared with; one that does not exist is compatible with everything.
+            request: the schema.
+            version: the one version to compare with, `LATEST`, or None for all that the level names.
+            normalize: write the schema in normal form first.
+
+        Raises:
+            RegistryError: 40402 no such version; 42201 not valid; 42209 too large; 50002 judging takes too long.
+        """
+        if len(request.text) > self._max_chars:
+            raise errors.schema_too_large(len(request.text), self._max_chars)
+        judging = self._judge.request()
+        for _ in range(_MOST_ATTEMPTS):
+            async with self._store.read() as tx:
+                basis = await self._basis(tx, subject, request)
+            live = basis.live
+            if version == LATEST:
+                live = live[-1:]
+            elif version is not None:
+                live = [one for one in live if one.version == version]
+                if not live:
+                    raise errors.version_not_found(version)
+            artifact = await judging.build(basis.request, basis.texts, normalize=normalize or basis.rules.normalizes)
+            found = await self._compare(judging, artifact, basis, live)
+            if found is not None:
+                return found
+        raise errors.timed_out(f"Subject {subject} changes faster than the schema can be compared; try again")
+
+    async def _basis(
+        self, tx: Transaction, subject: str, request: SchemaRequest, before: _Basis | None = None
+    ) -> _Basis:
+        """What there is now; what cannot have changed since `before` is not read again."""
+        rules = await self._settings.rules(tx, subject)
+        versions = tuple(await tx.versions(subject))
+        if request.references:
+            request = await with_numbers(tx, request)
+        texts = tuple(await reference_texts(tx, request.references))
+        live = [one for one in versions if not one.deleted]
+        latest: Registered | None = None
+        latest_texts: tuple[str, ...] = ()
+        if before is not None and before.versions == versions:
+            latest, latest_texts = before.latest, before.latest_texts
+        elif live:
+            schema = await tx.schema(live[-1].schema_id)
+            assert schema is not None, f"version {live[-1]} has no schema"
+            latest = Registered(version=live[-1], schema=schema)
+            latest_texts = tuple(await reference_texts(tx, schema.artifact.references))
+        return _Basis(
+            rules=rules, versions=versions, request=request, texts=texts, latest=latest, latest_texts=latest_texts
+        )
+
+    async def _compare(
+        self, judging: Judging, artifact: Artifact, basis: _Basis, live: Sequence[Version]
+    ) -> list[str] | None:
+        """What speaks against it; None when a version to compare with has gone meanwhile."""
+        level = basis.rules.level
+        wanted = live[::-1] if level.transitive else live[-1:]
+        if level is Level.NONE:
+            return []
+        for start in range(0, len(wanted), _AT_ONCE):
+            earlier = await self._earlier(wanted[start : start + _AT_ONCE], basis)
+            if earlier is None:
+                return None
+            if found := await judging.explain(artifact, basis.texts, earlier, level):
+                return found
+        return []
+
+    async def _earlier(self, versions: Sequence[Version], basis: _Basis) -> list[Earlier] | None:
+        latest = basis.latest
+        if latest is not None and list(versions) == [latest.version]:
+            return [_as_earlier(latest.version, latest.schema, basis.latest_texts)]
+        found = []
+        async with self._store.read() as tx:
+            for one in versions:
+                schema = await tx.schema(one.schema_id)
+                if schema is None:
+                    return None
+                found.append(_as_earlier(one, schema, await reference_texts(tx, schema.artifact.references)))
+        return found
+
+
+def _as_earlier(version: Version, schema: StoredSchema, texts: Sequence[str]) -> Earlier:
+    return Earlier(version=version.version, artifact=schema.artifact, reference_texts=texts)
+
+
+def _held(request: SchemaRequest, known: StoredSchema | None, versions: Sequence[Version]) -> Registered | None:
+    """The live version that holds the schema, if the request may mean it."""
+    if known is None:
+        return None
+    if request.id is not None and request.id != known.id:
+        raise errors.id_mismatch(request.id)
+    for one in versions:
+        if not one.deleted and one.schema_id == known.id and request.version in {None, 0, LATEST, one.version}:
+            return Registered(version=one, schema=known)
+    return None
+
+
+async def _keep(tx: Transaction, artifact: Artifact, known: StoredSchema | None, wanted: int | None) -> StoredSchema:
+    if known is not None:
+        return known
+    try:
+        return await tx.add_schema(artifact, wanted)
+    except IdTaken:
+        raise errors.not_permitted(f"Overwrite new schema with id {wanted} is not permitted.") from None
+    except NoMoreIds:
+        raise errors.not_permitted(f"The id {MAX_ID} has been given out; there are no more ids on the wire") from None
+
+
+async def _purge_replaced(tx: Transaction, stored: StoredSchema, versions: Sequence[Version]) -> None:
+    """A soft-deleted version that held the schema goes for good when the schema comes back, unless it is referred to."""
+    for one in versions:
+        if one.deleted and one.schema_id == stored.id and not await tx.referenced_by(one.subject, one.version):
+            await tx.remove_version(one.subject, one.version)
+
+
+def _check_writable(subject: str, mode: Mode, request: SchemaRequest) -> None:
+    if not mode.writable:
+        raise read_only(subject)
+    if mode is Mode.IMPORT and request.id is None:
+        raise errors.not_permitted(f"Subject {subject} is in import mode; a schema needs its id")
+    if mode is not Mode.IMPORT and request.id is not None:
+        raise errors.not_permitted(f"Subject {subject} is not in import mode; leave the id out")
+
+
+def _next_version(request: SchemaRequest, versions: Sequence[Version], mode: Mode) -> int:
+    following = max((one.version for one in versions), default=0) + 1
+    wanted = request.version
+    if wanted in {None, 0, LATEST}:
+        return following
+    assert wanted is not None
+    if mode is Mode.IMPORT:
+        if any(one.version == wanted for one in versions):
+            raise errors.not_permitted(f"Overwrite version {wanted} is not permitted.")
+        return wanted
+    if wanted != following:
+        raise errors.invalid_schema(
+            f"Version is not one more than previous version: {wanted} was given, {following} is next"
+        )
+    return wanted

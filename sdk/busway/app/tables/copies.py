@@ -1,0 +1,175 @@
+"""The partitions of a table whose rows are in memory, and how far they are what the topic says.
+
+What lives here: reading rows back, keeping them while it is not known who has their partition, reading on from where they are. What does
+not: changing them (`table`).
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any, Final
+
+from busway.app.declaring.routes import Topic
+from busway.app.tables.rows import INCLUDED, Home, Rows
+from busway.consumer.snapshot import Snapshot, snapshot
+from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut
+from busway.serde.errors import Undecodable
+from busway.types import Record, RecordMetadata
+
+log = logging.getLogger("busway.app")
+
+_KEPT_S: Final = 600.0
+"""Rows that were given up are read on from where they are for so long: a rebalance lasts seconds. Much later, what was deleted meanwhile
+may not be in the topic any more."""
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 10.0
+"""Waits before rows are asked for again while no broker answers; they double from the first to the longest, and there is no last one."""
+
+
+class BadRow(BuswayError):
+    """A record of the table's topic is no row of it; an app that went on without it would lose state."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Copy:
+    """How far the rows of a partition that are in memory are what its topic says.
+
+    Attributes:
+        known: the offset up to which they are; only this instance wrote what is between the one they were read back to and this one.
+            None when a write failed: the topic has it, or not.
+        open: calls and writes that are under way.
+        left_s: when the partition was given up; None while it is held.
+    """
+
+    known: int | None
+    open: int = 0
+    left_s: float | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the rows are what the topic says up to `known`."""
+        return self.known is not None and not self.open
+
+    def written(self, offset: int) -> None:
+        """A row that is in memory is in the topic, too. Behind a record of somebody else, `known` stays before that."""
+        if offset == self.known:
+            self.known += 1
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """A call that may change rows is under way."""
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
+
+    def sent(self, futures: "Collection[asyncio.Future[RecordMetadata]]") -> None:
+        """Rows that are in memory are on their way to the topic."""
+        self.open += len(futures)
+        for future in futures:
+            future.add_done_callback(self._acknowledged)
+
+    def _acknowledged(self, sent: "asyncio.Future[RecordMetadata]") -> None:
+        self.open -= 1
+        if sent.cancelled() or sent.exception() is not None:
+            self.known = None
+        else:
+            self.written(sent.result().offset)
+
+
+class Copies:
+    """Rows of partitions: of those that are held, and of those that were given up and nobody is known to have yet."""
+
+    def __init__(self, rows: Rows[Any, Any], topic: Topic[Any, Any]) -> None:
+        self._rows = rows
+        self._topic = topic
+        self._copies: dict[int, Copy] = {}
+
+    def of(self, number: int) -> Copy:
+        """That of a partition; one that nobody looks at if it is not here."""
+        return self._copies.get(number) or Copy(known=None)
+
+    def clear(self) -> None:
+        """The rows have gone."""
+        self._copies.clear()
+
+    def keep_only(self, numbers: Set[int]) -> None:
+        """Forget the rows of all other partitions."""
+        self._forget(self._copies.keys() - numbers)
+
+    def give_up(self, numbers: Set[int]) -> None:
+        """Keep the rows of these partitions for whoever reads them until it is known who has them.
+
+        Rows that may not be what the topic says are forgotten at once: a call or a write is under way, or has failed.
+        """
+        now_s = asyncio.get_running_loop().time()
+        for number in numbers:
+            self._copies[number].left_s = now_s
+        self._forget({number for number in numbers if not self._copies[number].is_exact})
+
+    async def read_back(self, numbers: Set[int]) -> int:
+        """Make the rows of these partitions what the topic says; waits while the brokers, or the registry, are away.
+
+        Returns:
+            How many records that took.
+
+        Raises:
+            BadRow: a record is not what the table holds; names partition and offset.
+        """
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                return await self._read_back(numbers)
+            except (ConnectionFailed, RequestTimedOut) as problem:
+                log.warning("table %s waits %.1f s to be read back: %s", self._topic.name, wait_s, problem)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+    async def _read_back(self, numbers: Set[int]) -> int:
+        app, name = self._topic.app, self._topic.name
+        read = 0
+        async with snapshot(app.bootstrap_servers, name, numbers, client_id=app.name) as found:
+            starts = self._starts(numbers, found)
+            self._forget(numbers - starts.keys())
+            try:
+                async for record in found.records(starts):
+                    read += 1
+                    await self._take(record)
+            except (Undecodable, ValueError) as problem:
+                raise BadRow(
+                    f"table {name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
+                    "delete that record, or read it with the type that wrote it"
+                ) from None
+        for number in numbers:
+            self._copies[number] = Copy(known=found.ends.get(number))
+        return read
+
+    async def _take(self, record: Record) -> None:
+        try:
+            typed = await self._topic.app.serdes.decode(record)
+        except Undecodable as problem:
+            raise Undecodable(f"{record.topic}-{record.partition} offset {record.offset}: {problem}") from None
+        assert typed.key is not None, "brokers refuse records without a key in a compacted topic"
+        self._rows.set_row(typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED)))
+
+    def _starts(self, numbers: Set[int], found: Snapshot) -> Mapping[int, int]:
+        """From where partitions that were given up are to be read on; the others are read from their beginning."""
+        now_s = asyncio.get_running_loop().time()
+        starts = {}
+        for number in numbers & self._copies.keys():
+            copy = self._copies[number]
+            if copy.known is None or copy.left_s is None or now_s - copy.left_s > _KEPT_S:
+                continue
+            # Outside of the log it is of another log: the topic was made anew, or records were deleted.
+            if found.begins[number] <= copy.known <= found.ends[number]:
+                starts[number] = copy.known
+        return starts
+
+    def _forget(self, numbers: Set[int]) -> None:
+        if numbers:
+            self._rows.drop(numbers)
+        for number in numbers:
+            self._copies.pop(number, None)

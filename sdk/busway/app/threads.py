@@ -1,0 +1,97 @@
+"""Threads for plain functions, which may block.
+
+What lives here: how many there are, and what becomes of those that do not end. What does not: which function is called (`declaring`).
+
+They are the app's own: in asyncio's pool, which has a handful, every handler, each look-up of a name and all calls that were given up
+would wait for one another. And they are daemons: Python waits for the threads of a pool before it ends, for ever if one hangs.
+"""
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Final
+
+log = logging.getLogger("busway.app")
+
+THREADS_MAX: Final = 256
+"""Calls of plain functions that an app makes at once; further ones wait. Each thread costs some 100 KB and a share of one interpreter:
+who needs more of them at once is better served by coroutine functions, or by more processes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    name: str
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    context: contextvars.Context
+    loop: asyncio.AbstractEventLoop
+    result: asyncio.Future[Any]
+
+
+class Threads:
+    """As many as there are calls at once, up to `limit`; they stay until `close`."""
+
+    def __init__(self, limit: int = THREADS_MAX) -> None:
+        self._limit = limit
+        self._queue: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls: set[_Call] = set()
+        self._started = 0
+
+    async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, name: str) -> Any:
+        """What the function returns, called in a thread with the context of who waits.
+
+        A call that is cancelled goes on in its thread, if it had begun, and its result is dropped.
+
+        Raises:
+            Exception: what the function raised.
+        """
+        loop = asyncio.get_running_loop()
+        call = _Call(name, function, arguments, contextvars.copy_context(), loop, loop.create_future())
+        self._calls.add(call)
+        if self._started < min(len(self._calls), self._limit):
+            self._started += 1
+            threading.Thread(target=self._work, name=f"busway-handler-{self._started}", daemon=True).start()
+        self._queue.put(call)
+        return await call.result
+
+    def close(self) -> None:
+        """Let the threads end; those that are busy do when their call does, or with the process."""
+        for _ in range(self._started):
+            self._queue.put(None)
+        self._started = 0
+        if self._calls:
+            names = ", ".join(sorted({call.name for call in self._calls}))
+            log.warning("%d calls of plain functions go on, and end with the process: %s", len(self._calls), names)
+
+    def _work(self) -> None:
+        while (call := self._queue.get()) is not None:
+            result: Any = None
+            problem: BaseException | None = None
+            if not call.result.cancelled():
+                try:
+                    result = call.context.run(call.function, **call.arguments)
+                except BaseException as raised:  # noqa: BLE001 - it is raised where the call is awaited
+                    problem = raised
+            try:
+                call.loop.call_soon_threadsafe(self._done, call, result, problem)
+            except RuntimeError:
+                return  # the event loop has ended: nobody waits any more
+            del call, result, problem  # an idle thread keeps no record alive
+
+    def _done(self, call: _Call, result: Any, problem: BaseException | None) -> None:
+        self._calls.discard(call)
+        if call.result.done():
+            return
+        if problem is None:
+            call.result.set_result(result)
+        elif isinstance(problem, StopIteration):
+            # A future cannot hold one: whoever waits for it would wait for ever.
+            raised = RuntimeError("the handler raised StopIteration")
+            raised.__cause__ = problem
+            call.result.set_exception(raised)
+        else:
+            call.result.set_exception(problem)

@@ -1,0 +1,143 @@
+"""Showing a group that its member lives, whatever the reader's event loop is doing.
+
+What lives here: `ThreadHeart`, and the one thread of a process in which the hearts of all its consumers beat. What does not: what a beat
+is (`heart`).
+
+The thread has an event loop, connections and look-ups of its own. The two loops share nothing: what one tells the other is a call with
+values that nobody changes, put on the other's queue; when the reader last polled is behind a lock (`heart.Reader`).
+"""
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from busway.cluster.client import ClusterClient
+from busway.consumer.coordinator import Coordinator, Member
+from busway.consumer.heart import Pace, Reader, Told, beat
+from busway.errors import BuswayError
+from busway_protocol.errors import ErrorCode
+
+
+class _Thread:
+    """An event loop in a daemon thread that is there while somebody uses it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        # The thread, and whoever used it, are the parent's.
+        self._lock = threading.Lock()
+        self._users, self._loop = 0, None
+
+    def enter(self) -> asyncio.AbstractEventLoop:
+        """Use it, until `leave`."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=_run, args=(self._loop,), name="busway-hearts", daemon=True).start()
+            self._users += 1
+            return self._loop
+
+    def leave(self) -> None:
+        """Use it no more; whoever is the last ends it."""
+        with self._lock:
+            self._users -= 1
+            if not self._users and self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop = None
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+_thread = _Thread()
+
+
+class ThreadHeart:
+    """Beats in a thread beside the reader's event loop: a handler that computes for longer than a session costs no membership.
+
+    The bound is max_poll_interval_ms: a reader that asks for nothing for so long leaves its group, and is told when it comes back.
+    """
+
+    def __init__(self, coordinator: Coordinator, connect: Callable[[], ClusterClient], pace: Pace) -> None:
+        self.reader = Reader(time.monotonic)
+        self._group = coordinator.group
+        self._connect = connect
+        self._pace = pace
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # What follows belongs to the thread.
+        self._cluster: ClusterClient | None = None
+        self._coordinator: Coordinator | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, member: Member, told: Told) -> None:
+        """As `Heart.start`."""
+        here = asyncio.get_running_loop()
+
+        def tell(member: Member, code: ErrorCode | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the reader's event loop is closed: nobody is there to be told
+                here.call_soon_threadsafe(told, member, code)
+
+        if self._loop is None:
+            self._loop = _thread.enter()
+        self._loop.call_soon_threadsafe(self._begin, member, tell)
+
+    def stop(self) -> None:
+        """As `Heart.stop`."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._end)
+
+    def abort(self) -> None:
+        """As `Heart.abort`."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._drop)
+
+    async def close(self) -> None:
+        """As `Heart.close`."""
+        loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        try:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), loop))
+        finally:
+            _thread.leave()
+
+    # In the thread
+
+    def _begin(self, member: Member, tell: Told) -> None:
+        self._end()
+        if self._coordinator is None:
+            self._cluster = self._connect()
+            self._coordinator = Coordinator(self._cluster, self._group)
+        self._task = asyncio.get_running_loop().create_task(
+            beat(self._coordinator, member, self.reader, self._pace, tell), name="busway-heart"
+        )
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _drop(self) -> None:
+        self._end()
+        if self._cluster is not None:
+            self._cluster.abort()
+
+    async def _close(self) -> None:
+        self._end()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if self._cluster is not None:
+            with contextlib.suppress(BuswayError):
+                await self._cluster.close()

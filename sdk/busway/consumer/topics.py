@@ -1,0 +1,96 @@
+"""The topics that a consumer subscribes to, and those that are made later.
+
+What lives here: names and patterns, and looking at them anew while the consumer runs. What does not: sharing partitions (`group`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Iterable
+
+from busway.cluster.client import ClusterClient
+from busway.consumer.fetcher import Fetcher
+from busway.consumer.group import GroupMember
+from busway.errors import BuswayError
+from busway.types import TopicPartition
+
+log = logging.getLogger("busway.consumer")
+
+
+class Topics:
+    """Keeps a subscription up to date.
+
+    Args:
+        group: which shares the partitions; without one the fetcher has all of them.
+        max_age_s: topics are looked at so often.
+    """
+
+    def __init__(
+        self, cluster: ClusterClient, fetcher: Fetcher, group: GroupMember | None, *, max_age_s: float
+    ) -> None:
+        self._cluster = cluster
+        self._fetcher = fetcher
+        self._group = group
+        self._max_age_s = max_age_s
+        self._names: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self._subscribed = False
+
+    async def subscribe(self, names: Iterable[str] = (), pattern: re.Pattern[str] | None = None) -> None:
+        """Read these, or what the pattern matches.
+
+        Raises:
+            BrokerError: a topic cannot be had.
+        """
+        self._names, self._pattern = frozenset(names), pattern
+        if pattern is not None:
+            await self._cluster.refresh(every_topic=True)
+            self._names = self._matched(pattern)
+        await self._cluster.ensure_topics(self._names)
+        if self._group is not None:
+            self._group.subscribe(self._names)
+        else:
+            self._fetcher.assign(self._partitions())
+        self._subscribed = True
+
+    def forget(self) -> None:
+        """Somebody else says now which partitions are read."""
+        self._subscribed = False
+
+    async def watch(self) -> None:
+        """Find what is made later, until cancelled."""
+        while True:
+            await asyncio.sleep(self._max_age_s)
+            if self._subscribed:
+                with contextlib.suppress(BuswayError):  # the next look comes
+                    await self._look()
+
+    async def _look(self) -> None:
+        await self._cluster.refresh(every_topic=self._pattern is not None)
+        if self._pattern is not None and (matched := self._matched(self._pattern)) != self._names:
+            log.info("%s now matches %s", self._pattern.pattern, ", ".join(sorted(matched)) or "nothing")
+            self._cluster.topics -= self._names - matched  # asked for once more, they would be made after all
+            self._names = matched
+            await self._cluster.ensure_topics(matched)
+            if self._group is not None:
+                self._group.subscribe(matched)
+        if self._group is not None:
+            self._group.metadata_changed()
+            return
+        assigned = self._fetcher.assigned
+        kept = [partition for partition in assigned if partition.topic in self._names]
+        new = [partition for partition in self._partitions() if partition not in assigned]
+        if new or len(kept) < len(assigned):
+            log.info("found new partitions: %s", ", ".join(f"{topic}-{number}" for topic, number in new) or "none")
+            self._fetcher.assign([*kept, *new], reset="earliest")
+
+    def _matched(self, pattern: re.Pattern[str]) -> frozenset[str]:
+        topics = self._cluster.metadata.topics
+        return frozenset(name for name, topic in topics.items() if not topic.internal and pattern.fullmatch(name))
+
+    def _partitions(self) -> list[TopicPartition]:
+        counts = self._cluster.metadata.counts()
+        return [
+            TopicPartition(topic, number) for topic in sorted(self._names) for number in range(counts.get(topic, 0))
+        ]

@@ -1,0 +1,55 @@
+"""What an installation may lack.
+
+What lives here: the packages of each extra, and the one line that names an extra that is missing. What does not: versions, which are in
+pyproject.toml.
+"""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Final
+
+from busway.errors import BuswayError
+
+_HTTP: Final = ("starlette", "uvicorn")
+_DATABASE: Final = ("aiosqlite", "sqlalchemy")
+EXTRAS: Final[dict[str, tuple[str, ...]]] = {
+    "registry": (*_DATABASE, "alembic", *_HTTP),
+    "web": ("prometheus_client", *_HTTP, "watchfiles"),
+    "sql": _DATABASE,
+    "postgres": ("psycopg",),
+    "connect": ("prometheus_client", *_HTTP, "watchfiles", *_DATABASE, "psycopg"),
+    "examples": ("alembic", "prometheus_client", *_HTTP, "watchfiles", *_DATABASE, "psycopg", "h3", "numpy", "pyarrow"),
+    "spark": ("numpy", "pandas", "prometheus_client", "google.protobuf", "pyarrow", "pyspark"),
+}
+"""The packages, as they are imported, without which an extra's code does not run. The bus has none: uvloop only makes it faster."""
+
+
+class MissingExtra(BuswayError, ImportError):
+    """Packages are not installed; the text names the extra and the command that installs it."""
+
+
+def need(extra: str, what: str) -> None:
+    """Go on only if an extra is installed.
+
+    Args:
+        extra: of `EXTRAS`.
+        what: begins the sentence: the import, command or demo that needs it.
+
+    Raises:
+        MissingExtra: it is not.
+    """
+    if missing := list(_missing(extra)):
+        are = "is" if len(missing) == 1 else "are"
+        raise MissingExtra(
+            f"{what} needs the {extra} extra: pip install 'busway[{extra}]' ({', '.join(missing)} {are} not installed)"
+        )
+
+
+def _missing(extra: str) -> Iterator[str]:
+    for name in EXTRAS[extra]:
+        try:
+            found = find_spec(name)
+        except (ImportError, ValueError):  # its parent is missing, or it is barred
+            found = None
+        if found is None:
+            yield name

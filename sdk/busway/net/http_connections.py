@@ -1,0 +1,125 @@
+"""The connections of the HTTP server: how long one may take to ask, how many there may be.
+
+What lives here: uvicorn's connection with a clock on what its client has not finished, and who is closed by it. What does not: serving and
+stopping (`http_server`). uvicorn closes a connection that has been answered and is idle; one that never asks, or asks for ever, it keeps.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+log = logging.getLogger("busway.http")
+
+_DISCARDED_BYTES: Final = 1024 * 1024
+"""What a client may still send of a request that was answered before its end."""
+_REQUEST_TIMEOUT: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_UNAVAILABLE: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """What clients are given.
+
+    Attributes:
+        request_s: from the first byte of a request to its last; and for an answer that nobody reads.
+        bytes_per_s: how fast a request must come beyond that: each so many bytes give another second.
+        connections: at most; one more, and the one that has kept quiet for the longest is closed.
+    """
+
+    request_s: float = 20.0
+    bytes_per_s: int = 16 * 1024
+    connections: int = 1_000
+
+
+PATIENCE: Final = Patience()
+"""What they are given unless a server says otherwise."""
+
+
+class Connection(H11Protocol):
+    """One of them; the clock runs while its client has begun a request and not ended it."""
+
+    def __init__(self, *uvicorn: Any, patience: Patience, **more: Any) -> None:
+        super().__init__(*uvicorn, **more)
+        self._patience = patience
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.quiet_since = self.unread_since = self.loop.time()
+        self.begun = False
+        self.received = 0
+        self.unread = 0
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        _make_room(self.connections, self, self._patience.connections)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.begun:
+            self.begun, self.received, self.quiet_since = True, 0, self.loop.time()
+        self.received += len(data)
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete:
+            self.begun = False
+
+    def on_response_complete(self) -> None:
+        self.quiet_since, self.received = self.loop.time(), 0
+        super().on_response_complete()
+        self.begun = self.is_quiet and bool(self.conn.trailing_data[0])
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the next word is the client's: nothing of it is being answered."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    @property
+    def may_go(self) -> bool:
+        """Whether it can be closed to make room."""
+        return self.is_quiet and not self.transport.is_closing()
+
+    def is_late(self, now: float) -> bool:
+        """Whether its client has taken too long to ask, or to read the answer."""
+        patience = self._patience
+        unread = self.transport.get_write_buffer_size()
+        if not 0 < self.unread <= unread:
+            self.unread_since = now
+        self.unread = unread
+        if unread and now - self.unread_since > patience.request_s:
+            return True
+        if not self.begun:
+            return False
+        if self.flow.read_paused:  # it is the application that does not read
+            self.quiet_since, self.received = now, 0
+            return False
+        if self.cycle is not None and self.cycle.response_complete and self.received > _DISCARDED_BYTES:
+            return True
+        return now - self.quiet_since > patience.request_s + self.received / patience.bytes_per_s
+
+    def give_up(self, said: bytes = _REQUEST_TIMEOUT) -> None:
+        """Close it; whoever has not been answered yet is told why."""
+        if self.unread:
+            self.transport.abort()
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(said)
+        self.transport.close()
+
+
+def close_late(connections: Collection[Any], now: float) -> None:
+    """Close those whose clients have taken too long."""
+    late = [one for one in connections if isinstance(one, Connection) and one.is_late(now)]
+    for one in late:
+        one.give_up()
+    if late:
+        log.warning("%d connections are closed: their clients neither ended a request nor read an answer", len(late))
+
+
+def _make_room(connections: Collection[Any], new: Connection, most: int) -> None:
+    """Close a connection when there are too many: the one that has kept quiet for the longest, or the new one where none is quiet."""
+    if len(connections) <= most:
+        return
+    quiet = [one for one in connections if one is not new and isinstance(one, Connection) and one.may_go]
+    going = min(quiet, key=lambda one: one.quiet_since, default=new)
+    log.warning("more than %d connections: one is closed", most)
+    going.give_up(_UNAVAILABLE)

@@ -1,0 +1,94 @@
+"""How each column of a table is read from a row.
+
+What lives here: a column's schema, name and reading, and what hides it. What does not: rows and records (`records`), types (`columns`).
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from busway_connect.connector import ConfigInvalid
+from busway_connect.postgres import defaults
+from busway_connect.postgres.catalog import Column, TableId, Types
+from busway_connect.postgres.columns import NO_PLACEHOLDER, UNLIMITED, Codec, text_length
+from busway_connect.postgres.masks import Mask
+from busway_connect.schema import Field, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How a column is read from a row."""
+
+    index: int
+    name: str
+    read: Callable[[str], Any]
+    nothing: Any
+    unchanged: Any
+    optional: bool
+
+
+def column_schema(column: Column, codec: Codec) -> Schema:
+    """The schema of a column, with its default and whether it may be null."""
+    default = defaults.default_of(codec, column.default)
+    schema = replace(codec.schema, optional=column.optional or codec.always_optional)
+    return schema if default is defaults.NONE else replace(schema, default=default, has_default=True)
+
+
+def require_own_names(table: TableId, fields: Mapping[str, Field]) -> None:
+    """See that no two columns have one name.
+
+    Raises:
+        ConfigInvalid: two have, as their names were adjusted.
+    """
+    columns: dict[str, str] = {}
+    for column, field in fields.items():
+        other = columns.setdefault(field.name, column)
+        if other != column:
+            raise ConfigInvalid(
+                {
+                    "field.name.adjustment.mode": f"the columns {other} and {column} of {table} both become {field.name}; set"
+                    " avro_unicode, or leave one out by column.exclude.list"
+                }
+            )
+
+
+def require_no_key(table: TableId, column: str, key: Collection[str], mask: Mask) -> None:
+    """See that a column which is to be hidden does not stand in the key in clear.
+
+    Raises:
+        ConfigInvalid: it does.
+    """
+    if column in key:
+        raise ConfigInvalid(
+            {
+                mask.setting: f"{column} of {table} is in the key, and keys go out as they are; name another key in"
+                " message.key.columns, or take the column out of this setting"
+            }
+        )
+
+
+def masked_length(types: Types, column: Column, codec: Codec, mask: Mask) -> int | None:
+    """The length of a column that a mask is for; None where it passes unchanged."""
+    length = text_length(types, column.type_oid, column.type_modifier)
+    if length is None and mask.truncates and codec.schema.type == "string":
+        return UNLIMITED  # a uuid or JSON is text to be cut, and none to be masked
+    return length
+
+
+def masked(cell: Cell, mask: Mask, length: int) -> Cell:
+    """The same column with nothing of its own in what goes out."""
+    unchanged = cell.unchanged
+    return replace(
+        cell,
+        read=lambda text: mask.of(cell.read(text), length),
+        nothing=mask.of(cell.nothing, length),
+        unchanged=unchanged if unchanged is NO_PLACEHOLDER else mask.of(unchanged, length),
+    )
+
+
+def cell_of(index: int, column: Column, codec: Codec, schema: Schema, name: str) -> Cell:
+    """How a column is read, under the name that its field has."""
+    nothing = None
+    if not column.optional:
+        nothing = schema.default if schema.has_default else codec.fallback
+    return Cell(index, name, codec.read, nothing, codec.unchanged, column.optional)

@@ -1,0 +1,140 @@
+"""Debezium's settings that hide what is in columns of text: `column.mask.with.N.chars`, `column.mask.hash.ALGORITHM.with.salt.SALT`,
+`column.mask.hash.v2.…` and `column.truncate.to.N.chars`, each a list of regular expressions of `schema.table.column`.
+
+What lives here: reading them, and what they make of a value. What does not: where values come from (`records`).
+
+As in Debezium, of several that match a column the first counts, truncation before masks before hashes; a mask stands for null too; a
+column of another type than text passes unchanged, which the log says; a hash is cut to the length of its column. Debezium lets keys out as
+they are all the same; here a column of the key that is to be hidden ends the task.
+"""
+
+import hashlib
+import re
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+Patterns = Callable[[str], tuple[re.Pattern[str], ...]]
+_TRUNCATE: Final = re.compile(r"column\.truncate\.to\.([0-9]{1,9})\.chars")
+_MASK: Final = re.compile(r"column\.mask\.with\.([0-9]{1,4})\.chars")
+_HASH: Final = re.compile(r"column\.mask\.hash\.(v2\.)?([^.]+)\.with\.salt\.(.+)")
+_ALGORITHMS: Final = {
+    "MD5": "md5", "SHA": "sha1", "SHA-1": "sha1", "SHA-224": "sha224", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512",
+    "SHA3-224": "sha3_224", "SHA3-256": "sha3_256", "SHA3-384": "sha3_384", "SHA3-512": "sha3_512",
+}  # fmt: skip
+"""Java's names of what both have."""
+_SHORT_UTF_MAX: Final = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """One setting.
+
+    Attributes:
+        setting: its name.
+        columns: regular expressions of `schema.table.column`.
+        chars: how many characters are left, or how many stars there are.
+        algorithm, salt, first_version: of a hash; the first version hashes Java's serialized form of the text.
+    """
+
+    setting: str
+    columns: tuple[re.Pattern[str], ...]
+    chars: int = 0
+    truncates: bool = False
+    algorithm: str | None = None
+    salt: bytes = b""
+    first_version: bool = False
+
+    def takes(self, column: str) -> bool:
+        """Whether it is for this column, by its full name."""
+        return any(one.fullmatch(column) for one in self.columns)
+
+    def parameters(self, length: int | None) -> tuple[tuple[str, str], ...]:
+        """What it says of itself in the schema of a column of this length; None for one that holds no text."""
+        if not self.truncates:
+            return (("masked", "true"),)
+        return (("truncateLength", str(self.chars)),) if length is not None and length > self.chars else ()
+
+    def of(self, value: Any, length: int) -> Any:
+        """What goes out in the place of a text, or of None, of a column of this length."""
+        if self.truncates:
+            return value if value is None else _cut(value, self.chars)
+        if self.algorithm is None:
+            return "*" * self.chars
+        if value is None:
+            return None
+        data = _serialized(value) if self.first_version else value.encode()
+        return _cut(hashlib.new(self.algorithm, self.salt + data, usedforsecurity=False).hexdigest(), length)
+
+
+def _cut(text: str, units: int) -> str:
+    """The first so many of Java's characters; half of one that takes two goes as Java writes it, a question mark."""
+    if len(text) * 2 <= units:
+        return text
+    return (
+        text.encode("utf-16-le")[: units * 2].decode("utf-16-le", errors="replace").replace("\ufffd", "?")
+        if not text.isascii()
+        else text[:units]
+    )
+
+
+def _serialized(text: str) -> bytes:
+    """What Java's ObjectOutputStream writes of a String: its own UTF-8, in which zero takes two bytes and a surrogate three."""
+    units = text.encode("utf-16-be")
+    data = bytearray()
+    for (unit,) in struct.iter_unpack(">H", units):
+        if 0 < unit < 0x80:
+            data.append(unit)
+        elif unit < 0x800:
+            data += bytes((0xC0 | unit >> 6, 0x80 | unit & 0x3F))
+        else:
+            data += bytes((0xE0 | unit >> 12, 0x80 | unit >> 6 & 0x3F, 0x80 | unit & 0x3F))
+    if len(data) <= _SHORT_UTF_MAX:
+        return b"\xac\xed\x00\x05\x74" + len(data).to_bytes(2, "big") + data
+    return b"\xac\xed\x00\x05\x7c" + len(data).to_bytes(8, "big") + data
+
+
+def is_mask(name: str) -> bool:
+    """Whether a setting is one of these."""
+    return any(one.fullmatch(name) for one in (_TRUNCATE, _MASK, _HASH))
+
+
+def read_masks(config: Mapping[str, str], patterns: Patterns) -> tuple[Mask, ...]:
+    """The settings in the order in which they count.
+
+    Raises:
+        ValueError: as `mask_problems`.
+    """
+    found: list[tuple[int, Mask]] = []
+    for name, text in config.items():
+        if truncates := _TRUNCATE.fullmatch(name):
+            found.append((0, Mask(setting=name, columns=patterns(text), chars=int(truncates[1]), truncates=True)))
+        elif masks := _MASK.fullmatch(name):
+            found.append((1, Mask(setting=name, columns=patterns(text), chars=int(masks[1]))))
+        elif hashes := _HASH.fullmatch(name):
+            algorithm, salt = _ALGORITHMS[hashes[2].upper()], hashes[3].encode()
+            first = hashes[1] is None
+            found.append(
+                (2, Mask(setting=name, columns=patterns(text), algorithm=algorithm, salt=salt, first_version=first))
+            )
+    return tuple(mask for _, mask in sorted(found, key=lambda one: one[0]))
+
+
+def mask_problems(config: Mapping[str, str], patterns: Patterns) -> dict[str, str]:
+    """What is wrong, by setting."""
+    wrong = {}
+    for name, text in config.items():
+        if not is_mask(name):
+            continue
+        truncates, hashes = _TRUNCATE.fullmatch(name), _HASH.fullmatch(name)
+        if truncates and int(truncates[1]) == 0:
+            wrong[name] = "the length to cut to is at least 1; to hide all of a text use column.mask.with.N.chars"
+        elif hashes and hashes[2].upper() not in _ALGORITHMS:
+            wrong[name] = f"the hash {hashes[2]} is not served; what is: {', '.join(_ALGORITHMS)}"
+        try:
+            if not patterns(text):
+                wrong[name] = "it names no columns, so that nothing would be hidden"
+        except re.error as problem:
+            wrong[name] = f"{text!r} is no list of regular expressions: {problem}"
+    return wrong

@@ -1,0 +1,47 @@
+"""Names that Avro takes: Debezium's `schema.name.adjustment.mode` and `field.name.adjustment.mode`.
+
+What lives here: what becomes of a name under `none`, `avro` and `avro_unicode`. What does not: where names are (`records`).
+
+Under `avro` what Avro does not take is an underscore; before a digit at the beginning stands one. Under `avro_unicode` it is `_u` and the
+hexadecimal number of Java's character, and so is the underscore itself, so that no two names become one.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+MODES: Final = ("none", "avro", "avro_unicode")
+_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_DIGITS: Final = frozenset("0123456789")
+
+
+def adjusted(name: str, mode: str, *, dots: bool) -> str:
+    """A name under a mode.
+
+    Args:
+        dots: whether a dot may stay, as in the full name of a schema.
+    """
+    if mode == "none" or not name:
+        return name
+    unicode = mode == "avro_unicode"
+    first = _LETTERS if unicode else _LETTERS | {"_"}
+    later = first | _DIGITS | ({"."} if dots else frozenset())
+    replace: Callable[[str], str] = _escaped if unicode else _underscore
+    head = name[0]
+    if head not in first:
+        head = replace(head) + (head if head.isdigit() and not unicode else "")
+    return head + "".join(one if one in later else replace(one) for one in name[1:])
+
+
+def _underscore(character: str) -> str:
+    return "_" * len(_units(character))
+
+
+def _escaped(character: str) -> str:
+    return "".join(
+        "_u" + ("00" + text if len(text) <= 2 else text) for text in (f"{one:x}" for one in _units(character))
+    )
+
+
+def _units(character: str) -> list[int]:
+    data = character.encode("utf-16-be", errors="surrogatepass")
+    return [int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2)]

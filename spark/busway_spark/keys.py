@@ -1,0 +1,81 @@
+"""Keys of records as text, whatever they were written as.
+
+What lives here: the column that tells a key: text as it is, a registry-framed Avro key as JSON. What does not: values (`avro`). A topic's
+keys are Avro where the registry has `<topic>-key`, as change data capture and Confluent's serializers register it. They are decoded in
+Python workers, by either source: a key is small, and no more than a text comes of it.
+"""
+
+import asyncio
+import io
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import fastavro
+import msgspec
+import pandas as pd
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from busway_spark.avro import FRAME_BYTES, UNKNOWN_MARK
+from busway_spark.schemas import NoSchema, versions_of
+
+
+def key_schemas(registry_url: str, topic: str) -> dict[int, str]:
+    """Schema id → JSON text of all versions of `<topic>-key`; empty where the registry has no such subject.
+
+    Raises:
+        RegistryUnreachable: no answer.
+    """
+    try:
+        versions = asyncio.run(versions_of(registry_url, f"{topic}-key"))
+    except NoSchema:
+        return {}
+    return {one.id: json.dumps(one.schema) for one in versions if one.kind == "AVRO"}
+
+
+def key_text(writers: Mapping[int, str], *, column: str = "key", missing_ids: Collection[int] = ()) -> Column:
+    """The key as text, null where there is none: an Avro string or number as it is, any other Avro value as JSON, all else as UTF-8; bytes
+    that are none of these in hexadecimal behind `0x`.
+
+    Args:
+        writers: see `key_schemas`.
+        column: the binary column.
+        missing_ids: ids that the registry is known not to have. Any other that is not among `writers` stops the query, as an unknown one
+            of a value does, so that it can go on with more schemas (`supervise`).
+    """
+    plain = F.when(F.is_valid_utf8(F.col(column)), F.col(column).cast("string")).otherwise(
+        F.concat(F.lit("0x"), F.lower(F.hex(column)))
+    )
+    if not writers:
+        return plain
+    schemas, missing = dict(writers), frozenset(missing_ids)
+
+    def told(parts: Iterator[pd.Series]) -> Iterator[pd.Series]:
+        parsed = {one: fastavro.parse_schema(json.loads(text)) for one, text in schemas.items()}
+        for part in parts:
+            yield part.map(lambda key: None if key is None else _told(key, parsed, missing))
+
+    # Strings that are no Avro need no worker's help, but Spark calls a worker for all rows of a batch anyway: it does all of them.
+    return F.pandas_udf(told, "string")(F.col(column))
+
+
+def _told(key: bytes, parsed: Mapping[int, Any], missing: frozenset[int]) -> str:
+    if len(key) >= FRAME_BYTES and key[0] == 0:
+        schema_id = int.from_bytes(key[1:FRAME_BYTES], "big")
+        schema = parsed.get(schema_id)
+        if schema is None and schema_id not in missing:
+            raise ValueError(f"{UNKNOWN_MARK}{schema_id}; a key has schema id {schema_id}, which is not known")
+        if schema is not None:
+            try:
+                return _text(fastavro.schemaless_reader(io.BytesIO(key[FRAME_BYTES:]), schema, None))
+            except Exception:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything; the bytes are told as they are
+                return f"0x{key.hex()}"
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return f"0x{key.hex()}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,87 @@
+"""What a fetch answers, and when."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.support.raw_client import RawClient
+
+from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from busway_protocol.records.batch import iter_batches
+from busway_protocol.records.builder import BatchBuilder
+
+
+async def create(client: RawClient, partitions: int) -> None:
+    """Topic t."""
+    topic = CreatableTopic(name="t", num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    made = await client.ask(CreateTopicsRequest(topics=[topic]), 5)
+    assert made.topics[0].error_code == ErrorCode.NONE
+
+
+async def produce(client: RawClient, partition: int) -> None:
+    """One record of a kilobyte."""
+    builder = BatchBuilder()
+    builder.append(1_700_000_000_000, None, bytes(1_000))
+    data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=partition, records=builder.build())])]
+    made = await client.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=data), 9)
+    assert made.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+def fetching(*wanted: FetchPartition, session: int = 0, epoch: int = 0, wait_ms: int = 0) -> FetchRequest:
+    """A fetch with a session."""
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=2_000,
+        session_id=session,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic="t", partitions=list(wanted))] if wanted else [],
+    )
+
+
+async def test_a_busy_partition_does_not_starve_the_others_of_its_session(cluster: LocalCluster) -> None:
+    """Each answer has room for one batch, partition 0 gets one each time: the records of all three come."""
+    async with RawClient(cluster.bootstrap_servers) as client:
+        await create(client, 3)
+        for partition in (0, 1, 1, 1, 2, 2, 2):
+            await produce(client, partition)
+        offsets, session, epoch = {0: 0, 1: 0, 2: 0}, 0, 0
+        changed = set(offsets)
+        for _ in range(9):
+            wanted = [
+                FetchPartition(partition=at, fetch_offset=offsets[at], partition_max_bytes=2_000) for at in changed
+            ]
+            answer: Any = await client.ask(fetching(*wanted, session=session, epoch=epoch), 11)
+            session, epoch, changed = answer.session_id, epoch + 1, set()
+            for partition in answer.responses[0].partitions:
+                for header, _ in iter_batches(partition.records or b""):
+                    offsets[partition.partition_index] = header.next_offset
+                    changed.add(partition.partition_index)
+            await produce(client, 0)
+        assert offsets == {0: 3, 1: 3, 2: 3}
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "code"),
+    [(5, 0, ErrorCode.NONE), (0, 7, ErrorCode.OFFSET_OUT_OF_RANGE), (5, -1, ErrorCode.OFFSET_OUT_OF_RANGE)],
+    ids=["diverging", "unknown-epoch", "out-of-range"],
+)
+async def test_what_a_client_must_know_ends_its_poll(
+    cluster: LocalCluster, offset: int, epoch: int, code: ErrorCode
+) -> None:
+    """A log that parts from the client's, or an error, is told at once, not after a minute."""
+    async with RawClient(cluster.bootstrap_servers) as client:
+        await create(client, 2)
+        bad = FetchPartition(partition=0, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=100)
+        good = FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=100)
+        async with asyncio.timeout(5):
+            answer = await client.ask(fetching(bad, good, wait_ms=60_000), 12)
+        first = answer.responses[0].partitions[0]
+        assert first.error_code == code
+        assert (first.diverging_epoch.epoch, first.diverging_epoch.end_offset) == (
+            (0, 0) if code is ErrorCode.NONE else (-1, -1)
+        )

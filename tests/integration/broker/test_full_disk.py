@@ -1,0 +1,66 @@
+"""A full disk under the metadata log: every request that would change the metadata is answered, and works when there is room."""
+
+import inspect
+
+import pytest
+from tests.integration.broker.test_hang_up import CASES
+
+from busway_bus.handlers.context import Peer, RequestContext
+from busway_bus.handlers.registry import HANDLERS
+from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode
+
+
+def codes(answer) -> set[int]:
+    """Every error code in an answer."""
+    if isinstance(answer, list):
+        return set().union(*map(codes, answer))
+    if not hasattr(answer, "__slots__"):
+        return set()
+    found = {answer.error_code} if hasattr(answer, "error_code") else set()
+    return found.union(*(codes(getattr(answer, name)) for name in answer.__slots__))
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        (ApiKey.CREATE_TOPICS, ErrorCode.KAFKA_STORAGE_ERROR),
+        (ApiKey.DELETE_TOPICS, ErrorCode.KAFKA_STORAGE_ERROR),
+        (ApiKey.CREATE_PARTITIONS, ErrorCode.KAFKA_STORAGE_ERROR),
+        (ApiKey.ALTER_CONFIGS, ErrorCode.KAFKA_STORAGE_ERROR),
+        (ApiKey.METADATA, ErrorCode.KAFKA_STORAGE_ERROR),
+        (ApiKey.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ApiKey.INIT_PRODUCER_ID, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+async def test_no_room_for_metadata_is_an_answer_and_not_the_end(key, code, monkeypatch):
+    """Each got a traceback in the broker's log and a closed connection."""
+    async with LocalCluster(properties={"offsets.topic.num.partitions": "1"}) as cluster:
+        node = cluster.node
+        await create_topic(node.services, "t1", partitions=1, replication_factor=1)
+        api = HANDLERS[int(key)]
+        context = RequestContext(
+            api_version=api.max_version,
+            client_id=None,
+            client_host="local",
+            peer=Peer(),
+            advertised=next(iter(node.advertised.values())),
+            node=node.services,
+        )
+
+        async def ask():
+            answer = api.handle(CASES[key](1), context)
+            return codes(await answer if inspect.isawaitable(answer) else answer)
+
+        def full(*_, **__):
+            raise OSError(28, "No space left on device")
+
+        before = node.services.image
+        monkeypatch.setattr(node.services.metadata._log, "append_own", full)
+        assert code in await ask()
+        assert node.services.image is before
+        monkeypatch.undo()
+        assert await ask() == {ErrorCode.NONE}
+        assert not node.failed.is_set()

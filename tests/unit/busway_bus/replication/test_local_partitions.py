@@ -1,0 +1,167 @@
+"""Following the image on the simulated disk: in batches, off the loop, and where a part of it fails the rest is served."""
+
+import itertools
+import threading
+from uuid import UUID
+
+import pytest
+
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.log.store import LogStore
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from busway_bus.replication.local_partitions import LocalPartitions
+from busway_bus.testing.sim_files import SimFiles
+from busway_protocol.errors import ErrorCode, KafkaError
+
+T, U = UUID(int=0x77), UUID(int=0x88)
+
+
+class Watched(SimFiles):
+    """A disk that notes waits of the loop's thread, and is full below some paths."""
+
+    def __init__(self):
+        super().__init__()
+        self.full: tuple[str, ...] = ()
+        self.loop_thread: int | None = None
+        self.batches: list[tuple[str, int]] = []
+
+    def check_sync(self):
+        assert threading.get_ident() != self.loop_thread, "the loop waits for the disk"
+        super().check_sync()
+
+    def _check(self, path):
+        assert threading.get_ident() != self.loop_thread, f"the loop waits for the disk at {path}"
+        if path.startswith(self.full) and self.full:
+            raise OSError(28, "No space left on device", path)
+
+    def make_directories(self, names):
+        self.batches.append(("make", len(names)))
+        for name in names:
+            self._check(name)
+        super().make_directories(names)
+
+    def rename_all(self, pairs):
+        self.batches.append(("rename", len(pairs)))
+        for old, _ in pairs:
+            self._check(old)
+        super().rename_all(pairs)
+
+    def replace(self, path, content):
+        self._check(path)
+        super().replace(path, content)
+        self.batches.append((path, len(content)))
+
+    def remove_tree(self, path):
+        assert threading.get_ident() != self.loop_thread
+        super().remove_tree(path)
+
+
+@pytest.fixture
+def files():
+    return Watched()
+
+
+@pytest.fixture
+def local(files):
+    numbers = itertools.count(100)
+    store = LogStore(files, node_id=1, new_ids=lambda: UUID(int=next(numbers)))
+    files.loop_thread = threading.get_ident()
+    files.batches.clear()
+    return LocalPartitions(BrokerConfig.from_properties({}), store, lambda _: None)
+
+
+def creation(name, topic_id, count, *configs):
+    """The records of a new topic."""
+    places = [
+        PartitionRecord(
+            partition_id=number,
+            topic_id=topic_id,
+            replicas=[1],
+            isr=[1],
+            removing_replicas=[],
+            adding_replicas=[],
+            leader=1,
+            leader_epoch=0,
+        )
+        for number in range(count)
+    ]
+    settings = [ConfigRecord(resource_type=2, resource_name=name, name=key, value=value) for key, value in configs]
+    return [TopicRecord(name=name, topic_id=topic_id), *settings, *places]
+
+
+async def change(local, image, *records) -> ClusterImage:
+    """Follow one change."""
+    delta = Delta(image)
+    for record in records:
+        delta.apply(record)
+    after = delta.image()
+    await local.follow(after, delta)
+    return after
+
+
+async def test_many_partitions_are_made_and_deleted_in_batches_off_the_loop(local, files):
+    """One wait for all directories, one rename of all, checkpoints written once; nothing of it on the loop's thread."""
+    image = await change(local, ClusterImage(), *creation("t", T, 100, ("retention.ms", "7")))
+    assert files.batches[0] == ("make", 100)
+    assert [local.find("t", number).log.config.retention_ms for number in range(100)] == [7] * 100
+    assert local.name_of(T) == "t"
+    files.loop_thread = None
+    local._store.write(local._store.checkpoint({}))
+    files.loop_thread = threading.get_ident()
+    files.batches.clear()
+    await change(local, image, RemoveTopicRecord(topic_id=T), *creation("t", U, 2))
+    assert [entry for entry in files.batches if entry[0] in {"make", "rename"}] == [("rename", 100), ("make", 2)]
+    assert [path for path, _ in files.batches if path.endswith("checkpoint")] == ["recovery-point-offset-checkpoint"]
+    assert (local.find("t", 1).topic_id, local.name_of(T), local.name_of(U)) == (U, None, "t")
+    with pytest.raises(KafkaError):
+        local.find("t", 2)
+    while local._remover is not None:
+        await local._remover
+    assert sorted(name for name in files.list(".") if name.startswith("t-")) == ["t-0", "t-1"]
+
+
+async def test_one_change_costs_what_it_changes(local, files):
+    """A setting of one topic looks at its partitions alone, and touches no file."""
+    image = await change(local, ClusterImage(), *creation("t", T, 3), *creation("u", U, 3))
+    files.batches.clear()
+    config = local.find("u", 0).log.config
+    await change(local, image, ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="9"))
+    assert [local.find("t", number).log.config.retention_ms for number in range(3)] == [9] * 3
+    assert local.find("u", 0).log.config is config
+    assert files.batches == []
+
+
+async def test_where_one_partition_cannot_be_made_the_rest_is_served_and_it_comes_back(local, files, caplog):
+    """Refused in words; the others are there; with room on the disk it is opened by itself."""
+    files.full = ("t-1/",)
+    image = await change(local, ClusterImage(), *creation("t", T, 3))
+    await change(local, image, *creation("u", U, 1))
+    local.check_online(U)
+    local.find("t", 0)
+    local.find("t", 2)
+    with pytest.raises(KafkaError, match="t-1 is offline") as offline:
+        local.find("t", 1)
+    assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError, match=r"t is created, but 1 of its partitions are offline: .*No space left"):
+        local.check_online(T)
+    for _ in range(3):
+        await local.reopen()
+    assert caplog.text.count("partition t-1 is offline") == 1
+    files.full = ()
+    await local.reopen()
+    assert local.find("t", 1).log.end_offset == 0
+    local.check_online(T)
+
+
+async def test_a_disk_that_refuses_a_deletion_does_not_keep_other_changes_from_being_followed(local, files, caplog):
+    """The topic is gone for clients, its files wait for the next start, and new topics are made."""
+    image = await change(local, ClusterImage(), *creation("t", T, 2))
+    files.full = ("t-",)
+    image = await change(local, image, RemoveTopicRecord(topic_id=T), *creation("u", U, 1))
+    with pytest.raises(KafkaError) as gone:
+        local.find("t", 0)
+    assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    local.find("u", 0)
+    assert "keep their files until the next start" in caplog.text

@@ -1,0 +1,163 @@
+"""How long a connection may take for a request: judged by what comes of it, and only while the broker reads."""
+
+import asyncio
+import struct
+from typing import Any, cast
+
+import pytest
+
+from busway_bus.kernel.config import Endpoint
+from busway_bus.kernel.limits import (
+    PARTIAL_REQUEST_CONTENDED_MS,
+    PARTIAL_REQUEST_TIMEOUT_MS,
+    REQUEST_BYTES_FREE,
+    REQUEST_BYTES_LARGE,
+    REQUEST_BYTES_PER_S_MIN,
+)
+from busway_bus.server.connection import Connection
+from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.outbox import ResponseMemory
+from busway_bus.server.request_memory import RequestMemory
+from busway_protocol.apis import ApiKey
+
+MIB = 1024 * 1024
+PATIENCE_S = PARTIAL_REQUEST_TIMEOUT_MS / 1000
+
+
+class Socket(asyncio.Transport):
+    """Takes what is written, and knows whether it is read from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Without end."""
+
+    def get_write_buffer_size(self) -> int:
+        """All is sent."""
+        return 0
+
+    def write(self, data: Any) -> None:
+        """Gone."""
+
+    def writelines(self, list_of_data: Any) -> None:
+        """Gone."""
+
+    def is_closing(self) -> bool:
+        """Never."""
+        return False
+
+    def pause_reading(self) -> None:
+        """Not now."""
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        """Now."""
+        self.reading = True
+
+
+class Clock:
+    """The event loop's, which the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: self.now)
+
+
+class Peer:
+    """A connection without a network."""
+
+    def __init__(self, memory: RequestMemory, clock: Clock) -> None:
+        self.clock = clock
+        self.socket = Socket()
+        self.connection = Connection(
+            cast("Any", None),
+            advertised=Endpoint(name="X", host="h", port=1),
+            max_request_bytes=100 * MIB,
+            scratch=scratch_buffer(),
+            memory=memory,
+            response_memory=ResponseMemory(),
+            on_open=lambda _: True,
+            on_close=lambda _: None,
+            complain=lambda _, reason: None,
+        )
+        self.connection.connection_made(self.socket)
+
+    def send(self, data: bytes) -> None:
+        """The broker reads these bytes."""
+        while data:
+            assert self.socket.reading
+            buffer = self.connection.get_buffer(-1)
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            del buffer
+            self.connection.buffer_updated(count)
+            data = data[count:]
+
+    def overdue_after(self, seconds: float) -> bool:
+        """Whether it is too slow when so much more time has passed."""
+        self.clock.now += seconds
+        return self.connection.overdue(self.clock.now)
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time."""
+    return Clock(monkeypatch)
+
+
+def announce(size: int) -> bytes:
+    """What a frame begins with."""
+    return size.to_bytes(4, "big")
+
+
+async def test_a_request_that_comes_on_may_take_long(clock: Clock) -> None:
+    """50 MB over a slow line, half a minute between two pieces: never too late, in all 25 minutes."""
+    peer = Peer(RequestMemory(100 * MIB), clock)
+    peer.send(announce(50 * MIB))
+    for _ in range(49):
+        peer.send(bytes(MIB))
+        assert not peer.overdue_after(PATIENCE_S / 2)
+
+
+async def test_a_trickle_ends(clock: Clock) -> None:
+    """A byte every second is progress, but not for ever."""
+    peer = Peer(RequestMemory(100 * MIB), clock)
+    peer.send(announce(50 * MIB))
+    seconds = 0
+    while not peer.overdue_after(1):
+        peer.send(b"x")
+        seconds += 1
+    assert seconds <= PATIENCE_S + 1
+
+
+async def test_a_flood_that_stops_is_not_waited_for_longer(clock: Clock) -> None:
+    """What came fast before buys no time for silence."""
+    peer = Peer(RequestMemory(100 * MIB), clock)
+    peer.send(announce(50 * MIB) + bytes(20 * MIB))
+    assert 20 * MIB / REQUEST_BYTES_PER_S_MIN > 2 * PATIENCE_S
+    assert not peer.overdue_after(PATIENCE_S)
+    assert peer.overdue_after(1)
+
+
+async def test_a_stall_behind_a_whole_request_in_the_same_read_is_seen(clock: Clock) -> None:
+    """The clock runs from the moment in which the second request began."""
+    peer = Peer(RequestMemory(100 * MIB), clock)
+    unknown_version = announce(8) + struct.pack(">hhi", ApiKey.API_VERSIONS, 99, 7)
+    peer.send(unknown_version + announce(100) + b"half")
+    assert not peer.overdue_after(PATIENCE_S - 1)
+    assert peer.overdue_after(2)
+
+
+async def test_waiting_for_memory_is_not_the_peers_fault(clock: Clock) -> None:
+    """While the broker does not read the time stands still; who holds the memory meanwhile and sends nothing is cut off soon."""
+    memory = RequestMemory(3 * MIB)
+    holder, waiting = Peer(memory, clock), Peer(memory, clock)
+    size = REQUEST_BYTES_LARGE + 1
+    holder.send(announce(2 * size) + bytes(size))
+    waiting.send(announce(size) + bytes(REQUEST_BYTES_FREE))
+    assert not waiting.socket.reading
+    assert holder.socket.reading
+    assert not waiting.overdue_after(PARTIAL_REQUEST_CONTENDED_MS / 1000 + 1)
+    assert holder.connection.overdue(clock.now)
