@@ -10,7 +10,8 @@ import logging
 import uuid
 from collections.abc import Coroutine, Mapping
 
-from busway_bus.coordinator.runtime import OFFSETS_TOPIC, GroupCoordinator
+from busway_bus.controller.leaders import begin_epochs
+from busway_bus.coordinator.runtime import LOAD_GRACE_S, OFFSETS_TOPIC, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
 from busway_bus.handlers.topic_creation import create_topic
@@ -86,6 +87,8 @@ class Node:
                 log.warning("%s: %s", self.config.data_dir, line)
             replicas = ReplicaManager(self.config, self._store, self._flusher)
             await metadata.subscribe(replicas.local.follow)
+            if not self._store.clean:
+                await metadata.run(lambda image: begin_epochs(image, replicas.may_have_lost()))
             self._services = NodeServices(
                 config=self.config,
                 cluster_id=self._store.identity.cluster_id,
@@ -106,6 +109,7 @@ class Node:
             groups = self._services.groups
             metadata.watch(groups.follow)
             groups.load()
+            await groups.loaded(within_s=LOAD_GRACE_S)
             await self._listeners.serve(self._services)
         except BaseException:
             await self._listeners.close()
@@ -176,6 +180,7 @@ class Node:
             await self._services.creations.close()
             self._services.groups.close()
             await self._services.metadata.drain()
+            await self._services.replicas.close()
             await self._services.replicas.local.close()
         await self._flusher.drain()
         if self._store is not None and not self.failed.is_set():

@@ -5,6 +5,7 @@ groups. The topic is made when the first group asks for its coordinator.
 """
 
 import asyncio
+import functools
 import logging
 import time
 import uuid
@@ -14,7 +15,7 @@ from typing import Any, Final
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, State, Sync, Synced
 from busway_bus.groups.records import GroupMetadataKey, key_bytes, parse, value_bytes
-from busway_bus.groups.shard import Change, GroupShard, founding
+from busway_bus.groups.shard import Change, GroupShard, founding, last_of_each
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.replication.manager import ReplicaManager, wall_ms
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -25,6 +26,10 @@ from busway_protocol.types import ZERO_UUID
 
 log = logging.getLogger("busway.groups")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+LOAD_GRACE_S: Final = 0.5
+"""How long a start waits for the groups: a small node answers for them from its first moment, a large one serves all else."""
+_APPLIED_AT_ONCE: Final = 100
+"""Groups and offsets that a load takes in before it lets others come in between."""
 BATCH_RECORDS_MAX: Final = 1_000
 """Records in one batch of ours: what a group with many partitions deletes must not make a batch nobody can fetch."""
 
@@ -72,7 +77,7 @@ class GroupCoordinator:
         self._create_topic = create_topic
         self._partitions = partitions
         self._topic_id = topic_id
-        self._loaded: uuid.UUID | None = None
+        self._topic: uuid.UUID | None = None
         self._topic_exists = topic_exists
         self._limits = GroupLimits(
             min_session_timeout_ms=config.get("group.min.session.timeout.ms"),
@@ -83,6 +88,7 @@ class GroupCoordinator:
         self._shards: dict[int, GroupShard] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._damaged: set[int] = set()
+        self._loading: dict[int, asyncio.Task[GroupShard]] = {}
         self._unflushed: dict[int, asyncio.Future[None]] = {}
         self._epoch_ms = wall_ms() - time.monotonic_ns() // 1_000_000
         self._creating = asyncio.Lock()
@@ -97,32 +103,69 @@ class GroupCoordinator:
             self.load()
 
     def load(self) -> None:
-        """Load every shard that is not loaded yet; the groups of one whose log cannot be read are not served."""
+        """Begin to load every shard that is not loaded yet; the groups of one whose log cannot be read are not served."""
         self.follow()
         count = self._partitions()
-        if len(self._shards) + len(self._damaged) == count:
+        if len(self._shards) + len(self._damaged) + len(self._loading) == count:
             return
         for number in range(count):
-            if number in self._shards or number in self._damaged:
+            if number in self._shards or number in self._damaged or number in self._loading:
                 continue
-            shard = GroupShard(limits=self._limits, new_member_id=new_member_id)
-            try:
-                shard.load(self._stored(number), self._now())
-            except (ProtocolError, KafkaError, OSError) as problem:
-                log.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, number, problem)
-                self._damaged.add(number)
+            if self._empty(number):
+                self._shards[number] = self._new_shard()
                 continue
-            self._shards[number] = shard
+            task = self._loading[number] = asyncio.ensure_future(self._load(number))
+            task.add_done_callback(functools.partial(self._loaded, number))
+
+    def _empty(self, number: int) -> bool:
+        try:
+            return self._replicas.find(OFFSETS_TOPIC, number).log.size_bytes == 0
+        except KafkaError:
+            return False
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(limits=self._limits, new_member_id=new_member_id)
+
+    async def _load(self, number: int) -> GroupShard:
+        kept = await self._replicas.slices.run(last_of_each(self._stored(number)))
+        shard, now = self._new_shard(), self._now()
+        for done, (key, value) in enumerate(kept):
+            shard.apply(key, value, now)
+            if done % _APPLIED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return shard
+
+    def _loaded(self, number: int, task: "asyncio.Task[GroupShard]") -> None:
+        if self._loading.get(number) is not task:
+            return  # of a topic that was deleted meanwhile
+        del self._loading[number]
+        if task.cancelled():
+            return
+        problem = task.exception()
+        if problem is None:
+            shard = self._shards[number] = task.result()
             for group in shard.groups.values():
-                self._set_timer(group)
+                if group.members:
+                    self._set_timer(group)
+            return
+        self._damaged.add(number)
+        expected = isinstance(problem, (ProtocolError, KafkaError, OSError))
+        text = "%s-%d cannot be read, its groups are not served: %s"
+        log.error(text, OFFSETS_TOPIC, number, problem, exc_info=None if expected else problem)
+
+    async def loaded(self, *, within_s: float) -> None:
+        """Return when all is loaded that was begun, or the time is over; the rest is answered COORDINATOR_LOAD_IN_PROGRESS."""
+        if self._loading:
+            await asyncio.wait(self._loading.values(), timeout=within_s)
 
     def follow(self) -> None:
         """Let go of the groups of an offsets topic that was deleted: their members have to look for the coordinator again."""
         found = self._topic_id()
-        if found == self._loaded:
+        if found == self._topic:
             return
-        self._loaded = found
+        self._topic = found
         self.close()
+        self._loading = {}
         self._damaged.clear()
         shards, self._shards = self._shards, {}
         for shard in shards.values():
@@ -143,19 +186,27 @@ class GroupCoordinator:
         """The shard of a group.
 
         Raises:
-            KafkaError: NOT_COORDINATOR before anyone has asked for a coordinator, COORDINATOR_NOT_AVAILABLE when what is
-                stored of its groups cannot be read.
+            KafkaError: NOT_COORDINATOR before anyone has asked for a coordinator, COORDINATOR_LOAD_IN_PROGRESS while what is
+                stored of its groups is being read, COORDINATOR_NOT_AVAILABLE when it cannot be.
         """
         number = self._number(group_id)
         self.load()
+        if number in self._loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{number} is being read")
         if number in self._damaged:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{number} cannot be read")
         return self._shards[number]
 
     @property
     def shards(self) -> Iterable[GroupShard]:
-        """All shards."""
+        """All shards.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are still being read.
+        """
         self.load()
+        if self._loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC} is being read")
         return self._shards.values()
 
     def _now(self) -> int:
@@ -210,7 +261,7 @@ class GroupCoordinator:
             for key, value in part:
                 builder.append(now, key_bytes(key), value_bytes(value))
             try:
-                _, done = self._replicas.append(partition, builder.build(), own=True)
+                _, done = self._replicas.append(partition, builder.build())
             except KafkaError as problem:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, str(problem)) from problem
             for key, value in part:
@@ -283,9 +334,8 @@ class GroupCoordinator:
         group = self.shard(group_id).groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.heartbeat(member_id, instance_id, generation, self._now())
-        self._settle(group)
-        return error
+        # It puts a session's end off and does nothing else: the timer looks for the next end when the old one comes.
+        return group.heartbeat(member_id, instance_id, generation, self._now())
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
         """Take a member out of its group."""
@@ -376,7 +426,9 @@ class GroupCoordinator:
         return self._topic_exists(topic) and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 
     def close(self) -> None:
-        """Stop the timers."""
+        """Stop the timers, and what is being loaded."""
+        for task in self._loading.values():
+            task.cancel()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

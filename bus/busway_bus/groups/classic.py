@@ -158,7 +158,7 @@ class ClassicGroup:
         return None
 
     def _renew(self, member: Member, request: Join, now: int) -> None:
-        member.protocols = request.protocols
+        self.roster.teach(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.touch(now)

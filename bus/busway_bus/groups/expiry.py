@@ -24,11 +24,15 @@ def expired(
 
     Without members that is `retention_ms` after the last left, or after the commit if that came later: Kafka would drop what an
     administrator has set on a group that was empty for long. With members it is after the commit, for topics they do not read.
+    An offset that came with a time of its own (OffsetCommit 2 to 4) goes by that instead.
     """
     found = []
     for (topic, partition), committed in offsets.items():
         base = _since(group, topic, committed)
-        if not topic_exists(topic, committed.topic_id) or (base is not None and now - base >= retention_ms):
+        end = committed.expire_timestamp_ms
+        if base is not None and end < 0:
+            end = base + retention_ms
+        if not topic_exists(topic, committed.topic_id) or (base is not None and now >= end):
             found.append((topic, partition))
     return found
 

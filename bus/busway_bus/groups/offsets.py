@@ -16,6 +16,7 @@ class CommittedOffset:
 
     Attributes:
         topic_id: which topic of that name it was; zero where the commit named no id.
+        expire_timestamp_ms: when it expires, as the client asked (OffsetCommit 2 to 4); -1 where the broker's settings count.
     """
 
     offset: int
@@ -23,6 +24,7 @@ class CommittedOffset:
     metadata: str
     commit_timestamp_ms: int
     topic_id: UUID = ZERO_UUID
+    expire_timestamp_ms: int = -1
 
     @classmethod
     def from_record(cls, value: OffsetCommitValue) -> "CommittedOffset":
@@ -33,6 +35,7 @@ class CommittedOffset:
             metadata=value.metadata,
             commit_timestamp_ms=value.commit_timestamp,
             topic_id=value.topic_id,
+            expire_timestamp_ms=value.expire_timestamp,
         )
 
     def record(self) -> OffsetCommitValue:
@@ -43,6 +46,7 @@ class CommittedOffset:
             metadata=self.metadata,
             commit_timestamp=self.commit_timestamp_ms,
             topic_id=self.topic_id,
+            expire_timestamp=self.expire_timestamp_ms,
         )
 
     def of_topic(self, topic_id: UUID) -> bool:

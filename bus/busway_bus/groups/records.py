@@ -98,7 +98,10 @@ def value_bytes(value: Value | None) -> bytes | None:
     """A value as stored; None is a tombstone."""
     if value is None:
         return None
-    version = OFFSET_VALUE_VERSION if isinstance(value, OffsetCommitValue) else GROUP_VALUE_VERSION
+    version = GROUP_VALUE_VERSION
+    if isinstance(value, OffsetCommitValue):
+        # Version 1 alone has room for it; it has none for the leader epoch, which clients that give a time do not know.
+        version = OFFSET_VALUE_VERSION if value.expire_timestamp < 0 else 1
     return version.to_bytes(2, "big") + encode(value, version)
 
 

@@ -4,6 +4,7 @@ What lives here: members, those that were handed an id and have not come back wi
 leader, and what all of them together speak. What does not: states, deadlines of the group, answers (`classic`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from busway_bus.groups.classic_member import Member
@@ -28,6 +29,9 @@ class Roster:
         for member in self.members.values():
             self.count(member)
         self.leader = leader
+        self._speakers: Counter[str] = Counter()
+        for member in self.members.values():
+            self._count(member, 1)
         self._static = {
             member.instance_id: member.member_id for member in self.members.values() if member.instance_id is not None
         }
@@ -57,6 +61,7 @@ class Roster:
         assert member.member_id not in self.members, member.member_id
         self.pending.discard(member.member_id)
         self.members[member.member_id] = member
+        self._count(member, 1)
         self.count(member)
         if member.instance_id is not None:
             assert member.instance_id not in self._static, member.instance_id
@@ -65,6 +70,7 @@ class Roster:
     def remove(self, member_id: str) -> Member:
         """Take a member out."""
         member = self.members.pop(member_id)
+        self._count(member, -1)
         self._holding.change(-member.counted_bytes)
         if member.instance_id is not None:
             del self._static[member.instance_id]
@@ -81,6 +87,18 @@ class Roster:
         if self.leader == old_id:
             self.leader = new_id
         return member
+
+    def teach(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """Let a member speak other protocols from now on."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def _count(self, member: Member, by: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            self._speakers[name] += by
+            if not self._speakers[name]:
+                del self._speakers[name]
 
     def count(self, member: Member) -> None:
         """Count a member anew: what it holds has changed."""
@@ -115,14 +133,13 @@ class Roster:
 
     def common_protocols(self) -> set[str]:
         """The protocols that every member speaks."""
-        return set.intersection(*({name for name, _ in member.protocols} for member in self)) if self.members else set()
+        return {name for name, speakers in self._speakers.items() if speakers == len(self.members) > 0}
 
     def speak(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
         """Whether one of the protocols is spoken by all; anything is when there is nobody."""
         if not self.members:
             return bool(protocols)
-        common = self.common_protocols()
-        return any(name in common for name, _ in protocols)
+        return any(self._speakers[name] == len(self.members) for name, _ in protocols)
 
     def vote(self) -> str:
         """The protocol that most members put first among those that all of them speak."""

@@ -3,8 +3,9 @@
 What lives here: the tables, `apply`, and the decisions what to delete. What does not: the group machine (`classic`), storage.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from busway_bus.groups.classic import ClassicGroup
@@ -21,6 +22,8 @@ from busway_bus.groups.records import (
 )
 
 Change = tuple[Key, Value | None]
+_STEP: Final = 100
+"""Records of one step of loading, some hundred microseconds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,18 +60,10 @@ class GroupShard:
             table = self.offsets.setdefault(key.group, {})
             table[key.topic, key.partition] = CommittedOffset.from_record(value)
 
-    def load(self, changes: Iterable[Change], now: int) -> None:
-        """Take in the whole log at start: of each key only the last record counts."""
-        groups: dict[str, Change] = {}
-        offsets: dict[tuple[str, str, int], Change] = {}
-        for key, value in changes:
-            if isinstance(key, OffsetCommitKey):
-                offsets[key.group, key.topic, key.partition] = (key, value)
-            else:
-                groups[key.group] = (key, value)
-        for key, value in (*groups.values(), *offsets.values()):
-            if value is not None:
-                self.apply(key, value, now)
+    def load(self, changes: Iterable[Change], now: int) -> Iterator[None]:
+        """Take in a whole log, a step at a time."""
+        for key, value in (yield from last_of_each(changes)):
+            self.apply(key, value, now)
 
     def group(self, group_id: str) -> ClassicGroup:
         """The group, an empty one where there is none."""
@@ -111,3 +106,17 @@ def founding(group_id: str, now: int) -> Change:
 
 def _forget(group_id: str, topic: str, partition: int) -> Change:
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition), None
+
+
+def last_of_each(changes: Iterable[Change]) -> Generator[None, None, list[Change]]:
+    """What counts of a whole log, a step at a time: of each key the last record, unless it is a tombstone, groups before offsets."""
+    groups: dict[str, Change] = {}
+    offsets: dict[tuple[str, str, int], Change] = {}
+    for number, (key, value) in enumerate(changes):
+        if isinstance(key, OffsetCommitKey):
+            offsets[key.group, key.topic, key.partition] = (key, value)
+        else:
+            groups[key.group] = (key, value)
+        if number % _STEP == 0:
+            yield
+    return [change for change in (*groups.values(), *offsets.values()) if change[1] is not None]

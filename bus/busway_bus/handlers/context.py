@@ -1,7 +1,7 @@
 """Who asks, in which version, and what a handler may use.
 
-What lives here: `NodeServices`, all that handlers see of the node, `RequestContext`, and `Peer`, whether the client is still
-there. What does not: how any of it works.
+What lives here: `NodeServices`, all that handlers see of the node, `RequestContext`, `Peer`, whether the client is still there, and
+`CloseConnection`, the last word. What does not: how any of it works.
 """
 
 import asyncio
@@ -16,6 +16,10 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
+
+
+class CloseConnection(Exception):
+    """The connection has to end, as it is the only answer that this client understands; the text is for the log."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ Behaviour: groups that have only offsets are listed as Empty. All groups are cla
 
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 API = ApiKey.LIST_GROUPS
@@ -20,8 +20,12 @@ def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsRes
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     found = []
+    try:
+        shards = context.node.groups.shards
+    except KafkaError as problem:
+        return ListGroupsResponse(error_code=problem.code, groups=[])
     if not types or CLASSIC in types:
-        for shard in context.node.groups.shards:
+        for shard in shards:
             for group_id, group in sorted(shard.groups.items()):
                 if not states or group.state.value.lower() in states:
                     found.append(

@@ -2,11 +2,15 @@
 
 Versions: 2 has the isolation level, 4 the leader epoch, 6 is flexible, 7 asks for the largest timestamp (-3), 8 for the earliest
 local offset (-4), 9 for the last tiered one (-5), 11 for the earliest pending upload (-6).
-Behaviour: -1 is the high watermark, -2 the log start; a timestamp gives the first record at or after it (KIP-79).
+Behaviour: -1 is the high watermark, -2 the log start; a timestamp gives the first record at or after it (KIP-79). Only what
+consumers may read counts, for -3 too.
 *Not supported*: tiers; -4 is the log start, -5 and -6 answer -1.
 """
 
+from collections.abc import Awaitable
+
 from busway_bus.handlers.context import RequestContext
+from busway_bus.log.times import Found, Search
 from busway_bus.replication.partition import Partition
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -21,48 +25,83 @@ from busway_protocol.messages.offsets import (
 API = ApiKey.LIST_OFFSETS
 VERSIONS = (1, 11)
 LEADER_EPOCH_SINCE = 4
+Searches = list[tuple[ListOffsetsPartitionResponse, Partition, int]]
+"""Answers that are not complete, each with the timestamp to look for."""
+NOTHING: Found = (-1, -1, -1)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Look each partition up."""
-    return ListOffsetsResponse(
+def handle(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """Look each partition up, beside the event loop where records have to be read for it."""
+    searches: Searches = []
+    response = ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_one(topic.name, partition, context) for partition in topic.partitions],
+                partitions=[_one(topic.name, partition, context, searches) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
+    return _searched(response, searches, context) if searches else response
 
 
-def _one(topic: str, wanted: ListOffsetsPartition, context: RequestContext) -> ListOffsetsPartitionResponse:
+def _one(
+    topic: str, wanted: ListOffsetsPartition, context: RequestContext, searches: Searches
+) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=ErrorCode.NONE)
     try:
         partition = context.node.replicas.find(topic, wanted.partition_index)
         partition.check_epoch(wanted.current_leader_epoch)
-        try:
-            answer.offset, answer.timestamp, leader_epoch = _look_up(partition, wanted.timestamp)
-        except (ProtocolError, OSError) as problem:
-            raise KafkaError(partition.damaged(problem)) from problem
-        if context.api_version >= LEADER_EPOCH_SINCE:
-            answer.leader_epoch = leader_epoch
+        found = _at_hand(partition, wanted.timestamp)
     except KafkaError as problem:
         answer.error_code = problem.code
+        return answer
+    if found is None:
+        searches.append((answer, partition, wanted.timestamp))
+    else:
+        _tell(answer, found, context)
     return answer
 
 
-def _look_up(partition: Partition, timestamp: int) -> tuple[int, int, int]:
-    log = partition.log
+def _tell(answer: ListOffsetsPartitionResponse, found: Found, context: RequestContext) -> None:
+    answer.offset, answer.timestamp, leader_epoch = found
+    if context.api_version >= LEADER_EPOCH_SINCE:
+        answer.leader_epoch = leader_epoch
+
+
+async def _searched(response: ListOffsetsResponse, searches: Searches, context: RequestContext) -> ListOffsetsResponse:
+    replicas = context.node.replicas
+    for answer, partition, timestamp in searches:
+        try:
+            try:
+                found = await replicas.slices.run(_search(partition, timestamp))
+            except (ProtocolError, OSError) as problem:
+                replicas.find(partition.topic, partition.number)  # a topic that was deleted meanwhile is no damage
+                raise KafkaError(partition.damaged(problem)) from problem
+            _tell(answer, found or NOTHING, context)
+        except KafkaError as problem:
+            answer.error_code = problem.code
+    return response
+
+
+def _at_hand(partition: Partition, timestamp: int) -> Found | None:
+    """What can be said without reading; None where a search has to tell."""
     if timestamp == LATEST:
         return partition.high_watermark, -1, partition.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        return log.start_offset, -1, partition.leader_epoch
+        return partition.log.start_offset, -1, partition.leader_epoch
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING}:
-        return -1, -1, -1
+        return NOTHING
+    if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+        return None
+    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
+
+
+def _search(partition: Partition, timestamp: int) -> Search:
+    up_to = partition.high_watermark
     if timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp() or (-1, -1, -1)
-    if timestamp < 0:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
-    return log.offset_for_time(timestamp, up_to=partition.high_watermark) or (-1, -1, -1)
+        return partition.log.search_largest_time(up_to=up_to)
+    return partition.log.search_time(timestamp, up_to=up_to)

@@ -1,7 +1,7 @@
 """OffsetCommit (key 8, versions 2-10): store how far a group has read.
 
-Versions: 6 has the leader epoch (KIP-320), 7 static members (KIP-345), 8 is flexible, 9 member epochs (KIP-848)
-and GROUP_ID_NOT_FOUND where older ones say ILLEGAL_GENERATION, 10 topic ids.
+Versions: 2 to 4 say how long the offset is kept, 6 has the leader epoch (KIP-320), 7 static members (KIP-345), 8 is flexible, 9
+member epochs (KIP-848) and GROUP_ID_NOT_FOUND where older ones say ILLEGAL_GENERATION, 10 topic ids.
 Behaviour: by a member of the current generation, or by anyone while the group is empty; the text stored with an offset comes back.
 *Not supported*: member epochs; such groups do not exist here.
 """
@@ -50,7 +50,7 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             if code is ErrorCode.NONE:
                 key = OffsetCommitKey(group=request.group_id, topic=name or "", partition=partition.partition_index)
-                changes.append((key, _committed(topic_id, partition, now).record()))
+                changes.append((key, _committed(topic_id, partition, now, request.retention_time_ms).record()))
             partitions.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code))
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     try:
@@ -94,11 +94,12 @@ def _too_long(metadata: str | None, context: RequestContext) -> bool:
     return len((metadata or "").encode()) > limit
 
 
-def _committed(topic_id: UUID, partition: OffsetCommitRequestPartition, now: int) -> CommittedOffset:
+def _committed(topic_id: UUID, partition: OffsetCommitRequestPartition, now: int, retention_ms: int) -> CommittedOffset:
     return CommittedOffset(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_timestamp_ms=now,
         topic_id=topic_id,
+        expire_timestamp_ms=-1 if retention_ms < 0 else now + retention_ms,
     )

@@ -46,8 +46,20 @@ REQUEST_BYTES_QUEUED_MAX: Final = 1024 * 1024
 """A connection that has so many bytes waiting behind the request that is worked on is not read from."""
 
 DECOMPRESSION_FACTOR_MAX: Final = 16
-"""Where the broker must open a batch (compacted topics, timestamp look-up) it inflates at most this times
+"""Where the broker opens a batch (produce, timestamp look-up, compaction) it inflates at most this times
 max.message.bytes: honest data compresses well below it, bombs reach 1,000 and more."""
+
+SYNCS_AT_ONCE_MAX: Final = 8
+"""Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
+
+RECORDS_ON_LOOP_MAX: Final = 1_000
+"""Records of one request that are looked through at once, about half a millisecond; more wait for a thread, a slice at a time."""
+
+INFLATED_ON_LOOP_MAX: Final = 1024 * 1024
+"""Bytes of records that are taken out of their codec and looked through at once: a batch that no client's default exceeds."""
+
+INSPECTIONS_MAX: Final = 4
+"""Batches that are out of their codec beside the event loop at a time: with the factor below, at most 64 MB by default."""
 
 FETCH_PARTITIONS_BYTES_MAX: Final = 55 * 1024 * 1024
 """Default of fetch.max.bytes: a fetch response never grows past it, whatever the client asks for."""

@@ -1,29 +1,34 @@
 """Group commit: one flusher for a data directory.
 
-What lives here: the loop that syncs what is dirty and tells those who wait. While one sync is under way the next one's waiters
-gather, so that a busy disk makes each wait a little longer but not one record slower. What does not: when a write counts as
-acknowledged (`replication`). A failed sync is final: the kernel may have dropped the pages (reliability notes, fsync).
+What lives here: which log is synced when, and telling those who wait. While a log's sync is under way its next waiters gather for
+the one after it, so that a busy disk makes each wait a little longer but not one record slower. Logs are synced beside each other:
+a slow file makes its own waiters wait and nobody else. What does not: when a write counts as acknowledged (`replication`). A failed
+sync is final: the kernel may have dropped the pages (reliability notes, fsync).
 """
 
 import asyncio
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX
 from busway_bus.log.partition_log import FlushPoint, PartitionLog
 from busway_protocol.errors import ErrorCode, KafkaError
 
+Waiters = list["asyncio.Future[None]"]
+
 
 class Flusher:
-    """Syncs logs in a thread of its own, one sync at a time.
+    """Syncs logs in threads of its own, of each log one sync at a time.
 
     Args:
         on_failure: called once when a sync fails; from then on every request is refused.
     """
 
     def __init__(self, on_failure: Callable[[OSError], None] | None = None) -> None:
-        self._dirty: dict[PartitionLog, list[asyncio.Future[None]]] = {}
-        self._running: asyncio.Future[None] | None = None
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="busway-flush")
+        self._dirty: dict[PartitionLog, Waiters] = {}
+        self._running: dict[PartitionLog, asyncio.Future[None]] = {}
+        self._executor = ThreadPoolExecutor(SYNCS_AT_ONCE_MAX, thread_name_prefix="busway-flush")
         self._failed: OSError | None = None
         self._on_failure = on_failure
 
@@ -42,34 +47,32 @@ class Flusher:
             waiter.set_exception(_storage_error(self._failed))
             return waiter
         self._dirty.setdefault(log, []).append(waiter)
-        if self._running is None:
-            self._start()
+        self._start()
         return waiter
 
     def _start(self) -> None:
-        taken = [(log, log.flush_point(), waiters) for log, waiters in self._dirty.items()]
-        self._dirty = {}
+        """Begin what may begin, in the order in which it was asked for."""
         loop = asyncio.get_running_loop()
-        self._running = loop.run_in_executor(self._executor, _sync, [point for _, point, _ in taken])
-        self._running.add_done_callback(lambda done: self._finished(done, taken))
+        for log in [log for log in self._dirty if log not in self._running]:
+            if len(self._running) >= SYNCS_AT_ONCE_MAX:
+                return
+            waiters, point = self._dirty.pop(log), log.flush_point()
+            running = self._running[log] = loop.run_in_executor(self._executor, point.sync)
+            running.add_done_callback(functools.partial(self._finished, point, waiters))
 
-    def _finished(
-        self,
-        done: "asyncio.Future[None]",
-        taken: list[tuple[PartitionLog, FlushPoint, list["asyncio.Future[None]"]]],
-    ) -> None:
-        self._running = None
-        problem = None if done.cancelled() else done.exception()
-        for log, point, waiters in taken:
+    def _finished(self, point: FlushPoint, waiters: Waiters, done: "asyncio.Future[None]") -> None:
+        del self._running[point.log]
+        # What a disk says after it has failed is not believed, of other files neither.
+        problem = self._failed or done.exception()
+        if problem is None:
+            point.log.flushed(point)
+        for waiter in waiters:
+            if waiter.done():
+                continue
             if problem is None:
-                log.flushed(point)
-            for waiter in waiters:
-                if waiter.done():
-                    continue
-                if problem is None:
-                    waiter.set_result(None)
-                else:
-                    waiter.set_exception(_storage_error(problem))
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(_storage_error(problem))
         if isinstance(problem, OSError):
             self._give_up(problem)
         elif self._dirty:
@@ -89,18 +92,13 @@ class Flusher:
 
     async def drain(self) -> None:
         """Wait for the syncs that are under way or asked for."""
-        while self._running is not None:
-            await asyncio.wait([self._running])
+        while self._running:
+            await asyncio.wait(self._running.values())
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Stop the thread; call `drain` first."""
+        """Stop the threads; call `drain` first."""
         self._executor.shutdown(wait=True)
-
-
-def _sync(points: list[FlushPoint]) -> None:
-    for point in points:
-        point.sync()
 
 
 def _storage_error(problem: BaseException) -> KafkaError:

@@ -1,8 +1,8 @@
 """The log of one partition: ordered segments, start and end, and what the batches in it say of producers and epochs.
 
 What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by time
-(`times`), waiting for the disk (`flusher`), clocks (times come in), and who may write (`replication`). The record batches are never
-opened on the way in or out, and neither appends, reads nor rolls wait for the disk, but for the first batch of a leader epoch.
+(`times`), waiting for the disk (`flusher`), clocks (times come in), and who may write (`replication`). What a client sends is looked
+through once (`inspection`), what is read never. Neither appends, reads nor rolls wait for the disk.
 """
 
 import threading
@@ -13,11 +13,10 @@ from typing import NamedTuple
 from busway_bus.kernel.files import Files
 from busway_bus.log import reading, times
 from busway_bus.log.file_slice import FileSlice
+from busway_bus.log.inspection import Inspected, finished, inspect
 from busway_bus.log.log_config import LogConfig
-from busway_bus.log.producer_state import ProducerState
 from busway_bus.log.reading import Extent
-from busway_bus.log.recompress import recompressed, wanted_codec
-from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover, write_snapshot
+from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover, replayed, write_snapshot
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import CLEANED, DELETED, Segment, file_name
 from busway_bus.log.validate import check_batch
@@ -46,23 +45,28 @@ class AppendInfo:
 
 
 class FlushPoint(NamedTuple):
-    """What a flush that starts now will have put on disk when it is done: the segments rolled since the last one, each with
-    the producers' snapshot as of its end, and the one that is written to."""
+    """What a flush that starts now will have put on disk when it is done: the leader epochs where they are news, the segments
+    rolled since the last one, each with the producers' snapshot as of its end, and the one that is written to. `truncations` is how
+    often the log had been truncated."""
 
     log: "PartitionLog"
     rolled: tuple[tuple[Segment, bytes], ...]
     active: Segment
     end_offset: int
+    epochs: bytes | None
+    truncations: int
 
     def sync(self) -> None:
         """Wait for the disk, in any thread; a log that was closed meanwhile (its topic is gone) needs no sync.
 
-        A snapshot is written only when everything before it is on disk, so it proves that (see `recovery`).
+        A snapshot is written only when everything before it is on disk, so it proves that, the epochs included (see `recovery`).
 
         Raises:
             OSError: the disk failed, which is final.
         """
         try:
+            if self.epochs is not None:
+                self.log.keep_epochs(self.epochs)
             for segment, snapshot in self.rolled:
                 segment.sync()
                 self.log.keep_snapshot(segment.next_offset, snapshot)
@@ -114,6 +118,8 @@ class PartitionLog:
         self.epochs = found.epochs
         self.producers = found.producers
         self._rolled: list[tuple[Segment, bytes]] = []
+        self._new_epoch = False
+        self._truncations = 0
         self._deleted: list[_Deleted] = []
         self.start_offset = self._segments[0].base_offset
         self.flushed_offset = self.end_offset
@@ -140,26 +146,34 @@ class PartitionLog:
     # Writing
 
     def append(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write the one batch that a client sent.
+        """Look through the one batch that a client sent, and write it.
 
         Raises:
-            KafkaError: the batch is refused (see `validate` and `producer_state`); nothing was written.
+            KafkaError: the batch is refused (see `validate`, `inspection` and `producer_state`); nothing was written.
             OSError: the disk failed.
         """
-        header = check_batch(records, self.config, now_ms)
+        header = check_batch(records, self.config)
+        batch = finished(inspect(records, header, self.config, now_ms))
+        return self.append_inspected(batch, leader_epoch=leader_epoch, now_ms=now_ms)
+
+    def append_inspected(self, batch: Inspected, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Write a batch that was looked through.
+
+        Raises:
+            KafkaError: its sequence numbers are not next; nothing was written.
+            OSError: the disk failed.
+        """
+        header = batch.header
         seen = self.producers.check(header) if header.producer_id >= 0 else None
         if seen is not None:
             return AppendInfo(
                 first_offset=seen.first_offset,
                 last_offset=seen.last_offset,
-                log_append_time_ms=-1,
+                log_append_time_ms=seen.timestamp if self.config.message_timestamp_type == "LogAppendTime" else -1,
                 log_start_offset=self.start_offset,
                 duplicate=True,
             )
-        codec = wanted_codec(self.config)
-        if codec is not None and codec != header.compression:
-            records, header = recompressed(records, header, codec, self.config)
-        return self._write(records, header, leader_epoch, now_ms)
+        return self._write(batch.records, header, leader_epoch, now_ms)
 
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write a batch that this broker built itself: no limits, no sequence numbers."""
@@ -184,22 +198,13 @@ class PartitionLog:
             header = header._replace(base_offset=first, partition_leader_epoch=leader_epoch)
         if self._segments[-1].full(header.size_bytes, last, self.config):
             self.roll(now_ms)
-        if leader_epoch > self.epochs.latest:
-            self._begin_epoch(leader_epoch, first)
         self._segments[-1].append(pieces, header, self.config)
+        self._segments[-1].modified_ms = now_ms
+        self._new_epoch |= self.epochs.assign(leader_epoch, first)
         self.producers.apply(header, now_ms)
         return AppendInfo(
             first_offset=first, last_offset=last, log_append_time_ms=append_time, log_start_offset=self.start_offset
         )
-
-    def _begin_epoch(self, leader_epoch: int, first: int) -> None:
-        if not self.epochs.assign(leader_epoch, first):
-            return
-        try:
-            self._files.replace(f"{self.directory}/{EPOCHS_FILE}", self.epochs.text().encode())
-        except OSError:
-            self.epochs.truncate(first)
-            raise
 
     def roll(self, now_ms: int) -> None:
         """Start a new segment. The old one is synced by the next flush, and recovery copes when there was none."""
@@ -217,21 +222,34 @@ class PartitionLog:
         """What is to be synced for everything appended so far."""
         active = self._segments[-1]
         active.remember(active.next_offset, active.size)  # what is on disk ends here: readers will ask for it
-        return FlushPoint(self, tuple(self._rolled), self._segments[-1], self.end_offset)
+        epochs = self.epochs.text().encode() if self._new_epoch else None
+        self._new_epoch = False  # a sync that fails is the last
+        return FlushPoint(self, tuple(self._rolled), self._segments[-1], self.end_offset, epochs, self._truncations)
 
     def flushed(self, point: FlushPoint) -> None:
         """Note that `point` is on disk."""
         if point.rolled:
             self._rolled = [entry for entry in self._rolled if entry not in point.rolled]
-        self.flushed_offset = max(self.flushed_offset, point.end_offset)
+        if point.truncations == self._truncations:  # else what took the place of the lost end is not what was synced
+            self.flushed_offset = max(self.flushed_offset, point.end_offset)
 
     @property
-    def unsynced_rolls(self) -> bool:
-        """Whether segments were rolled that no flush has covered yet."""
-        return bool(self._rolled)
+    def wants_flush(self) -> bool:
+        """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet."""
+        return bool(self._rolled) or self._new_epoch
+
+    def keep_epochs(self, content: bytes) -> None:
+        """Write which leader epoch began where, unless the log was closed, and its directory perhaps made anew.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        with self._closing:
+            if not self.closed:
+                self._files.replace(f"{self.directory}/{EPOCHS_FILE}", content)
 
     def keep_snapshot(self, offset: int, snapshot: bytes) -> None:
-        """Write the producers' state as of `offset`, unless the log was closed, and its directory perhaps made anew."""
+        """Write the producers' state as of `offset`, likewise; one that cannot be written is no failure (see `recovery`)."""
         with self._closing:
             if not self.closed:
                 write_snapshot(self._files, self.directory, offset, snapshot)
@@ -277,24 +295,17 @@ class PartitionLog:
 
     # Looking up
 
-    def offset_for_time(self, timestamp_ms: int, *, up_to: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`, None when there is none.
-
-        Raises:
-            ProtocolError: a batch is damaged on disk.
-        """
+    def search_time(self, timestamp_ms: int, *, up_to: int) -> times.Search:
+        """The search for (offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`; see `times`."""
         return times.first_at(
-            self._segments,
-            timestamp_ms,
-            start_offset=self.start_offset,
-            up_to=up_to,
-            max_message_bytes=self.config.max_message_bytes,
+            tuple(self._segments), timestamp_ms, start_offset=self.start_offset, up_to=up_to, config=self.config
         )
 
-    def max_timestamp(self) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record with the largest timestamp (KIP-734)."""
-        largest = times.largest(self._segments)
-        return self.offset_for_time(largest, up_to=self.end_offset) if largest >= 0 else None
+    def search_largest_time(self, *, up_to: int) -> times.Search:
+        """The search for the first record with the largest timestamp."""
+        return times.first_of_largest(
+            tuple(self._segments), start_offset=self.start_offset, up_to=up_to, config=self.config
+        )
 
     # Getting smaller
 
@@ -397,7 +408,7 @@ class PartitionLog:
         self._deleted += [_Deleted(due, segment, snapshot=segment is not old[0]) for segment in old]
         return True
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: int, now_ms: int) -> None:
         """Cut everything at and behind `offset`, as a follower does that has gone astray."""
         for name in self._files.list(self.directory):
             if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
@@ -409,10 +420,8 @@ class PartitionLog:
         self.epochs.truncate(offset)
         self._files.replace(f"{self.directory}/{EPOCHS_FILE}", self.epochs.text().encode())
         self.flushed_offset = min(self.flushed_offset, offset)
-        self.producers = ProducerState()
-        for segment in self._segments:
-            for header, _ in segment.headers():
-                self.producers.apply(header, header.max_timestamp)
+        self._truncations += 1
+        self.producers = replayed(self._files, self.directory, self._segments, now_ms)
 
     def close(self, *, clean: bool) -> None:
         """Close the files; a clean close syncs them and leaves the producers' snapshot for the next start."""

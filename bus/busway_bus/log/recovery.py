@@ -10,6 +10,7 @@ further on: the flusher writes the snapshot of a roll only after it has synced e
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -255,14 +256,7 @@ class _Recovery:
 
     def _replay(self, snapshots: list[int], epochs: LeaderEpochs, *, whole: bool) -> ProducerState:
         """The producers as of the end: the newest intact snapshot, and the headers behind it."""
-        producers, start = ProducerState(), 0
-        for offset in reversed(snapshots):
-            restored = ProducerState.from_snapshot(
-                self._files.read_bytes(f"{self._directory}/{file_name(offset, SNAPSHOT)}") or b"", self._now_ms
-            )
-            if restored is not None:
-                producers, start = restored, offset
-                break
+        producers, start = _snapshot(self._files, self._directory, snapshots, self._now_ms)
         kept = {segment.base_offset for segment in self._segments} | set(snapshots[-1:])
         for offset in set(snapshots) - kept:
             self._files.remove(f"{self._directory}/{file_name(offset, SNAPSHOT)}")
@@ -277,3 +271,24 @@ class _Recovery:
             except CorruptBatch as problem:
                 raise CorruptLog(f"{segment.path('.log')} is damaged: {problem}") from None
         return producers
+
+
+def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> tuple[ProducerState, int]:
+    """The producers of the newest intact snapshot and its offset; none, and 0, where there is none."""
+    for offset in reversed(offsets):
+        content = files.read_bytes(f"{directory}/{file_name(offset, SNAPSHOT)}") or b""
+        restored = ProducerState.from_snapshot(content, now_ms)
+        if restored is not None:
+            return restored, offset
+    return ProducerState(), 0
+
+
+def replayed(files: Files, directory: str, segments: Sequence[Segment], now_ms: int) -> ProducerState:
+    """The producers as of the end of a log that was cut: the newest intact snapshot that is left, and the headers behind it."""
+    names = [name.removesuffix(SNAPSHOT) for name in files.list(directory) if name.endswith(SNAPSHOT)]
+    producers, start = _snapshot(files, directory, sorted(int(name) for name in names if name.isdigit()), now_ms)
+    for segment in segments:
+        if segment.next_offset > start:
+            for header, _ in segment.headers(segment.position_of(start)):
+                producers.apply(header, now_ms)
+    return producers

@@ -15,6 +15,7 @@ class SegmentView(Protocol):
     base_offset: int
     next_offset: int
     max_timestamp: int
+    modified_ms: int
 
     @property
     def size(self) -> int:
@@ -24,11 +25,12 @@ class SegmentView(Protocol):
 def expendable(segments: Sequence[SegmentView], config: LogConfig, now_ms: int) -> int:
     """How many of the oldest segments may go; one goes by its newest record, or when the others are still large enough.
 
-    Segments whose records have no timestamps never grow old.
+    Where its records have no timestamps, the time of the last write counts.
     """
     total = sum(segment.size for segment in segments)
     for number, segment in enumerate(segments):
-        expired = segment.max_timestamp >= 0 and 0 <= config.retention_ms < now_ms - segment.max_timestamp
+        newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms
+        expired = 0 <= config.retention_ms < now_ms - newest
         oversized = 0 <= config.retention_bytes <= total - segment.size
         if segment.size == 0 or not (expired or oversized):
             return number

@@ -42,6 +42,7 @@ class Segment:
     Attributes:
         size: bytes of the log file.
         next_offset: the offset behind the last batch.
+        modified_ms: when it was last written to, or else opened, by the broker's clock.
         max_timestamp: largest record timestamp, -1 when there is none; `max_timestamp_offset` is a record that has it.
     """
 
@@ -58,6 +59,7 @@ class Segment:
         "created_ms",
         "max_timestamp",
         "max_timestamp_offset",
+        "modified_ms",
         "next_offset",
         "offsets",
         "times",
@@ -70,7 +72,7 @@ class Segment:
         self._suffix = suffix
         self.base_offset = base_offset
         self.next_offset = base_offset
-        self.created_ms = created_ms
+        self.created_ms = self.modified_ms = created_ms
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         opened: list[File] = []

@@ -76,6 +76,9 @@ class LogStore:
     Args:
         files: the tree.
         new_ids: makes random identifiers, for a directory that is not formatted yet.
+
+    Attributes:
+        clean: whether the last process closed every log in order; otherwise any may have lost what was not flushed.
     """
 
     def __init__(self, files: Files, *, node_id: int, new_ids: Callable[[], UUID]) -> None:
@@ -85,8 +88,8 @@ class LogStore:
         self.formatted = False
         """Whether the directory was empty and got its identity now."""
         self.identity = self._format(node_id, new_ids)
-        self._clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
-        if self._clean:
+        self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
+        if self.clean:
             files.remove(cp.CLEAN_SHUTDOWN)
             files.sync_directory(".")  # or it may be back after a power cut, and what that tore would be trusted
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
@@ -199,7 +202,7 @@ class LogStore:
                 now_ms=now_ms,
                 flushed=self._recovery.get(key, 0),
                 cleaned=self._cleaned.get(key, 0),
-                clean=self._clean,
+                clean=self.clean,
             )
             start = self._starts.get(key, 0)
             if start:

@@ -1,25 +1,30 @@
 """Finding records by their time.
 
 What lives here: look-ups over a log's segments (KIP-79, KIP-734), which open the one batch that may hold the record. What does not:
-the time index (`index`) and which segments there are (`partition_log`).
+the time index (`index`) and which segments there are (`partition_log`). A look-up may read many headers, and a batch may hold a
+million records, so the work comes in steps, for whoever runs them beside the event loop.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
+from busway_bus.log.inspection import inflated_max
+from busway_bus.log.log_config import LogConfig
 from busway_bus.log.segment import Segment
-from busway_protocol.records.record import decode_records
-
-_INFLATION_MAX: Final = 16
-"""A batch may inflate to so many times max.message.bytes, or its own size where that is larger."""
+from busway_protocol.records.batch import HEADER_BYTES, BatchHeader
+from busway_protocol.records.compression import inflate
+from busway_protocol.records.walk import record_times
 
 Found = tuple[int, int, int]
 """Offset, timestamp and leader epoch of a record."""
+Search = Generator[None, None, Found | None]
+_STEP: Final = 500
+"""Headers or records of one step, some hundred microseconds."""
 
 
 def first_at(
-    segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, up_to: int, max_message_bytes: int
-) -> Found | None:
+    segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, up_to: int, config: LogConfig
+) -> Search:
     """The first record at or after `timestamp_ms` within the offsets, None when there is none.
 
     Raises:
@@ -28,25 +33,59 @@ def first_at(
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
             continue
-        for found in _matching(segment, timestamp_ms, max_message_bytes):
-            if found[0] >= up_to:
+        start = segment.offsets.position(segment.times.offset(timestamp_ms))
+        for number, (header, position) in enumerate(segment.headers(start)):
+            if number % _STEP == 0:
+                yield
+            if header.base_offset >= up_to:
                 return None
-            if found[0] >= start_offset:
-                return found
+            if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
+                continue
+            for offset, timestamp in _times(segment, header, position, config):
+                if offset % _STEP == 0:
+                    yield
+                if offset >= up_to:
+                    return None
+                if timestamp >= timestamp_ms and offset >= start_offset:
+                    return offset, timestamp, header.partition_leader_epoch
     return None
 
 
-def _matching(segment: Segment, timestamp_ms: int, max_message_bytes: int) -> Iterator[Found]:
-    start = segment.offsets.position(segment.times.offset(timestamp_ms))
-    for header, position in segment.headers(start):
-        if header.max_timestamp < timestamp_ms:
+def first_of_largest(segments: Sequence[Segment], *, start_offset: int, up_to: int, config: LogConfig) -> Search:
+    """The first record with the largest timestamp within the offsets, None when there is none (KIP-734).
+
+    Raises:
+        ProtocolError: a batch is damaged on disk.
+    """
+    largest = -1
+    for segment in segments:
+        if segment.max_timestamp <= largest or segment.base_offset >= up_to:
             continue
-        batch = segment.read(position, header.size_bytes)
-        for record in decode_records(batch, max_decompressed=_INFLATION_MAX * max(max_message_bytes, len(batch))):
-            if record.timestamp >= timestamp_ms:
-                yield record.offset, record.timestamp, header.partition_leader_epoch
+        if start_offset <= segment.base_offset and segment.next_offset <= up_to:
+            largest = segment.max_timestamp
+            continue
+        for number, (header, position) in enumerate(segment.headers()):
+            if number % _STEP == 0:
+                yield
+            if header.base_offset >= up_to:
+                break
+            if header.max_timestamp <= largest or header.last_offset < start_offset:
+                continue
+            if start_offset <= header.base_offset and header.last_offset < up_to:
+                largest = header.max_timestamp
+                continue
+            for offset, timestamp in _times(segment, header, position, config):
+                if offset % _STEP == 0:
+                    yield
+                if start_offset <= offset < up_to:
+                    largest = max(largest, timestamp)
+    if largest < 0:
+        return None
+    return (yield from first_at(segments, largest, start_offset=start_offset, up_to=up_to, config=config))
 
 
-def largest(segments: Sequence[Segment]) -> int:
-    """The largest timestamp, -1 when there is none."""
-    return max(segment.max_timestamp for segment in segments)
+def _times(segment: Segment, header: BatchHeader, position: int, config: LogConfig) -> Iterator[tuple[int, int]]:
+    """Offset and timestamp of each record of a batch."""
+    batch = segment.read(position, header.size_bytes)
+    data = inflate(header.compression, memoryview(batch)[HEADER_BYTES:], inflated_max(config, len(batch)))
+    return record_times(header, data)

@@ -1,20 +1,19 @@
 """Checks of a batch that a client sends, at the level of its header.
 
-What lives here: what Kafka's `LogValidator` refuses (KIP-98, KIP-467, KIP-937). Records are not opened, but for topics that
-are compacted, where each needs a key. What does not: sequence numbers (`producer_state`).
+What lives here: what Kafka's `LogValidator` refuses before it looks into a batch (KIP-98, KIP-937). What does not: the records
+(`inspection`), sequence numbers (`producer_state`).
 """
 
 from busway_bus.log.log_config import LogConfig
-from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header, verify_crc
-from busway_protocol.records.compression import NAMES, OutputTooLarge
-from busway_protocol.records.record import decode_records
+from busway_protocol.records.compression import NAMES
 from busway_protocol.types import Buffer
 
 NO_TIMESTAMP = -1
 
 
-def check_batch(records: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
+def check_batch(records: Buffer, config: LogConfig) -> BatchHeader:
     """The header of the one batch that `records` must be.
 
     Raises:
@@ -44,9 +43,7 @@ def check_batch(records: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
     except CorruptBatch as problem:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(problem)) from None
     _check_header(header)
-    _check_timestamps(header, config, now_ms)
-    if config.compacted:
-        _check_keys(records, config)
+    _check_timestamp_type(header, config)
     return header
 
 
@@ -68,29 +65,16 @@ def _check_header(header: BatchHeader) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a batch with a producer id needs an epoch and a sequence")
 
 
-def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    if config.message_timestamp_type != "CreateTime" or header.max_timestamp == NO_TIMESTAMP:
-        return
-    if header.timestamp_type == 1:
+def _check_timestamp_type(header: BatchHeader, config: LogConfig) -> None:
+    if config.message_timestamp_type == "CreateTime" and header.max_timestamp != NO_TIMESTAMP and header.timestamp_type:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set LogAppendTime")
-    ahead = header.max_timestamp - now_ms
+
+
+def check_times(timestamp: int, config: LogConfig, now_ms: int) -> str | None:
+    """What is wrong with a record's time, in ms, None when it is near enough to the broker's clock (KIP-937)."""
+    ahead = timestamp - now_ms
     if ahead > config.message_timestamp_after_max_ms:
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"a timestamp is {ahead} ms ahead of the broker's clock")
-    behind = now_ms - header.base_timestamp
-    if behind > config.message_timestamp_before_max_ms:
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"a timestamp is {behind} ms behind the broker's clock")
-
-
-def _check_keys(records: Buffer, config: LogConfig) -> None:
-    try:
-        keyless = [
-            record.offset
-            for record in decode_records(records, max_decompressed=16 * max(config.max_message_bytes, 65_536))
-            if record.key is None
-        ]
-    except OutputTooLarge as problem:
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(problem)) from None
-    except ProtocolError as problem:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(problem)) from None
-    if keyless:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a record of a compacted topic has no key")
+        return f"a timestamp is {ahead} ms ahead of the broker's clock"
+    if -ahead > config.message_timestamp_before_max_ms:
+        return f"a timestamp is {-ahead} ms behind the broker's clock"
+    return None

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage, PartitionImage, TopicImage
+from busway_bus.metadata.image import NO_LEADER_CHANGE, TOPIC_RESOURCE, ClusterImage, PartitionImage, TopicImage
 from busway_bus.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
@@ -69,6 +70,8 @@ class Delta:
                 self._create(record)
             case PartitionRecord():
                 self._place(record)
+            case PartitionChangeRecord():
+                self._change(record)
             case RemoveTopicRecord():
                 self._remove(record.topic_id)
             case ConfigRecord():
@@ -136,6 +139,26 @@ class Delta:
             partitions[record.partition_id] = placed
         else:
             raise BrokenHistory(f"partition {record.partition_id} of {name} comes after {len(partitions)} others")
+        self.changed[name] = None
+
+    def _change(self, record: PartitionChangeRecord) -> None:
+        """What changed, over what was; a leader that is named, the same one too, begins a new epoch, as in Kafka."""
+        topics = self._all_topics
+        name = self._names.get(record.topic_id, "")
+        partitions = self._partitions.get(name)
+        if partitions is None:
+            partitions = list(topics[name].partitions) if name else []
+        if not 0 <= record.partition_id < len(partitions):
+            raise BrokenHistory(f"partition {record.partition_id} of {record.topic_id} changed, which is not there")
+        before = partitions[record.partition_id]
+        partitions[record.partition_id] = PartitionImage(
+            leader=before.leader if record.leader == NO_LEADER_CHANGE else record.leader,
+            leader_epoch=before.leader_epoch + (record.leader != NO_LEADER_CHANGE),
+            partition_epoch=before.partition_epoch + 1,
+            replicas=before.replicas if record.replicas is None else tuple(record.replicas),
+            isr=before.isr if record.isr is None else tuple(record.isr),
+        )
+        self._partitions[name] = partitions
         self.changed[name] = None
 
     def _remove(self, topic_id: UUID) -> None:

@@ -12,6 +12,8 @@ from uuid import UUID
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+NO_LEADER_CHANGE: Final = -2
+"""What a PartitionChangeRecord says of a leader that stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

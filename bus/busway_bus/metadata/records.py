@@ -69,6 +69,23 @@ class ConfigRecord:
     value: NullableStr
 
 
+@message(api_key=5, versions=(0, 2), flexible=0)
+class PartitionChangeRecord:
+    """What changed of a partition; null, -1 and for the leader -2 stand for what did not. A leader that is named begins a new epoch."""
+
+    partition_id: Int32 = -1
+    topic_id: Uuid
+    isr: Annotated[list[BrokerId] | None, tag(0)] = None
+    leader: Annotated[BrokerId, tag(1)] = -2
+    replicas: Annotated[list[BrokerId] | None, tag(2)] = None
+    removing_replicas: Annotated[list[BrokerId] | None, tag(3)] = None
+    adding_replicas: Annotated[list[BrokerId] | None, tag(4)] = None
+    leader_recovery_state: Annotated[Int8, tag(5)] = -1
+    directories: Annotated[list[Uuid] | None, since(1), nullable_since(1), tag(8)] = None
+    eligible_leader_replicas: Annotated[list[BrokerId] | None, since(2), nullable_since(2), tag(6)] = None
+    last_known_elr: Annotated[list[BrokerId] | None, since(2), nullable_since(2), tag(7)] = None
+
+
 @message(api_key=9, versions=(0, 0), flexible=0)
 class RemoveTopicRecord:
     """A topic is gone."""
@@ -95,9 +112,17 @@ class ProducerIdsRecord:
 
 _TYPES: Final = {
     info_of(cls).api_key: cls
-    for cls in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, FeatureLevelRecord, ProducerIdsRecord)
+    for cls in (
+        TopicRecord,
+        PartitionRecord,
+        ConfigRecord,
+        PartitionChangeRecord,
+        RemoveTopicRecord,
+        FeatureLevelRecord,
+        ProducerIdsRecord,
+    )
 }
-_WRITTEN: Final = {PartitionRecord: 1}
+_WRITTEN: Final = {PartitionRecord: 1, PartitionChangeRecord: 1}
 """Versions that are written where it is not the highest: 2 is for eligible leader replicas, a feature not finalized here."""
 
 

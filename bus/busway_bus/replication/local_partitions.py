@@ -11,7 +11,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -54,8 +54,9 @@ class _Offline:
 class LocalPartitions:
     """Every partition that this node has."""
 
-    def __init__(self, config: BrokerConfig, store: LogStore) -> None:
+    def __init__(self, config: BrokerConfig, store: LogStore, reconfigured: Callable[[Partition], None]) -> None:
         self._config = config
+        self._reconfigured = reconfigured
         self._store = store
         self._partitions: dict[Key, Partition] = {}
         self._offline: dict[Key, _Offline] = {}
@@ -72,6 +73,10 @@ class LocalPartitions:
     def __iter__(self) -> Iterator[Partition]:
         """Those that are open, as they are now."""
         return iter(tuple(self._partitions.values()))
+
+    def get(self, key: Key) -> Partition | None:
+        """The partition that is open under this name now."""
+        return self._partitions.get(key)
 
     def find(self, topic: str, number: int) -> Partition:
         """The partition.
@@ -150,6 +155,7 @@ class LocalPartitions:
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.log.config = config
+                self._reconfigured(partition)
             elif key in self._offline:
                 self._offline[key] = replace(
                     self._offline[key], opening=replace(self._offline[key].opening, config=config)

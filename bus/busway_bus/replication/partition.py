@@ -1,9 +1,10 @@
 """A partition as this node leads it: its log, its epoch, and who waits for more of it.
 
-What lives here: the high watermark on one node (what is on disk, or what is written where the topic trades safety for speed)
-and the waiters. What does not: asyncio beyond the futures that are handed in.
+What lives here: the high watermark on one node, which follows what is on disk, or what is written where the topic trades safety
+for speed, and never falls back; and the waiters. What does not: files and threads.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,12 @@ log = logging.getLogger("busway.replication")
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Partition:
-    """One led partition."""
+    """One led partition.
+
+    Attributes:
+        high_watermark: the offset up to which consumers may read.
+        turn: done when the last batch that came is appended or refused; None when none is being looked through.
+    """
 
     topic: str
     number: int
@@ -26,6 +32,12 @@ class Partition:
     leader_epoch: int
     waiters: set[Callable[[], None]] = field(default_factory=set)
     complained: bool = False
+    high_watermark: int = field(init=False)
+    turn: "asyncio.Future[None] | None" = None
+
+    def __post_init__(self) -> None:
+        """What was there when the log was opened is on disk."""
+        self.high_watermark = self.log.flushed_offset
 
     def damaged(self, problem: Exception) -> ErrorCode:
         """What a client is told whose read met damage on disk; the log gets one line for each partition."""
@@ -34,10 +46,12 @@ class Partition:
             log.error("partition %s-%d cannot be read: %s", self.topic, self.number, problem)
         return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(problem, OSError) else ErrorCode.CORRUPT_MESSAGE
 
-    @property
-    def high_watermark(self) -> int:
-        """The offset up to which consumers may read."""
-        return self.log.flushed_offset if self.log.config.durability == "flush" else self.log.end_offset
+    def advance(self) -> None:
+        """Let consumers read what the topic's durability allows by now; what they could read before stays readable."""
+        reached = self.log.flushed_offset if self.log.config.durability == "flush" else self.log.end_offset
+        if reached > self.high_watermark:
+            self.high_watermark = reached
+            self.wake()
 
     def wake(self) -> None:
         """Tell everyone who waits that there may be more."""

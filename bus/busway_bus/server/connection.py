@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import cast
 
-from busway_bus.handlers.context import NodeServices, Peer, PeerGone
+from busway_bus.handlers.context import CloseConnection, NodeServices, Peer, PeerGone
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import (
     PARTIAL_REQUEST_CONTENDED_MS,
@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
                 answer = dispatch(frame, self.host, self._node, self._advertised, self._peer)
             except PeerGone:
                 continue
-            except BadRequest as problem:
+            except (BadRequest, CloseConnection) as problem:
                 self._refuse(str(problem))
                 return
             except Exception:
@@ -269,6 +269,9 @@ class Connection(asyncio.BufferedProtocol):
         if task.cancelled():
             return
         problem = task.exception()
+        if isinstance(problem, CloseConnection):
+            self._refuse(str(problem))
+            return
         if problem is not None and not isinstance(problem, PeerGone):
             log.error("a request from %s failed on a mistake of this broker", self.host, exc_info=problem)
             self._forget_requests()

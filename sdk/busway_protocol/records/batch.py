@@ -155,9 +155,14 @@ def assign_offset(batch: bytearray | memoryview, *, base_offset: int, leader_epo
     _EPOCH.pack_into(batch, LENGTH_OVERHEAD, leader_epoch)
 
 
+def set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Write the greatest time of the batch's records, and its checksum anew."""
+    _OFFSET.pack_into(batch, 35, timestamp_ms)
+    _CRC.pack_into(batch, 17, computed_crc(batch))
+
+
 def set_log_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
     """Stamp the batch with the broker's time, and its checksum anew (KIP-32)."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes | LOG_APPEND_TIME)
-    _OFFSET.pack_into(batch, 35, timestamp_ms)
-    _CRC.pack_into(batch, 17, computed_crc(batch))
+    set_max_timestamp(batch, timestamp_ms)

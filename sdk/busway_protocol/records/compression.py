@@ -62,6 +62,11 @@ def compress(codec: int, data: bytes | bytearray, level: int | None = None) -> b
 
 
 def decompress(codec: int, data: memoryview | bytes, max_size: int) -> memoryview:
+    """As `inflate`, for readers that slice."""
+    return memoryview(data) if codec == 0 else memoryview(inflate(codec, data, max_size))
+
+
+def inflate(codec: int, data: memoryview | bytes, max_size: int) -> bytes | bytearray:
     """`data` decompressed, at most `max_size` bytes of it.
 
     Raises:
@@ -70,7 +75,7 @@ def decompress(codec: int, data: memoryview | bytes, max_size: int) -> memoryvie
         OutputTooLarge: it would become larger than `max_size` bytes.
     """
     if codec == 0:
-        return memoryview(data)
+        return bytes(data)
     if codec == 2:
         return _snappy_decompress(bytes(data), max_size)
     formats: Mapping[int, Callable[[Any, Any], int]] = {
@@ -95,7 +100,8 @@ def decompress(codec: int, data: memoryview | bytes, max_size: int) -> memoryvie
                 ) from problem
             size = min(max_size, size * 4)
             continue
-        return memoryview(output)[:written]
+        del output[written:]
+        return output
 
 
 def _lz4_compress(data: bytes | bytearray, level: int | None) -> bytes:
@@ -130,9 +136,9 @@ def _xerial_compress(data: bytes | bytearray) -> bytes:
     return b"".join(parts)
 
 
-def _snappy_decompress(data: bytes, max_size: int) -> memoryview:
+def _snappy_decompress(data: bytes, max_size: int) -> bytes | bytearray:
     if not data.startswith(_XERIAL_MAGIC):
-        return memoryview(_raw_snappy(data, max_size))
+        return _raw_snappy(data, max_size)
     output = bytearray()
     position = _XERIAL_HEADER.size
     while position < len(data):
@@ -142,7 +148,7 @@ def _snappy_decompress(data: bytes, max_size: int) -> memoryview:
             raise DamagedCompression("snappy data is damaged: a block reaches beyond its end")
         output += _raw_snappy(data[position : position + size], max_size - len(output))
         position += size
-    return memoryview(output)
+    return output
 
 
 def _raw_snappy(data: bytes, max_size: int) -> bytes:

@@ -43,7 +43,7 @@ def decode_records(batch: Buffer, *, max_decompressed: int = INFLATED_BYTES_MAX)
     data = bytes(decompress(header.compression, body, max_decompressed)) if header.compression else bytes(body)
     try:
         return _read(data, header)
-    except (IndexError, UnicodeDecodeError) as problem:
+    except IndexError as problem:
         raise CorruptBatch(f"the records of the batch at offset {header.base_offset} are damaged: {problem}") from None
 
 
@@ -125,7 +125,7 @@ def read_headers(data: bytes, position: int, count: int, stop: int) -> tuple[tup
         length, position = read_varint(data, position)
         if length < 0 or position + length > stop:
             raise CorruptBatch("the name of a header reaches beyond its record")
-        name = data[position : position + length].decode()
+        name = data[position : position + length].decode(errors="replace")  # as Java does
         position += length
         length, position = read_varint(data, position)
         if length > stop - position:
@@ -135,7 +135,7 @@ def read_headers(data: bytes, position: int, count: int, stop: int) -> tuple[tup
     return tuple(headers), position
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """A zigzag varint of up to 64 bits, and the position behind it."""
     value = shift = 0
     while True:

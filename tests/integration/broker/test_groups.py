@@ -11,6 +11,9 @@ from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.groups_classic import (
     DescribeGroupsRequest,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -152,3 +155,19 @@ async def test_a_damaged_log_of_groups_takes_only_its_groups_along(caplog: pytes
             assert await offset(run, "other") == 7
             answer = await (await run.peer("a", "g")).commit()
             assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_commit_says_how_long_it_is_kept(cluster: LocalCluster) -> None:
+    """retention_time_ms of versions 2 to 4; one that is over at once is gone at the next check, one without stays."""
+    async with run_against(cluster.bootstrap_servers) as run:
+        for group_id, retention_ms in (("kept", -1), ("gone", 0)):
+            partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+            topic = OffsetCommitRequestTopic(name="read", partitions=[partition])
+            request = OffsetCommitRequest(
+                group_id=group_id, member_id="", topics=[topic], retention_time_ms=retention_ms
+            )
+            answer = await run.admin.request(request, at_most=4)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert cluster.node is not None
+        await cluster.node.services.groups.expire()
+        assert [await offset(run, group_id) for group_id in ("kept", "gone")] == [7, -1]

@@ -359,7 +359,7 @@ class Groups(RuleBasedStateMachine):
         for client in self.clients.values():
             client.waiting, client.unsynced_since = False, None
         self.shard = self.fresh()
-        self.shard.load(self.stored(self.durable), self.now)
+        list(self.shard.load(self.stored(self.durable), self.now))
         last: dict[str, Any] = {}
         for key, value in self.stored(self.durable):
             if isinstance(key, GroupMetadataKey):

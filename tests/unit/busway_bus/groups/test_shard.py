@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from busway_bus.groups.classic_values import GroupLimits
+from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -32,9 +33,18 @@ def shard() -> GroupShard:
     return GroupShard(limits=GroupLimits(), new_member_id=lambda prefix: f"{prefix}-1")
 
 
-def committed(shard: GroupShard, group: str, at: int, *, topic: str = "t", partition: int = 0) -> None:
+def committed(
+    shard: GroupShard, group: str, at: int, *, topic: str = "t", partition: int = 0, expires: int = -1
+) -> None:
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
-    value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=at, topic_id=TOPIC_ID)
+    value = CommittedOffset(
+        offset=5,
+        leader_epoch=2,
+        metadata="m",
+        commit_timestamp_ms=at,
+        topic_id=TOPIC_ID,
+        expire_timestamp_ms=expires,
+    ).record()
     found = parse(key_bytes(key), value_bytes(value))
     assert found is not None
     shard.apply(*found, at)
@@ -44,7 +54,7 @@ def emptied(shard: GroupShard, group: str, at: int) -> None:
     value = GroupMetadataValue(
         protocol_type="consumer", generation=3, protocol=None, leader=None, current_state_timestamp=at
     )
-    shard.load([(GroupMetadataKey(group=group), value)], at)
+    list(shard.load([(GroupMetadataKey(group=group), value)], at))
 
 
 def test_a_committed_offset_keeps_every_field() -> None:
@@ -120,7 +130,7 @@ def test_offsets_that_members_do_not_need_expire() -> None:
             )
         ],
     )
-    under.load([(GroupMetadataKey(group="g"), value)], 0)
+    list(under.load([(GroupMetadataKey(group="g"), value)], 0))
     committed(under, "g", 0, topic="t")
     committed(under, "g", 0, topic="u")
     changes = under.expired(10 * HOUR, HOUR, lambda *topic: True)
@@ -155,7 +165,7 @@ def test_the_order_of_records_in_the_log_does_not_matter(first: str) -> None:
         OffsetCommitValue(offset=5, metadata="", commit_timestamp=1),
     )
     under = shard()
-    under.load([record, offset] if first == "group" else [offset, record], 1)
+    list(under.load([record, offset] if first == "group" else [offset, record], 1))
     assert under.groups["g"].generation == 3
     assert under.offsets["g"]["t", 0].offset == 5
 
@@ -166,7 +176,7 @@ def test_a_group_deleted_and_made_again_begins_anew() -> None:
     value = GroupMetadataValue(protocol_type="consumer", generation=3, protocol=None, leader=None)
     key = OffsetCommitKey(group="g", topic="t", partition=0)
     later = OffsetCommitValue(offset=9, metadata="", commit_timestamp=1)
-    under.load([(GroupMetadataKey(group="g"), value), (GroupMetadataKey(group="g"), None), (key, later)], 1)
+    list(under.load([(GroupMetadataKey(group="g"), value), (GroupMetadataKey(group="g"), None), (key, later)], 1))
     assert (under.groups["g"].generation, under.groups["g"].protocol_type) == (0, None)
 
 
@@ -182,3 +192,12 @@ def test_arbitrary_bytes_are_refused_or_read(key: bytes, value: bytes | None) ->
     """A record of another kind is none of ours; one that is damaged is a MalformedMessage and nothing else."""
     with contextlib.suppress(MalformedMessage):
         parse(key, value)
+
+
+@pytest.mark.parametrize("expires", [10, 5 * HOUR])
+def test_an_offset_with_a_time_of_its_own_goes_by_that(expires: int) -> None:
+    """Sooner or later than the broker's settings say; it is read back from what is stored."""
+    under = shard()
+    committed(under, "g", 0, expires=expires)
+    assert under.expired(expires - 1, HOUR, lambda *topic: True) == []
+    assert ("OffsetCommitKey", "g") in tombstones(under.expired(expires, HOUR, lambda *topic: True))

@@ -327,7 +327,7 @@ def test_a_cleaning_of_segments_that_were_truncated_is_dropped():
         group = cleaner.groups()[0] if cut == 2 else log.closed_segments()[:3]
         list(cleaner.write(group))
         assert cleaner.prepare()
-        log.truncate(cut)
+        log.truncate(cut, NOW)
         assert not cleaner.put_in_place(group, NOW)
         cleaner.abandon()
 

@@ -1,6 +1,7 @@
 """Group commit: who waits for which sync, and that a failed one is the last."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -80,6 +81,50 @@ async def test_waiters_that_gather_during_a_sync_share_the_next_one(flusher):
     await asyncio.gather(first, *later)
     assert files.syncs - before == 2
     assert log.flushed_offset == 21
+
+
+async def test_a_slow_file_makes_its_own_waiters_wait(flusher):
+    """While one log's sync is held, other logs are synced again and again, and more of them than there are threads."""
+
+    class Held(SimFiles):
+        """Holds syncs of the file of log t-0 until `gate` is set."""
+
+        gate = threading.Event()
+
+        def open(self, path):
+            file = super().open(path)
+            return HeldFile(file) if path.startswith("t-0/") else file
+
+    class HeldFile:
+        def __init__(self, file):
+            self.file = file
+
+        def sync(self):
+            Held.gate.wait()
+            self.file.sync()
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    files = Held()
+    files.gate.set()
+    slow = make_log(files, segment_bytes=10**6)
+    files.gate.clear()
+    append(slow)
+    held = [flusher.request(slow)]
+    append(slow)
+    held.append(flusher.request(slow))
+    others = [make_log(files, f"u-{number}") for number in range(20)]
+    for _ in range(3):
+        for log in others:
+            append(log, 2)
+        await asyncio.gather(*[flusher.request(log) for log in others])
+    assert [log.flushed_offset for log in others] == [6] * 20
+    assert not any(waiter.done() for waiter in held)
+    assert slow.flushed_offset == 0
+    files.gate.set()
+    await asyncio.gather(*held)
+    assert slow.flushed_offset == 2
 
 
 async def test_a_failed_sync_is_final(flusher):

@@ -4,7 +4,7 @@ import pytest
 
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
-from busway_bus.testing.sim_files import SimFiles
+from busway_bus.testing.sim_files import PowerCut, SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import CorruptBatch, iter_batches
 from busway_protocol.records.builder import BatchBuilder
@@ -35,6 +35,25 @@ def flush(log: PartitionLog) -> None:
     point = log.flush_point()
     point.sync()
     log.flushed(point)
+
+
+def result(search):
+    """What a search finds in the end."""
+    try:
+        while True:
+            next(search)
+    except StopIteration as over:
+        return over.value
+
+
+def offset_for_time(log: PartitionLog, timestamp: int, *, up_to: int):
+    """Offset, timestamp and epoch of the first record at a time."""
+    return result(log.search_time(timestamp, up_to=up_to))
+
+
+def max_timestamp(log: PartitionLog):
+    """The first record with the largest timestamp."""
+    return result(log.search_largest_time(up_to=log.end_offset))
 
 
 def bases(log: PartitionLog) -> list[int]:
@@ -120,7 +139,7 @@ def test_what_is_not_flushed_is_not_deleted():
     log = make(LogConfig(retention_ms=HOUR, durability="os"))
     append(log, NOW)
     log.maintain(NOW + 2 * HOUR)
-    assert (log.start_offset, log.unsynced_rolls) == (0, True)
+    assert (log.start_offset, log.wants_flush) == (0, True)
     flush(log)
     log.maintain(NOW + 2 * HOUR)
     assert log.start_offset == 1
@@ -146,23 +165,42 @@ def test_a_time_is_found_in_every_segment():
     assert len(bases(log)) > 3
     for wanted in range(NOW - 30, NOW + 650, 5):
         expected = next(((at, time, 2) for at, time in enumerate(times) if time >= wanted), None)
-        assert log.offset_for_time(wanted, up_to=60) == expected
+        assert offset_for_time(log, wanted, up_to=60) == expected
         limited = expected if expected and expected[0] < 31 else None
-        assert log.offset_for_time(wanted, up_to=31) == limited
-    assert log.max_timestamp() == (times.index(max(times)), max(times), 2)
+        assert offset_for_time(log, wanted, up_to=31) == limited
+    assert max_timestamp(log) == (times.index(max(times)), max(times), 2)
     log.advance_start(20, NOW)
-    found = log.offset_for_time(NOW, up_to=60)
+    found = offset_for_time(log, NOW, up_to=60)
     assert found[0] == 20
 
 
 def test_times_of_an_empty_log_and_of_records_without_any():
     """Nothing is found."""
     log = make(FOREVER)
-    assert log.offset_for_time(0, up_to=0) is None
-    assert log.max_timestamp() is None
+    assert offset_for_time(log, 0, up_to=0) is None
+    assert max_timestamp(log) is None
     append(log, -1)
-    assert log.offset_for_time(0, up_to=1) is None
-    assert log.max_timestamp() is None
+    assert offset_for_time(log, 0, up_to=1) is None
+    assert max_timestamp(log) is None
+
+
+def test_the_largest_time_is_that_of_a_record_that_may_be_read():
+    """Not of one below the start, in the same segment or batch, nor of one at or above the high watermark."""
+    log = make(LogConfig(retention_ms=-1))
+    for at in range(0, 40, 4):
+        append(log, *(NOW - number for number in range(at, at + 4)))
+    for start in (0, 1, 4, 7, 39):
+        log.advance_start(start, NOW)
+        assert max_timestamp(log) == (start, NOW - start, 2)
+    log.advance_start(40, NOW)
+    assert max_timestamp(log) is None
+    log = make(FOREVER)
+    for at in range(20):
+        append(log, NOW + at, NOW + at)
+    for up_to in (1, 2, 7, 39, 40):
+        at = (up_to - 1) // 2
+        assert result(log.search_largest_time(up_to=up_to)) == (at * 2, NOW + at, 2)
+    assert result(log.search_largest_time(up_to=0)) is None
 
 
 def test_the_brokers_clock_stamps_a_log_append_time_topic():
@@ -171,7 +209,7 @@ def test_the_brokers_clock_stamps_a_log_append_time_topic():
     append(log, 5, 6, now_ms=NOW)
     (_, whole), *_ = iter_batches(log.read(0, 10_000, up_to=2))
     assert [(record.timestamp, record.timestamp_type) for record in decode_records(whole)] == [(NOW, 1)] * 2
-    assert log.offset_for_time(NOW, up_to=2) == (0, NOW, 2)
+    assert offset_for_time(log, NOW, up_to=2) == (0, NOW, 2)
 
 
 def test_deleting_records_moves_the_start():
@@ -223,7 +261,7 @@ def test_a_header_damaged_on_disk_is_never_served_as_an_empty_answer():
             with pytest.raises(CorruptBatch):
                 log.read(offset, 10_000, up_to=2)
         with pytest.raises(CorruptBatch):
-            log.offset_for_time(NOW, up_to=2)
+            offset_for_time(log, NOW, up_to=2)
 
 
 def test_a_batch_that_has_lost_its_offset_is_told():
@@ -247,9 +285,115 @@ def test_truncation_forgets_what_was_cut():
         builder.append(NOW, b"k", b"x" * 60)
         log.append(builder.build(), leader_epoch=at // 4, now_ms=NOW)
     flush(log)
-    log.truncate(5)
+    log.truncate(5, NOW)
     assert (log.end_offset, log.flushed_offset, log.epochs.entries) == (5, 5, [(0, 0), (1, 4)])
     assert log.producers.last_offsets() == {1: 4}
     flush(log)
     again = PartitionLog(files, "t-0", FOREVER, now_ms=NOW, flushed=5)
     assert (again.end_offset, again.producers.last_offsets(), again.epochs.entries) == (5, {1: 4}, [(0, 0), (1, 4)])
+
+
+def test_a_new_leader_epoch_waits_for_no_disk():
+    """Its checkpoint is written by the flush that puts its first batch on disk, before anything that proves the batch."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    path = "t-0/leader-epoch-checkpoint"
+    before = files.syncs
+    append(log, NOW)
+    assert (files.syncs, files.read_bytes(path), log.wants_flush) == (before, None, True)
+    flush(log)
+    assert (files.read_bytes(path), log.wants_flush) == (b"0\n1\n2 0\n", False)
+    before = files.syncs
+    flush(log)
+    assert files.syncs == before + 1
+    builder = BatchBuilder()
+    builder.append(NOW, b"k", b"v")
+    log.append(builder.build(), leader_epoch=3, now_ms=NOW)
+    log.roll(NOW)
+    point = log.flush_point()
+    files.steps_left = 1
+    with pytest.raises(PowerCut):
+        point.sync()
+    assert files.read_bytes(path) == b"0\n2\n2 0\n3 1\n"
+    assert not [name for name in files.list("t-0") if name.endswith(".snapshot")]
+
+
+def test_a_flush_of_what_was_cut_off_says_nothing_of_what_came_after():
+    """A sync that began before a truncation did not cover the batches that took the place of the lost ones."""
+    log = make(FOREVER)
+    for _ in range(10):
+        append(log, NOW)
+    flush(log)
+    append(log, NOW)
+    point = log.flush_point()
+    log.truncate(5, NOW)
+    for _ in range(3):
+        append(log, NOW)
+    point.sync()
+    log.flushed(point)
+    assert (log.flushed_offset, log.end_offset) == (5, 8)
+    flush(log)
+    assert log.flushed_offset == 8
+
+
+def test_a_truncation_reads_only_what_follows_the_last_snapshot():
+    """The producers are those of the newest snapshot that is left, and of the batches behind it."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    for number in range(12):
+        builder = BatchBuilder(producer_id=number % 2, producer_epoch=0, base_sequence=number // 2)
+        builder.append(NOW, b"k", b"x" * 60)
+        log.append(builder.build(), leader_epoch=2, now_ms=NOW)
+    flush(log)
+    assert len(bases(log)) > 3
+    files.open(f"t-0/{0:020d}.log").content[8:12] = bytes(4)  # a walk over the first segment fails
+    log.truncate(8, NOW + 5)
+    for number in (8, 9):
+        builder = BatchBuilder(producer_id=number % 2, producer_epoch=0, base_sequence=number // 2)
+        builder.append(NOW, b"k", b"x" * 60)
+        assert not log.append(builder.build(), leader_epoch=2, now_ms=NOW).duplicate
+        assert log.append(builder.build(), leader_epoch=2, now_ms=NOW).duplicate
+    assert log.producers.last_offsets() == {0: 8, 1: 9}
+
+
+def test_a_duplicate_is_told_the_time_that_was_stored():
+    """On a LogAppendTime topic, as the first answer told."""
+    log = make(LogConfig(message_timestamp_type="LogAppendTime"))
+    builder = BatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
+    builder.append(5, b"k", b"v")
+    first = log.append(builder.build(), leader_epoch=2, now_ms=NOW)
+    again = log.append(builder.build(), leader_epoch=2, now_ms=NOW + 1_000)
+    assert (again.duplicate, again.log_append_time_ms) == (True, first.log_append_time_ms) == (True, NOW)
+
+
+def test_no_segment_goes_one_record_early():
+    """A start one below the next segment keeps the segment, and the record is read."""
+    log = make(FOREVER)
+    for _ in range(10):
+        append(log, NOW)
+    second = bases(log)[1]
+    log.advance_start(second - 1, NOW)
+    assert bases(log)[0] == 0
+    assert log.read(second - 1, 1_000, up_to=10)
+    log.advance_start(second, NOW)
+    assert bases(log)[0] == second
+
+
+def test_records_without_timestamps_grow_old_too():
+    """By when they were written; a start does not know that any more, and counts from itself."""
+    files = SimFiles()
+    config = LogConfig(segment_bytes=400, retention_ms=1_000)
+    log = make(config, files)
+    for at in range(8):
+        append(log, -1, now_ms=NOW + at * 500)
+    flush(log)
+    log.maintain(NOW + 2_001)
+    assert bases(log)[0] == 3
+    log.close(clean=True)
+    again = PartitionLog(files, "t-0", config, now_ms=NOW + 9_000, clean=True)
+    again.maintain(NOW + 10_000)
+    assert bases(again)[0] == 3
+    again.maintain(NOW + 10_001)
+    flush(again)
+    again.maintain(NOW + 10_001)
+    assert again.start_offset == 8

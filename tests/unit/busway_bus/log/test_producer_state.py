@@ -10,7 +10,7 @@ from busway_protocol.records.batch import BatchHeader, read_header
 from busway_protocol.records.builder import BatchBuilder
 
 NOW = 1_700_000_000_000
-LAST = SEQUENCES - 1
+LAST = 2_147_483_647
 WRITE, REPEAT = "write", "repeat"
 FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

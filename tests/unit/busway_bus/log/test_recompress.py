@@ -5,9 +5,9 @@ import pytest
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.recompress import recompressed, wanted_codec
 from busway_protocol.errors import ErrorCode, KafkaError
-from busway_protocol.records.batch import read_header, verify_crc
+from busway_protocol.records.batch import HEADER_BYTES, read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
-from busway_protocol.records.compression import CODECS
+from busway_protocol.records.compression import CODECS, inflate
 from busway_protocol.records.record import decode_records
 
 RECORDS = [(1000 + n, f"k{n}".encode(), b"v" * 100) for n in range(50)]
@@ -29,7 +29,9 @@ def test_only_codec_length_and_checksum_change(sent: str, kept: str) -> None:
     codec = wanted_codec(config)
     assert codec is not None
     before = batch(sent)
-    found, header = recompressed(before, read_header(before), codec, config)
+    plain = inflate(CODECS[sent], before[HEADER_BYTES:], 1 << 20)
+    found = recompressed(before, plain, codec, config)
+    header = read_header(found)
     verify_crc(found, header)
     assert header.compression == codec
     changed = {"batch_length", "crc", "attributes"}
@@ -49,5 +51,5 @@ def test_a_batch_that_grows_beyond_the_limit_is_refused() -> None:
     sent = batch("zstd")
     config = LogConfig(compression_type="uncompressed", max_message_bytes=len(sent) + 10)
     with pytest.raises(KafkaError, match="as uncompressed") as refused:
-        recompressed(sent, read_header(sent), 0, config)
+        recompressed(sent, inflate(CODECS["zstd"], sent[HEADER_BYTES:], 1 << 20), 0, config)
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE

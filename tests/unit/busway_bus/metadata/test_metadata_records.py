@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from busway_bus.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
@@ -43,6 +44,8 @@ PARTITION: dict[str, Any] = {
         TopicRecord(name="t", topic_id=ONE),
         PartitionRecord(**PARTITION),
         ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value=None),
+        PartitionChangeRecord(partition_id=3, topic_id=ONE, leader=1),
+        PartitionChangeRecord(partition_id=3, topic_id=ONE, isr=[1, 2], directories=[UUID(int=8)]),
         RemoveTopicRecord(topic_id=ONE),
         FeatureLevelRecord(name="metadata.version", feature_level=30),
         ProducerIdsRecord(broker_id=1, broker_epoch=2, next_producer_id=1_000),

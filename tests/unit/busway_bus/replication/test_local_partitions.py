@@ -69,7 +69,7 @@ def local(files):
     store = LogStore(files, node_id=1, new_ids=lambda: UUID(int=next(numbers)))
     files.loop_thread = threading.get_ident()
     files.batches.clear()
-    return LocalPartitions(BrokerConfig.from_properties({}), store)
+    return LocalPartitions(BrokerConfig.from_properties({}), store, lambda _: None)
 
 
 def creation(name, topic_id, count, *configs):

@@ -1,0 +1,143 @@
+"""The look into a batch that a client sends: whether its records are what its header says, and the batch as it will be stored.
+
+What lives here: what Kafka's `LogValidator` finds out record by record (KIP-467, KIP-937). One that does not parse would stop every
+consumer of the partition for good. What does not: the header (`validate`), sequence numbers (`producer_state`), and where the work
+is done: a small batch is looked through at once, the steps of a larger one are for whoever runs them beside the event loop.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import Final, NamedTuple
+
+from busway_bus.kernel.limits import DECOMPRESSION_FACTOR_MAX, INFLATED_ON_LOOP_MAX, RECORDS_ON_LOOP_MAX
+from busway_bus.log.log_config import LogConfig
+from busway_bus.log.recompress import recompressed, wanted_codec
+from busway_bus.log.validate import NO_TIMESTAMP, check_times
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header, set_max_timestamp
+from busway_protocol.records.compression import OutputTooLarge, inflate
+from busway_protocol.records.walk import OFFENDERS_MAX, RecordWalk, record_times
+from busway_protocol.types import Buffer
+
+_STEP_RECORDS: Final = 500
+"""Records of one step, some hundred microseconds."""
+_INFLATED_MIN: Final = 65_536
+NO_KEY: Final = "Compacted topic cannot accept message without key"
+
+
+class Inspected(NamedTuple):
+    """A batch that may be stored, with its header; in another codec than it came where the topic asks for one."""
+
+    records: Buffer
+    header: BatchHeader
+
+
+class RecordsRefused(KafkaError):
+    """Some records of a batch are at fault, and with them the batch; `records` are (place in the batch, reason) of the first ones."""
+
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.records = records
+
+
+def inflated_max(config: LogConfig, size: int = 0) -> int:
+    """Bytes that a batch of `size` bytes may have out of its codec."""
+    return DECOMPRESSION_FACTOR_MAX * max(config.max_message_bytes, size, _INFLATED_MIN)
+
+
+def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Inspected | None:
+    """The batch looked through; None when that is too much work to make others wait for it.
+
+    Raises:
+        KafkaError: as `inspect` does.
+    """
+    if header.records_count > RECORDS_ON_LOOP_MAX or len(records) > INFLATED_ON_LOOP_MAX:
+        return None
+    try:
+        data = _inflated(records, header, min(INFLATED_ON_LOOP_MAX, inflated_max(config)))
+    except OutputTooLarge:
+        return None
+    return finished(_look(records, header, data, config, now_ms))
+
+
+def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Generator[None, None, Inspected]:
+    """Look through a batch of any size, in steps of less than a millisecond beside taking it out of its codec.
+
+    Raises:
+        RecordsRefused: INVALID_RECORD or INVALID_TIMESTAMP, records are at fault.
+        KafkaError: INVALID_RECORD, the records cannot be read; MESSAGE_TOO_LARGE, out of their codec, or in the topic's own, they
+            have too many bytes.
+    """
+    try:
+        data = _inflated(records, header, inflated_max(config))
+    except OutputTooLarge as problem:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(problem)) from None
+    yield
+    return (yield from _look(records, header, data, config, now_ms))
+
+
+def finished(steps: Generator[None, None, Inspected]) -> Inspected:
+    """All steps taken in one go."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as over:
+        found: Inspected = over.value
+        return found
+
+
+def _inflated(records: Buffer, header: BatchHeader, limit: int) -> bytes | bytearray:
+    try:
+        return inflate(header.compression, memoryview(records)[HEADER_BYTES:], limit)
+    except OutputTooLarge:
+        raise
+    except ProtocolError as problem:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(problem)) from None
+
+
+def _look(
+    records: Buffer, header: BatchHeader, data: bytes | bytearray, config: LogConfig, now_ms: int
+) -> Generator[None, None, Inspected]:
+    walk = RecordWalk(header, data)
+    try:
+        while walk.step(_STEP_RECORDS):
+            yield
+    except CorruptBatch as problem:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(problem)) from None
+    if config.compacted and walk.keyless:
+        raise _refused(ErrorCode.INVALID_RECORD, [(number, NO_KEY) for number in walk.keyless], walk.keyless_count)
+    if config.message_timestamp_type == "CreateTime":
+        yield from _check_times(walk, header, data, config, now_ms)
+        if walk.latest != header.max_timestamp and header.timestamp_type == 0:
+            # Look-ups by time and retention go by this field, so it has to be true; Kafka writes it anew likewise.
+            told = bytearray(records)
+            set_max_timestamp(told, walk.latest)
+            records, header = told, read_header(told)
+    codec = wanted_codec(config)
+    if codec is not None and codec != header.compression:
+        records = recompressed(records, data, codec, config)
+        header = read_header(records)
+    return Inspected(records, header)
+
+
+def _check_times(
+    walk: RecordWalk, header: BatchHeader, data: bytes | bytearray, config: LogConfig, now_ms: int
+) -> Generator[None, None, None]:
+    """Refuse a batch with records whose times are out of range; which ones takes a second, slower look."""
+    if check_times(walk.earliest, config, now_ms) is None and check_times(walk.latest, config, now_ms) is None:
+        return
+    offenders, count = [], 0
+    for number, moment in record_times(header, data):
+        problem = None if moment == NO_TIMESTAMP else check_times(moment, config, now_ms)
+        if problem is not None:
+            count += 1
+            if count <= OFFENDERS_MAX:
+                offenders.append((number, problem))
+        if number % _STEP_RECORDS == 0:
+            yield
+    if offenders:
+        raise _refused(ErrorCode.INVALID_TIMESTAMP, offenders, count)
+
+
+def _refused(code: ErrorCode, offenders: list[tuple[int, str]], count: int) -> RecordsRefused:
+    first = ", ".join(f"record {number}: {reason}" for number, reason in offenders[:3])
+    return RecordsRefused(code, f"{count} records were refused, the first of them {first}", offenders)

@@ -1,0 +1,116 @@
+"""What a group costs does not grow with its size, and what is stored of many groups does not keep the node from serving."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.integration.broker.groups_probe import run_against
+from tests.integration.broker.test_groups import offset
+
+from busway_bus.coordinator import runtime
+from busway_bus.groups.classic import ClassicGroup
+from busway_bus.groups.classic_member import Member
+from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.roster import Roster
+from busway_bus.replication.slices import Slices
+from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.groups_classic import ListGroupsRequest
+
+
+async def test_a_heartbeat_looks_at_no_other_member(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of members each heartbeat would cost as many looks."""
+    async with run_against(cluster.bootstrap_servers) as run:
+        peer = await run.peer("a", "g")
+        await peer.enter()
+        await peer.sync([(peer.member_id, b"mine")])
+
+        def refuse(*_: Any) -> Any:
+            raise AssertionError("the group's members were gone through")
+
+        monkeypatch.setattr(ClassicGroup, "next_deadline", refuse)
+        monkeypatch.setattr(Roster, "__iter__", refuse)
+        for _ in range(3):
+            assert (await peer.heartbeat()).error_code == ErrorCode.NONE
+
+
+async def test_a_session_that_heartbeats_put_off_ends_in_time(cluster: LocalCluster) -> None:
+    """The timer of the old end looks for the new one: a member that falls silent later is out, and the group is empty."""
+    assert cluster.node is not None
+    groups = cluster.node.services.groups
+    now = groups._now()
+    groups._now = lambda: now  # type: ignore[method-assign]
+    async with run_against(cluster.bootstrap_servers) as run:
+        peer = await run.peer("a", "g")
+        await peer.enter(session_timeout_ms=10_000)
+        await peer.sync([(peer.member_id, b"mine")])
+        group = groups.shard("g").groups["g"]
+        now += 6_000
+        assert (await peer.heartbeat()).error_code == ErrorCode.NONE
+        now += 6_000  # the first end is over
+        groups._tick(group)
+        assert set(group.members) == {peer.member_id}
+        assert group.next_deadline() == now + 4_000
+        now += 4_000
+        groups._tick(group)
+        assert not group.members
+
+
+def test_what_all_members_speak_is_known_without_asking_them() -> None:
+    """A join is judged by counts that follow every change of the members; an old protocol is forgotten."""
+    roster = Roster(GroupMemory())
+
+    def member(name: str, *protocols: str) -> Member:
+        return Member(
+            member_id=name,
+            instance_id=None,
+            client_id="c",
+            client_host="h",
+            session_timeout_ms=1,
+            rebalance_timeout_ms=1,
+            protocols=tuple((protocol, b"") for protocol in protocols),
+            deadline_ms=0,
+        )
+
+    assert roster.speak([("any", b"")])
+    roster.add(member("a", "range", "sticky", "sticky"))
+    roster.add(member("b", "sticky"))
+    assert roster.common_protocols() == {"sticky"}
+    assert [roster.speak([(name, b"")]) for name in ("range", "sticky", "other")] == [False, True, False]
+    roster.teach(roster.members["b"], (("range", b""),))
+    assert roster.common_protocols() == {"range"}
+    roster.remove("b")
+    assert roster.common_protocols() == {"range", "sticky"}
+    roster.remove("a")
+    assert roster.common_protocols() == set()
+    assert not roster._speakers
+
+
+@pytest.mark.slow
+async def test_a_node_serves_while_it_reads_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of one partition is read in slices; its groups are told to wait, those of empty ones and all else are served."""
+    gate = asyncio.Event()
+    run_slices = Slices.run
+
+    async def held(self: Slices, steps: Any) -> Any:
+        await gate.wait()
+        return await run_slices(self, steps)
+
+    async with LocalCluster(properties={"offsets.topic.num.partitions": "50"}) as cluster:
+        async with run_against(cluster.bootstrap_servers) as run:
+            await (await run.peer("a", "g")).commit()
+        await cluster.stop()
+        monkeypatch.setattr(Slices, "run", held)
+        monkeypatch.setattr("busway_bus.node.LOAD_GRACE_S", 0)
+        await cluster.start()
+        async with run_against(cluster.bootstrap_servers, "other") as run:
+            assert await offset(run, "other") == -1
+            waiting = await (await run.peer("a", "g")).commit()
+            assert waiting.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            listed = await run.admin.request(ListGroupsRequest(states_filter=[], types_filter=[]))
+            assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            gate.set()
+            assert cluster.node is not None
+            await cluster.node.services.groups.loaded(within_s=30)
+            assert await offset(run, "g") == 7
+    assert runtime.LOAD_GRACE_S > 0
