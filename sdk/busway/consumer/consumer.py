@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Any, Final
 
 from busway.cluster.client import Addresses, ClusterClient
-from busway.consumer.fetcher import EARLIEST, LATEST, Fetcher
+from busway.consumer.fetcher import Fetcher
 from busway.consumer.group import GroupMember, Partitions
 from busway.consumer.heart import HeartMaker
 from busway.consumer.heart_thread import ThreadHeart
+from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.topics import Topics
 from busway.errors import BuswayError, CommitFailed, NotRunning
 from busway.options import ConsumerOptions
@@ -293,7 +294,7 @@ class Consumer:
         for partition in tuple(partitions) or tuple(self._fetcher.assigned):
             found = self._find(partition)
             found.forget()
-            found.position, found.reset = None, policy
+            found.position, found.reset, found.gone = None, policy, None
             self._handed_out.pop(partition, None)
             self._handled.pop(partition, None)
         self._fetcher.wake()
@@ -328,14 +329,14 @@ class Consumer:
         return await self._ends(partitions, LATEST)
 
     async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
-        found = await self._fetcher.look_up(dict.fromkeys(partitions, which))
+        found = await self._fetcher.look_ups.until_answered(dict.fromkeys(partitions, which))
         return {partition: answer.offset for partition, answer in found.items() if answer is not None}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a moment in each partition, None where there is none."""
-        return await self._fetcher.look_up(dict(timestamps_ms))
+        return await self._fetcher.look_ups.until_answered(dict(timestamps_ms))
 
     # Offsets of the group
 
