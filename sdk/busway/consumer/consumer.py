@@ -6,6 +6,7 @@ What lives here: `Consumer`: subscribing, reading, positions, commits. What does
 
 import asyncio
 import contextlib
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
@@ -22,7 +23,11 @@ from busway.errors import BuswayError, CommitFailed, NotRunning
 from busway.options import ConsumerOptions
 from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
+log = logging.getLogger("busway.consumer")
+
 _POSITION_S: Final = 0.01
+_LAST_COMMIT_S: Final = 5.0
+"""A consumer that stops waits no longer for its coordinator: what is not committed is read again, and whoever stops it is waiting."""
 
 
 class RebalanceListener:
@@ -127,12 +132,13 @@ class Consumer:
         if not tasks:
             await self._cluster.close()
             return
-        if self._group is not None and self.options.enable_auto_commit:
-            with contextlib.suppress(BuswayError):
-                await commit()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        try:
+            if self._group is not None and self.options.enable_auto_commit:
+                await self._commit_last(commit)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         try:
             if self._group is not None:
                 if owned := self._group.membership.owned:
@@ -140,6 +146,17 @@ class Consumer:
                 await self._group.leave()
         finally:
             await self._cluster.close()
+
+    async def _commit_last(self, commit: Callable[[], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.timeout(_LAST_COMMIT_S):
+                await commit()
+        except (BuswayError, TimeoutError) as problem:
+            log.warning(
+                "group %s: the last offsets were not committed, their records come again: %s",
+                self.options.group_id,
+                problem or "no answer in time",
+            )
 
     def cut(self) -> None:
         """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""

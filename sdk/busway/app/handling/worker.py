@@ -246,10 +246,11 @@ class Worker(RebalanceListener):
     async def _commit_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._parts.commit_interval_s)
-            await self._commit(list(self._assigned.values()))
+            async with self._committing:  # one at a time, so that a slow commit never comes after a later one
+                await self._commit_now(list(self._assigned.values()))
 
     async def _commit(self, those: Sequence[Assigned]) -> None:
-        """One at a time, so that a slow commit never comes after a later one."""
+        """Partitions that are going, with what became of them last."""
         async with self._committing:
             await self._commit_now(those)
 
