@@ -10,14 +10,16 @@ letters.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.declaring.routes import BATCH_MAX, ConsumerRecord
+from busway.app.declaring.routes import BATCH_MAX, ConsumerRecord, Route
 from busway.app.handling.ack import CompletedOffsets
 from busway.app.handling.attempts import AttemptParts, Counts, HandlerFailed, Item, SendRaw
 from busway.app.handling.batches import BatchLane
 from busway.app.handling.calls import Handler
+from busway.app.handling.lag import LoopWatch
 from busway.app.handling.lane import Lane, LaneParts, Sleep
 from busway.app.hooks import Hooks
 from busway.app.offset_set import OffsetSet
@@ -59,6 +61,8 @@ class WorkerParts:
     sleep: Sleep
     commit_interval_s: float
     drain_timeout_s: float
+    watch: Callable[[Sequence[Route]], AbstractContextManager[None]] = LoopWatch
+    """What tells of a handler that keeps the event loop; it has a thread, so where that must be deterministic: `nullcontext`."""
 
 
 class Assigned:
@@ -189,7 +193,8 @@ class Worker(RebalanceListener):
         feeding = asyncio.ensure_future(self._feed(self.consumer))
         waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            with self._parts.watch([handler.route for handler in self._parts.handlers]):
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 if wait.done():
                     wait.result()
