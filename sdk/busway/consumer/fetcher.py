@@ -6,6 +6,7 @@ a partition is begun (`placing`), what the bytes mean (`isolation`).
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
@@ -21,6 +22,8 @@ from busway.options import ConsumerOptions
 from busway.types import Record, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+
+log = logging.getLogger("busway.consumer")
 
 NAMES_UNTIL: Final = 12
 """From Fetch 13 on topics go by id; names are used, so that a re-created topic is found again."""
@@ -54,6 +57,8 @@ class Fetcher:
         self._wake = asyncio.Event()
         self._arrived = asyncio.Event()
         self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._silent: set[int] = set()
+        """Brokers that did not answer the last fetch; for the log, which need not be told at every try."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._problem: BuswayError | None = None
@@ -201,7 +206,13 @@ class Fetcher:
                     # A seek, or another leader's answer, may have come first.
                     if found_now and (found_now.number, found_now.fetch_position) == asked.get(partition):
                         self._take(found_now, data)
-        except (ConnectionFailed, RequestTimedOut):
+            if leader in self._silent:
+                self._silent.discard(leader)
+                log.info("broker %d answers again", leader)
+        except (ConnectionFailed, RequestTimedOut) as problem:
+            if leader not in self._silent:
+                self._silent.add(leader)
+                log.warning("broker %d cannot be read from, trying until it can: %s", leader, problem)
             self._put_off(chosen)
         except BuswayError as problem:
             self._fail(problem)

@@ -160,3 +160,23 @@ async def test_a_topic_that_is_not_there_is_named_at_once(
             await made(node.bootstrap_servers, topic, 1, 1)
             await starting
         await consumer.stop()
+
+
+async def test_a_broker_that_is_away_and_comes_back_is_two_lines(
+    proxy: Proxy, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often it is tried meanwhile."""
+    caplog.set_level("INFO", "busway.consumer")
+    await made(proxy.address, topic, 1, 1)
+    async with Consumer(topic, bootstrap_servers=proxy.address, auto_offset_reset="earliest") as consumer:
+        async with asyncio.timeout(20):
+            await consumer.getone()
+            cuts = proxy.strike(Fate.CUT, ApiKey.FETCH, times=3)
+            async with Producer(proxy.target) as producer:
+                await producer.send_and_wait(topic, b"second")
+            assert (await consumer.getone()).value == b"second"
+            while not any("answers again" in text for text in caplog.messages):
+                await consumer.getmany(timeout_ms=10)
+    assert cuts.count in {1, 2, 3}
+    lines = [text for text in caplog.messages if text.startswith("broker ")]
+    assert [" ".join(line.split()[2:4]) for line in lines] == ["cannot be", "answers again"]

@@ -331,6 +331,8 @@ class Worker(RebalanceListener):
 
     async def _finished_ahead(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
         """What the group's metadata says is finished beyond the committed offsets; where that cannot be had, it is handled again."""
+        if not partitions:
+            return {}
         try:
             committed = await self.consumer.committed_of(partitions)
             found = {one: OffsetSet.parse(at.offset, at.metadata) for one, at in committed.items() if at.metadata}
