@@ -6,22 +6,28 @@ What lives here: `Consumer`: subscribing, reading, positions, commits. What does
 
 import asyncio
 import contextlib
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final
 
 from busway.cluster.client import Addresses, ClusterClient
-from busway.consumer.fetcher import EARLIEST, LATEST, Fetcher
+from busway.consumer.fetcher import Fetcher
 from busway.consumer.group import GroupMember, Partitions
 from busway.consumer.heart import HeartMaker
 from busway.consumer.heart_thread import ThreadHeart
+from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.topics import Topics
 from busway.errors import BuswayError, CommitFailed, NotRunning
 from busway.options import ConsumerOptions, options_from
 from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
+log = logging.getLogger("busway.consumer")
+
 _POSITION_S: Final = 0.01
+_LAST_COMMIT_S: Final = 5.0
+"""A consumer that stops waits no longer for its coordinator: what is not committed is read again, and whoever stops it is waiting."""
 
 
 class RebalanceListener:
@@ -126,12 +132,13 @@ class Consumer:
         if not tasks:
             await self._cluster.close()
             return
-        if self._group is not None and self.options.enable_auto_commit:
-            with contextlib.suppress(BuswayError):
-                await commit()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        try:
+            if self._group is not None and self.options.enable_auto_commit:
+                await self._commit_last(commit)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         try:
             if self._group is not None:
                 if owned := self._group.membership.owned:
@@ -139,6 +146,17 @@ class Consumer:
                 await self._group.leave()
         finally:
             await self._cluster.close()
+
+    async def _commit_last(self, commit: Callable[[], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.timeout(_LAST_COMMIT_S):
+                await commit()
+        except (BuswayError, TimeoutError) as problem:
+            log.warning(
+                "group %s: the last offsets were not committed, their records come again: %s",
+                self.options.group_id,
+                problem or "no answer in time",
+            )
 
     def cut(self) -> None:
         """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
@@ -293,7 +311,7 @@ class Consumer:
         for partition in tuple(partitions) or tuple(self._fetcher.assigned):
             found = self._find(partition)
             found.forget()
-            found.position, found.reset = None, policy
+            found.position, found.reset, found.gone = None, policy, None
             self._handed_out.pop(partition, None)
             self._handled.pop(partition, None)
         self._fetcher.wake()
@@ -328,14 +346,14 @@ class Consumer:
         return await self._ends(partitions, LATEST)
 
     async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
-        found = await self._fetcher.look_up(dict.fromkeys(partitions, which))
+        found = await self._fetcher.look_ups.until_answered(dict.fromkeys(partitions, which))
         return {partition: answer.offset for partition, answer in found.items() if answer is not None}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a moment in each partition, None where there is none."""
-        return await self._fetcher.look_up(dict(timestamps_ms))
+        return await self._fetcher.look_ups.until_answered(dict(timestamps_ms))
 
     # Offsets of the group
 

@@ -105,7 +105,7 @@ class Coordinator:
         """Leave the group, so that the others need not wait for the session to end; static members stay."""
         if not member.member_id or member.instance_id is not None:
             return
-        with contextlib.suppress(BuswayError, TimeoutError):
+        try:
             async with asyncio.timeout(_LEAVE_S):
                 version = (await self.connection("group")).version(ApiKey.LEAVE_GROUP)
                 identity = MemberIdentity(member_id=member.member_id, group_instance_id=None)
@@ -114,3 +114,5 @@ class Coordinator:
                     if version < _MANY_LEAVE
                     else LeaveGroupRequest(group_id=self.group, members=[identity])
                 )
+        except (BuswayError, TimeoutError) as problem:
+            log.warning("group %s was not left, its session has to end: %s", self.group, problem or "no answer in time")

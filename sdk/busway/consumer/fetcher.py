@@ -1,40 +1,39 @@
 """The loop that fetches what is assigned, ahead of the reader.
 
-What lives here: positions from committed offsets or resets, one fetch under way for each broker, buffers. What does not: who
-assigns (`coordinator`), what the bytes mean (`isolation`).
+What lives here: one fetch under way for each broker, buffers, what is tried again and when. What does not: who assigns (`group`), where
+a partition is begun (`placing`), what the bytes mean (`isolation`).
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
+from busway.consumer.fetch_plan import CHUNKS_AHEAD, plan
 from busway.consumer.isolation import decode_next, take_chunk
+from busway.consumer.lookups import LookUps
+from busway.consumer.placing import Placing
 from busway.consumer.subscription import Assigned
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, OffsetReset, RequestTimedOut
 from busway.options import ConsumerOptions
-from busway.types import OffsetAndTimestamp, Record, TopicPartition
+from busway.types import Record, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from busway_protocol.messages.offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+
+log = logging.getLogger("busway.consumer")
 
 NAMES_UNTIL: Final = 12
 """From Fetch 13 on topics go by id; names are used, so that a re-created topic is found again."""
-CHUNKS_AHEAD: Final = 8
-"""Batches that may wait undecoded in a partition; below it the partition is fetched again."""
 _HURRY_MS: Final = 25
 """A fetch waits no longer for quiet partitions while a busy one of the same broker has enough for now: its turn comes soon."""
-EARLIEST: Final = -2
-LATEST: Final = -1
 _RETRY_S: Final = 0.1
-_RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
-_GONE: Final = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE})
+"""A partition that cannot be read for now is left alone for so long; the others go on."""
+
+
+_Look = Callable[[list[Assigned]], Awaitable[dict[Assigned, BuswayError]]]
 
 
 class Fetcher:
@@ -52,13 +51,17 @@ class Fetcher:
     ) -> None:
         self._cluster = cluster
         self._options = options
-        self._committed = committed
+        self.look_ups = LookUps(cluster, options)
+        self._placing = Placing(self.look_ups, options, committed)
         self.assigned: dict[TopicPartition, Assigned] = {}
         self._wake = asyncio.Event()
         self._arrived = asyncio.Event()
         self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._silent: set[int] = set()
+        """Brokers that did not answer the last fetch; for the log, which need not be told at every try."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._refreshing: asyncio.Task[None] | None = None
         self._problem: BuswayError | None = None
-        self._retry_at = 0.0
 
     def assign(
         self, partitions: Iterable[TopicPartition], *, held: Iterable[TopicPartition] = (), reset: str = "committed"
@@ -94,95 +97,85 @@ class Fetcher:
         try:
             while True:
                 self._wake.clear()
-                wait = await self._step()
+                wait = self._step()
                 try:
                     async with asyncio.timeout(wait):
                         await self._wake.wait()
                 except TimeoutError:
                     pass
         finally:
-            for task in self._fetches.values():
+            for task in self._tasks:
                 task.cancel()
-            if self._fetches:
-                await asyncio.wait(self._fetches.values())
+            if self._tasks:
+                await asyncio.wait(self._tasks)
 
-    async def _step(self) -> float | None:
-        unplaced = [found for found in self.assigned.values() if found.position is None]
-        try:
-            if unplaced:
-                await self._place(unplaced)
-        except (ConnectionFailed, RequestTimedOut):
+    def _step(self) -> float | None:
+        """Start what can be asked now; never waits, so that a partition or a broker that does not answer keeps no other waiting.
+
+        Returns:
+            Seconds until the next step has something to do, None until it is woken.
+        """
+        metadata = self._cluster.metadata
+        now = asyncio.get_running_loop().time()
+        found = plan(self.assigned.values(), now, lambda one: metadata.leader(*one.partition), self._fetches)
+        if found.uncommitted:
+            self._place(found.uncommitted, self._placing.by_commits)
+        for leader, chosen in found.unplaced.items():
+            self._place(chosen, partial(self._placing.by_policy, leader))
+        for leader, chosen in found.wanting.items():
+            self._fetches[leader] = self._start(self._fetch(leader, chosen, hurry=leader in found.full))
+        if found.leaderless:
+            self._put_off(found.leaderless)
             return _RETRY_S
-        except BrokerError as problem:
-            if problem.retriable:
-                return _RETRY_S
-            self._fail(problem)
-            return None
-        except OffsetReset as problem:
-            self._fail(problem)
-            return None
-        return await self._fetch_all()
+        return found.wait_s
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _fail(self, problem: BuswayError) -> None:
         self._problem = problem
         self._arrived.set()
 
-    async def _place(self, unplaced: list[Assigned]) -> None:
-        """Find positions: committed offsets first, then the reset policy."""
-        waiting = [found for found in unplaced if found.reset == "committed"]
-        if waiting:
-            offsets = await self._committed([found.partition for found in waiting])
-            for found in waiting:
-                offset = offsets.get(found.partition)
-                if found.position is not None:
-                    continue
-                if offset is not None and offset >= 0:
-                    found.seek(offset)
-                elif self._options.auto_offset_reset == "none":
-                    name = f"{found.partition.topic}-{found.partition.partition}"
-                    raise OffsetReset(
-                        f"{name} has no committed offset and auto_offset_reset is none; seek, or choose one"
-                    )
-                else:
-                    found.reset = self._options.auto_offset_reset
-        for policy, timestamp in _RESETS.items():
-            chosen = [found for found in unplaced if found.position is None and found.reset == policy]
-            if chosen:
-                found_offsets = await self.look_up({found.partition: timestamp for found in chosen})
-                for found in chosen:
-                    answer = found_offsets.get(found.partition)
-                    if found.position is None and answer is not None:
-                        found.seek(answer.offset)
+    def _put_off(self, those: Iterable[Assigned]) -> None:
+        """Leave partitions alone for a moment, and see meanwhile where their leaders are."""
+        later = asyncio.get_running_loop().time() + _RETRY_S
+        for found in those:
+            found.retry_at = later
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = self._start(self._refresh())
 
-    async def _fetch_all(self) -> float | None:
-        """Start a fetch on every broker that has something to fetch and none under way."""
-        by_leader: dict[int, list[Assigned]] = {}
-        full: set[int] = set()
-        stale = False
-        for found in self.assigned.values():
-            if found.paused or found.position is None:
-                continue
-            leader = self._cluster.metadata.leader(*found.partition)
-            if leader is None:
-                stale = True
-            elif len(found.chunks) >= CHUNKS_AHEAD:
-                full.add(leader)
-            elif leader not in self._fetches:
-                by_leader.setdefault(leader, []).append(found)
-        now = asyncio.get_running_loop().time()
-        if now < self._retry_at:
-            return self._retry_at - now
-        for leader, chosen in by_leader.items():
-            task = asyncio.get_running_loop().create_task(self._fetch(leader, chosen, hurry=leader in full))
-            self._fetches[leader] = task
-        if stale:
-            with contextlib.suppress(BuswayError):
-                await self._cluster.refresh()
-            return _RETRY_S
-        return None
+    async def _refresh(self) -> None:
+        with contextlib.suppress(BuswayError):
+            await self._cluster.refresh()
+        self._wake.set()
+
+    def _place(self, chosen: list[Assigned], look: _Look) -> None:
+        for found in chosen:
+            found.placing = True
+        self._start(self._place_now(chosen, look))
+
+    async def _place_now(self, chosen: list[Assigned], look: _Look) -> None:
+        """Let positions be looked up; what fails is tried again later, what fails for good is told as well."""
+        try:
+            problems = await look(chosen)
+        except BuswayError as failed:
+            problems = dict.fromkeys(chosen, failed)
+        finally:
+            for found in chosen:
+                found.placing = False
+        for problem in problems.values():
+            passes = isinstance(problem, ConnectionFailed | RequestTimedOut)
+            if not passes and not (isinstance(problem, BrokerError) and problem.retriable):
+                self._fail(problem)
+        if problems:
+            self._put_off(problems)
+        self._wake.set()
 
     async def _fetch(self, leader: int, chosen: list[Assigned], *, hurry: bool) -> None:
-        numbers = {found.partition: found.number for found in chosen}
+        asked = {found.partition: (found.number, found.fetch_position) for found in chosen}
         topics: dict[str, FetchTopic] = {}
         for found in chosen:
             name, number = found.partition
@@ -206,28 +199,30 @@ class Fetcher:
             answer: FetchResponse = await connection.request(request, at_most=NAMES_UNTIL)
             if answer.error_code:
                 raise BrokerError(error_for(answer.error_code), "fetching")
-            stale = False
             for topic_answer in answer.responses:
                 for data in topic_answer.partitions:
                     partition = TopicPartition(topic_answer.topic, data.partition_index)
                     found_now = self.assigned.get(partition)
-                    if found_now is not None and found_now.number == numbers.get(partition):
-                        stale |= self._take(found_now, data)
-            if stale:
-                await self._cluster.refresh()
-        except (ConnectionFailed, RequestTimedOut):
-            self._retry_at = asyncio.get_running_loop().time() + _RETRY_S
-            with contextlib.suppress(BuswayError):
-                await self._cluster.refresh()
+                    # A seek, or another leader's answer, may have come first.
+                    if found_now and (found_now.number, found_now.fetch_position) == asked.get(partition):
+                        self._take(found_now, data)
+            if leader in self._silent:
+                self._silent.discard(leader)
+                log.info("broker %d answers again", leader)
+        except (ConnectionFailed, RequestTimedOut) as problem:
+            if leader not in self._silent:
+                self._silent.add(leader)
+                log.warning("broker %d cannot be read from, trying until it can: %s", leader, problem)
+            self._put_off(chosen)
         except BuswayError as problem:
             self._fail(problem)
-            self._retry_at = asyncio.get_running_loop().time() + _RETRY_S
+            self._put_off(chosen)
         finally:
             self._fetches.pop(leader, None)
             self._wake.set()
 
-    def _take(self, found: Assigned, data: PartitionData) -> bool:
-        """Take one partition's answer in; answers whether metadata is stale."""
+    def _take(self, found: Assigned, data: PartitionData) -> None:
+        """Take one partition's answer in."""
         code = error_for(data.error_code)
         if code is ErrorCode.NONE:
             found.high_watermark = data.high_watermark
@@ -238,25 +233,23 @@ class Fetcher:
                 assert isinstance(data.records, memoryview)
                 found.fetch_position = take_chunk(found, data.records)
                 self._arrived.set()
-            return False
-        if code in _GONE:
-            if found.buffered:
-                # What was fetched before comes first; the reader may not even get to the offset that is gone.
-                self._retry_at = asyncio.get_running_loop().time() + _RETRY_S
-                return False
-            if self._options.auto_offset_reset == "none":
-                name = f"{found.partition.topic}-{found.partition.partition}"
-                self._fail(
-                    OffsetReset(f"offset {found.fetch_position} of {name} is gone and auto_offset_reset is none")
-                )
-            found.position = None
-            found.reset = self._options.auto_offset_reset
-            found.forget()
-            return False
-        if not code.retriable:
-            self._fail(BrokerError(code, f"fetching {found.partition.topic}-{found.partition.partition}"))
-        self._retry_at = asyncio.get_running_loop().time() + _RETRY_S
-        return True
+            return
+        if code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            if not code.retriable:
+                self._fail(BrokerError(code, f"fetching {found.name}"))
+            self._put_off([found])
+            return
+        if found.buffered:
+            # What was fetched before comes first; the reader may not even get to the offset that is gone.
+            self._put_off([found])
+            return
+        if self._options.auto_offset_reset == "none":
+            self._fail(
+                OffsetReset(f"offset {found.fetch_position} of {found.name} is gone and auto_offset_reset is none")
+            )
+        found.position, found.gone = None, found.fetch_position
+        found.reset = self._options.auto_offset_reset
+        found.forget()
 
     # Reading
 
@@ -333,62 +326,3 @@ class Fetcher:
                 await self._arrived.wait()
         except TimeoutError:
             pass
-
-    # Looking up
-
-    async def look_up(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Offsets by timestamp (-1 the end, -2 the beginning); waits for a leader that is being elected.
-
-        Raises:
-            BrokerError: a partition cannot be looked up.
-            ConnectionFailed, RequestTimedOut: after the request timeout.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._options.request_timeout_ms / 1000
-        backoff = self._cluster.backoff()
-        while True:
-            try:
-                return await self._look_up_once(wanted)
-            except BuswayError as problem:
-                permanent = isinstance(problem, BrokerError) and not problem.retriable
-                if permanent or loop.time() >= deadline:
-                    raise
-            await asyncio.sleep(backoff.next())
-            with contextlib.suppress(BuswayError):
-                await self._cluster.refresh()
-
-    async def _look_up_once(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        await self._cluster.ensure_topics({partition.topic for partition in wanted})
-        by_leader: dict[int, dict[TopicPartition, int]] = {}
-        for partition, timestamp in wanted.items():
-            leader = self._cluster.metadata.leader(*partition)
-            if leader is None:
-                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic}-{partition.partition}")
-            by_leader.setdefault(leader, {})[partition] = timestamp
-        result: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for leader, chosen in by_leader.items():
-            result.update(await self._look_up_on(leader, chosen))
-        return result
-
-    async def _look_up_on(
-        self, leader: int, chosen: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for partition, timestamp in chosen.items():
-            topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))
-            topic.partitions.append(ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp))
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=int(self._options.isolation_level == "read_committed"),
-            topics=list(topics.values()),
-        )
-        answer: ListOffsetsResponse = await self._cluster.ask_node(leader, request)
-        result: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for topic_answer in answer.topics:
-            for found in topic_answer.partitions:
-                code = error_for(found.error_code)
-                if code is not ErrorCode.NONE:
-                    raise BrokerError(code, f"{topic_answer.name}-{found.partition_index}")
-                partition = TopicPartition(topic_answer.name, found.partition_index)
-                result[partition] = OffsetAndTimestamp(found.offset, found.timestamp) if found.offset >= 0 else None
-        return result

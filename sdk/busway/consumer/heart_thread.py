@@ -141,3 +141,4 @@ class ThreadHeart:
         if self._cluster is not None:
             with contextlib.suppress(BuswayError):
                 await self._cluster.close()
+        self._task = self._cluster = self._coordinator = None  # who starts again may get another event loop

@@ -24,6 +24,9 @@ class Assigned:
         records: decoded records that were not handed out yet.
         reset: where to look the position up when there is none: earliest, latest or committed.
         held: its listener has not been told yet, so nothing is handed out.
+        gone: the offset that is not in the log, which is why a position is looked up.
+        placing: a position is being looked up.
+        retry_at: nothing is asked about it before this time of the event loop.
     """
 
     partition: TopicPartition
@@ -38,11 +41,20 @@ class Assigned:
     aborted: list[tuple[int, int]] = field(default_factory=list)
     aborted_producers: set[int] = field(default_factory=set)
     high_watermark: int = -1
+    gone: int | None = None
+    placing: bool = False
+    retry_at: float = 0.0
     number: int = field(default_factory=lambda: next(_generations))
+
+    @property
+    def name(self) -> str:
+        """As messages show it."""
+        return f"{self.partition.topic}-{self.partition.partition}"
 
     def seek(self, offset: int) -> None:
         """Go on at `offset`; what was fetched is forgotten."""
         self.position = self.fetch_position = offset
+        self.gone = None
         self.forget()
 
     def forget(self) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from busway.cluster.client import ClusterClient
 from busway.consumer.fetcher import Fetcher
@@ -16,6 +17,9 @@ from busway.errors import BuswayError
 from busway.types import TopicPartition
 
 log = logging.getLogger("busway.consumer")
+
+_MADE_WITHIN_S: Final = 0.3
+"""Brokers that make a topic when it is asked for have made it by then; after that a line in the log says what is waited for."""
 
 
 class Topics:
@@ -47,12 +51,22 @@ class Topics:
         if pattern is not None:
             await self._cluster.refresh(every_topic=True)
             self._names = self._matched(pattern)
-        await self._cluster.ensure_topics(self._names)
+        await self._ensure(self._names)
         if self._group is not None:
             self._group.subscribe(self._names)
         else:
             self._fetcher.assign(self._partitions())
         self._subscribed = True
+
+    async def _ensure(self, names: frozenset[str]) -> None:
+        with contextlib.suppress(BuswayError):
+            await self._cluster.ensure_topics(names, timeout_s=_MADE_WITHIN_S)
+            return
+        missing = ", ".join(sorted(names - self._cluster.metadata.topics.keys()))
+        log.warning(
+            "waiting for %s, which the brokers do not have, or cannot be asked for: create what is missing", missing
+        )
+        await self._cluster.ensure_topics(names)
 
     def forget(self) -> None:
         """Somebody else says now which partitions are read."""

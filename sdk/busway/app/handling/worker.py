@@ -10,14 +10,16 @@ letters.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.declaring.routes import BATCH_MAX, ConsumerRecord
+from busway.app.declaring.routes import BATCH_MAX, ConsumerRecord, Route
 from busway.app.handling.ack import CompletedOffsets
 from busway.app.handling.attempts import AttemptParts, Counts, HandlerFailed, Item, SendRaw
 from busway.app.handling.batches import BatchLane
 from busway.app.handling.calls import Handler
+from busway.app.handling.lag import LoopWatch
 from busway.app.handling.lane import Lane, LaneParts, Sleep
 from busway.app.hooks import Hooks
 from busway.app.offset_set import OffsetSet
@@ -59,6 +61,8 @@ class WorkerParts:
     sleep: Sleep
     commit_interval_s: float
     drain_timeout_s: float
+    watch: Callable[[Sequence[Route]], AbstractContextManager[None]] = LoopWatch
+    """What tells of a handler that keeps the event loop; it has a thread, so where that must be deterministic: `nullcontext`."""
 
 
 class Assigned:
@@ -189,7 +193,8 @@ class Worker(RebalanceListener):
         feeding = asyncio.ensure_future(self._feed(self.consumer))
         waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            with self._parts.watch([handler.route for handler in self._parts.handlers]):
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 if wait.done():
                     wait.result()
@@ -246,10 +251,11 @@ class Worker(RebalanceListener):
     async def _commit_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._parts.commit_interval_s)
-            await self._commit(list(self._assigned.values()))
+            async with self._committing:  # one at a time, so that a slow commit never comes after a later one
+                await self._commit_now(list(self._assigned.values()))
 
     async def _commit(self, those: Sequence[Assigned]) -> None:
-        """One at a time, so that a slow commit never comes after a later one."""
+        """Partitions that are going, with what became of them last."""
         async with self._committing:
             await self._commit_now(those)
 
@@ -325,6 +331,8 @@ class Worker(RebalanceListener):
 
     async def _finished_ahead(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
         """What the group's metadata says is finished beyond the committed offsets; where that cannot be had, it is handled again."""
+        if not partitions:
+            return {}
         try:
             committed = await self.consumer.committed_of(partitions)
             found = {one: OffsetSet.parse(at.offset, at.metadata) for one, at in committed.items() if at.metadata}

@@ -1,0 +1,94 @@
+"""An event loop that stands still, and the handler that keeps it.
+
+What lives here: `LoopWatch`, a thread that asks the loop for a sign of life and looks where it is when none comes. What does not: partitions
+that get no further (`busway.app.monitoring.health`), staying a member of the group meanwhile (`busway.consumer.heart_thread`).
+"""
+
+import asyncio
+import inspect
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from types import CodeType, FrameType, TracebackType
+from typing import Final
+
+from busway.app.declaring.routes import Route
+
+log = logging.getLogger("busway.app")
+
+LAG_S: Final = 1.0
+"""A loop that does not answer for so long is worth a line: pages and all other handlers have waited as long."""
+_LOOK_EVERY_S: Final = 0.5
+
+
+class LoopWatch:
+    """Entered on the event loop that it watches.
+
+    Args:
+        routes: whose functions are named when one of them keeps the loop.
+    """
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._names: dict[CodeType, str] = {}
+        for route in routes:
+            code = getattr(inspect.unwrap(route.function), "__code__", None)
+            if code is not None:
+                self._names[code] = route.name
+        self._ended = threading.Event()
+
+    def __enter__(self) -> None:
+        thread = threading.Thread(
+            target=self._watch,
+            args=(asyncio.get_running_loop(), threading.get_ident()),
+            name="busway-loop-watch",
+            daemon=True,
+        )
+        thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        while not self._ended.wait(_LOOK_EVERY_S):
+            answered = threading.Event()
+            asked_s = time.monotonic()
+            try:
+                loop.call_soon_threadsafe(answered.set)
+            except RuntimeError:
+                return  # it is closed
+            if answered.wait(LAG_S):
+                continue
+            handler, where = self._look(sys._current_frames().get(thread))
+            if handler is not None:
+                log.warning(
+                    "handler %s has kept the event loop for %g s, at %s: no other handler and no page goes on meanwhile; let a plain "
+                    "function (def), which runs in a thread, do what computes or waits without await",
+                    handler,
+                    LAG_S,
+                    where,
+                )
+            else:
+                log.info("the event loop has stood still for %g s, at %s", LAG_S, where)
+            while not answered.wait(_LOOK_EVERY_S):
+                if self._ended.is_set() or loop.is_closed():
+                    return
+            log.log(
+                logging.INFO if handler is None else logging.WARNING,
+                "the event loop goes on after %.1f s",
+                time.monotonic() - asked_s,
+            )
+
+    def _look(self, frame: FrameType | None) -> tuple[str | None, str]:
+        """The handler on the stack, None if another task runs; and the line that does."""
+        if frame is None:
+            return None, "an unknown line"
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        while frame is not None:
+            if frame.f_code in self._names:
+                return self._names[frame.f_code], where
+            frame = frame.f_back
+        return None, where

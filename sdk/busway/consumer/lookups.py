@@ -1,0 +1,101 @@
+"""Offsets by time, and by where a log begins and ends.
+
+What lives here: asking the partitions' leaders, once or until they answer. What does not: what a position is looked up for (`fetcher`).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Final
+
+from busway.cluster.client import ClusterClient
+from busway.errors import BrokerError, BuswayError
+from busway.options import ConsumerOptions
+from busway.types import OffsetAndTimestamp, TopicPartition
+from busway_protocol.errors import ErrorCode, error_for
+from busway_protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+Found = dict[TopicPartition, OffsetAndTimestamp | None]
+
+
+class LookUps:
+    """Asks leaders for offsets."""
+
+    def __init__(self, cluster: ClusterClient, options: ConsumerOptions) -> None:
+        self._cluster = cluster
+        self._options = options
+
+    async def until_answered(self, wanted: Mapping[TopicPartition, int]) -> Found:
+        """Offsets by timestamp (-1 the end, -2 the beginning), None where there is none; waits for a leader that is being elected.
+
+        Raises:
+            BrokerError: a partition cannot be looked up.
+            ConnectionFailed, RequestTimedOut: after the request timeout.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.request_timeout_ms / 1000
+        backoff = self._cluster.backoff()
+        while True:
+            try:
+                return await self._once(wanted)
+            except BuswayError as problem:
+                permanent = isinstance(problem, BrokerError) and not problem.retriable
+                if permanent or loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(backoff.next())
+            with contextlib.suppress(BuswayError):
+                await self._cluster.refresh()
+
+    async def _once(self, wanted: Mapping[TopicPartition, int]) -> Found:
+        await self._cluster.ensure_topics({partition.topic for partition in wanted})
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for partition, timestamp in wanted.items():
+            leader = self._cluster.metadata.leader(*partition)
+            if leader is None:
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic}-{partition.partition}")
+            by_leader.setdefault(leader, {})[partition] = timestamp
+        result: Found = {}
+        for leader, chosen in by_leader.items():
+            found, problems = await self.on(leader, chosen)
+            for problem in problems.values():
+                raise problem
+            result.update(found)
+        return result
+
+    async def on(
+        self, leader: int, wanted: Mapping[TopicPartition, int]
+    ) -> tuple[Found, dict[TopicPartition, BrokerError]]:
+        """What one leader answers: offsets, and what it refuses.
+
+        Raises:
+            ConnectionFailed, RequestTimedOut: it cannot be asked.
+        """
+        topics: dict[str, ListOffsetsTopic] = {}
+        for partition, timestamp in wanted.items():
+            topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))
+            topic.partitions.append(ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp))
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(self._options.isolation_level == "read_committed"),
+            topics=list(topics.values()),
+        )
+        answer: ListOffsetsResponse = await self._cluster.ask_node(leader, request)
+        result: Found = {}
+        problems: dict[TopicPartition, BrokerError] = {}
+        for topic_answer in answer.topics:
+            for found in topic_answer.partitions:
+                partition = TopicPartition(topic_answer.name, found.partition_index)
+                code = error_for(found.error_code)
+                if code is not ErrorCode.NONE:
+                    problems[partition] = BrokerError(code, f"{partition.topic}-{partition.partition}")
+                else:
+                    result[partition] = OffsetAndTimestamp(found.offset, found.timestamp) if found.offset >= 0 else None
+        return result, problems

@@ -1,0 +1,115 @@
+"""Where a partition is begun.
+
+What lives here: positions from committed offsets, then from the reset policy, for some partitions at a time; saying so when that is not
+where the reader was. What does not: when that is tried again (`fetcher`).
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from busway.consumer.lookups import EARLIEST, LATEST, LookUps
+from busway.consumer.subscription import Assigned
+from busway.errors import BrokerError, BuswayError, OffsetReset
+from busway.options import ConsumerOptions
+from busway.types import TopicPartition
+from busway_protocol.errors import ErrorCode
+
+log = logging.getLogger("busway.consumer")
+
+RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+
+class Placing:
+    """Finds positions.
+
+    Args:
+        committed: looks committed offsets up; partitions without one are left out.
+    """
+
+    def __init__(
+        self,
+        look_ups: LookUps,
+        options: ConsumerOptions,
+        committed: Callable[[Iterable[TopicPartition]], Awaitable[dict[TopicPartition, int]]],
+    ) -> None:
+        self._look_ups = look_ups
+        self._options = options
+        self._committed = committed
+
+    async def by_commits(self, chosen: Sequence[Assigned]) -> dict[Assigned, BuswayError]:
+        """Give partitions their committed position, or the policy to be looked up by.
+
+        Returns:
+            What is wrong with some of them.
+
+        Raises:
+            BuswayError: they cannot be asked for.
+        """
+        numbers = {found: found.number for found in chosen}
+        offsets = await self._committed([found.partition for found in chosen])
+        problems: dict[Assigned, BuswayError] = {}
+        for found, number in numbers.items():
+            offset = offsets.get(found.partition)
+            if found.number != number:
+                continue  # somebody sought meanwhile
+            if offset is not None and offset >= 0:
+                found.seek(offset)
+            elif self._options.auto_offset_reset == "none":
+                problems[found] = OffsetReset(
+                    f"{found.name} has no committed offset and auto_offset_reset is none; seek, or choose one"
+                )
+            else:
+                found.reset = self._options.auto_offset_reset
+        return problems
+
+    async def by_policy(self, leader: int, chosen: Sequence[Assigned]) -> dict[Assigned, BuswayError]:
+        """Give partitions of one leader a position at an end of their log.
+
+        Returns:
+            What is wrong with some of them.
+
+        Raises:
+            ConnectionFailed, RequestTimedOut: the leader cannot be asked.
+        """
+        numbers = {found: found.number for found in chosen}
+        wanted = {found.partition: RESETS[found.reset] for found in chosen}
+        answers, refused = await self._look_ups.on(leader, wanted)
+        others = {
+            found.partition: LATEST if wanted[found.partition] == EARLIEST else EARLIEST
+            for found in chosen
+            if found.gone is not None
+        }
+        other_ends = (await self._look_ups.on(leader, others))[0] if others else {}
+        problems: dict[Assigned, BuswayError] = {}
+        for found, number in numbers.items():
+            answer = answers.get(found.partition)
+            if answer is None:
+                problems[found] = refused.get(found.partition) or BrokerError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"where {found.name} begins or ends"
+                )
+            if found.number != number or answer is None:
+                continue
+            other = other_ends.get(found.partition)
+            self._tell(found, answer.offset, None if other is None else other.offset)
+            found.seek(answer.offset)
+        return problems
+
+    def _tell(self, found: Assigned, offset: int, other: int | None) -> None:
+        if found.gone is None:
+            if self._options.group_id is not None:
+                log.info("%s has no committed offset and is begun at %d (%s)", found.name, offset, found.reset)
+            return
+        begin, end = (min(offset, other), max(offset, other)) if other is not None else (offset, offset)
+        skipped = max(0, offset - max(found.gone, begin))
+        log.warning(
+            "offset %d of %s is not in its log, which has %d to %d: retention deleted it, or the log is another one; going on at %d "
+            "(auto_offset_reset=%s)%s",
+            found.gone,
+            found.name,
+            begin,
+            end,
+            offset,
+            found.reset,
+            f", {skipped} records are skipped" if skipped else "",
+        )
