@@ -11,6 +11,7 @@ from busway_registry.http.bodies import (
     answer,
     deleted,
     flag,
+    long_answer,
     page,
     registry,
     schema_request,
@@ -23,7 +24,7 @@ from busway_registry.http.bodies import (
 async def names(request: Request) -> Response:
     """All subjects, sorted."""
     prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
-    return answer(request, await registry(request).subjects(prefix, deleted(request), page(request)))
+    return long_answer(request, await registry(request).subjects(prefix, deleted(request), page(request)))
 
 
 async def look_up(request: Request) -> Response:
@@ -46,7 +47,7 @@ async def delete(request: Request) -> Response:
 
 async def versions(request: Request) -> Response:
     """Version numbers, ascending."""
-    return answer(request, await registry(request).versions(subject(request), deleted(request), page(request)))
+    return long_answer(request, await registry(request).versions(subject(request), deleted(request), page(request)))
 
 
 async def register(request: Request) -> Response:
@@ -84,7 +85,7 @@ async def referenced_by(request: Request) -> Response:
     found = await registry(request).referenced_by(
         subject(request), number, deleted=flag(request, "deleted"), part=page(request)
     )
-    return answer(request, found)
+    return long_answer(request, found)
 
 
 async def delete_version(request: Request) -> Response:
