@@ -65,6 +65,14 @@ def _without_subject(fields: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if name != "subject"}
 
 
+async def latest_with_metadata(request: Request) -> Response:
+    """The newest version whose metadata has the properties that pairs of `key` and `value` name."""
+    query = request.query_params
+    wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
+    found = await registry(request).latest_with_metadata(subject(request), wanted, deleted=flag(request, "deleted"))
+    return answer(request, version_fields(found))
+
+
 async def version(request: Request) -> Response:
     """One version."""
     number = parse_version(unquote(request.path_params["version"]))
@@ -100,6 +108,7 @@ ROUTES = [
     Route("/subjects", names),
     Route("/subjects/{subject}", look_up, methods=["POST"]),
     Route("/subjects/{subject}", delete, methods=["DELETE"]),
+    Route("/subjects/{subject}/metadata", latest_with_metadata),
     Route("/subjects/{subject}/versions", versions),
     Route("/subjects/{subject}/versions", register, methods=["POST"]),
     Route("/subjects/{subject}/versions/{version}", version),

@@ -114,7 +114,8 @@ class _Writer:
         found.update(self._properties(schema))
         if schema.aliases:
             aliases = sorted(schema.aliases, key=_java_order) if self._normalize else schema.aliases
-            found["aliases"] = list(dict.fromkeys(_shortened(alias, own) for alias in aliases))
+            # `F` and `.F` are two inside a namespace, and Java writes both alike.
+            found["aliases"] = [_shortened(alias, own) for alias in aliases]
         return found
 
     def _field(self, field: Field, namespace: str) -> dict[str, Any]:
