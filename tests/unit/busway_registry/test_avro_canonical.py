@@ -134,6 +134,7 @@ def test_doubles(number: float, text: str) -> None:
 
 
 def test_aliases_that_are_written_alike() -> None:
-    """`F` is in the namespace, `.F` in none: two names, one spelling, and Java writes both."""
+    """`F` is in the namespace, `.F` in none: two names, one spelling. Java writes both, and one in normal form."""
     text = '{"type":"record","name":"R","namespace":"n","fields":[],"aliases":["F",".F","n.F"]}'
     assert canonical(parse(text).schema).endswith('"aliases":["F","F"]}')
+    assert canonical(parse(text).schema, normalize=True).endswith('"aliases":["F"]}')
