@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from busway_registry.domain import errors
 from busway_registry.domain.compatibility.check import Earlier
 from busway_registry.domain.compatibility.levels import Level
+from busway_registry.domain.inheritance import inheriting, numbered
 from busway_registry.domain.modes import Mode
 from busway_registry.domain.schemas import Artifact, SchemaRequest
 from busway_registry.domain.subjects import LATEST, MAX_ID
@@ -99,8 +100,15 @@ class Registrar:
         _check_writable(subject, mode, request)
         normalize = mode is not Mode.IMPORT and (normalize or basis.rules.normalizes)
         artifact = await judging.build(basis.request, basis.texts, normalize=normalize)
-        if basis.latest is not None and (found := await self._there(basis, artifact)) is not None:
-            return found
+        if basis.latest is not None:
+            if (found := await self._there(basis, artifact)) is not None:
+                return found
+            if mode is not Mode.IMPORT:
+                as_sent, artifact = artifact, inheriting(artifact, basis.latest.schema.artifact)
+                if artifact != as_sent and (found := await self._there(basis, artifact)) is not None:
+                    return found
+        if mode is not Mode.IMPORT:
+            artifact = numbered(artifact, max((one.version for one in basis.versions), default=0) + 1)
         if mode is not Mode.IMPORT and not force:
             breaches = await self._compare(judging, artifact, basis, basis.live)
             if breaches is None:
@@ -153,10 +161,17 @@ class Registrar:
             versions = [one for one in await tx.versions(subject) if deleted or not one.deleted]
             if not versions:
                 raise errors.subject_not_found(subject)
-            known = await tx.find_schema(artifact.fingerprint)
-            for one in reversed(versions):
-                if known is not None and one.schema_id == known.id:
-                    return Registered(version=one, schema=known)
+            wanted = [artifact]
+            if (
+                basis.latest is not None
+                and (inherited := inheriting(artifact, basis.latest.schema.artifact)) != artifact
+            ):
+                wanted.append(inherited)
+            for each in wanted:
+                known = await tx.find_schema(each.fingerprint)
+                for one in reversed(versions):
+                    if known is not None and one.schema_id == known.id:
+                        return Registered(version=one, schema=known)
             raise errors.schema_not_found()
 
     async def check(

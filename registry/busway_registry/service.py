@@ -4,7 +4,7 @@ What lives here: the use cases that read and delete, each one transaction on a `
 (`registering`), HTTP (`http`), SQL (`store`), the rules themselves (`domain`).
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from busway_registry.domain import errors
@@ -142,6 +142,25 @@ class Registry:
         """
         async with self._store.read() as tx:
             return await self._registered(tx, await self._version(tx, subject, number, deleted=deleted))
+
+    async def latest_with_metadata(
+        self, subject: str, properties: Mapping[str, str], *, deleted: bool = False
+    ) -> Registered:
+        """The newest version whose metadata has all these properties.
+
+        Raises:
+            RegistryError: 40401 no subject; 40403 no such version.
+        """
+        async with self._store.read() as tx:
+            versions = [one for one in await tx.versions(subject) if deleted or not one.deleted]
+            if not versions:
+                raise errors.subject_not_found(subject)
+            for one in reversed(versions):
+                found = await self._registered(tx, one)
+                metadata = found.schema.artifact.metadata
+                if metadata is not None and properties.items() <= metadata.get("properties", {}).items():
+                    return found
+            raise errors.schema_not_found()
 
     async def referenced_by(self, subject: str, number: int, *, deleted: bool = False, part: Part = WHOLE) -> list[int]:
         """Ids of the schemas that refer to a version.

@@ -3,13 +3,15 @@
 What lives here: what every resource shares. What does not: any one resource, reading bodies (`reading`).
 """
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from busway_registry.domain import contracts
 from busway_registry.domain.errors import RegistryError, invalid_subject
@@ -19,7 +21,10 @@ from busway_registry.http.reading import MEDIA_TYPE, OFFERED, fields
 from busway_registry.service import Registry
 from busway_registry.store.interface import Deleted, Part, Registered, StoredSchema
 
+_ITEMS: Final = 2_000
+"""Of a list that become text at a time."""
 _HEADERS: Final = {"Cache-Control": "no-cache, no-store, must-revalidate", "X-XSS-Protection": "1; mode=block"}
+Item = TypeVar("Item")
 
 
 def registry(request: Request) -> Registry:
@@ -124,17 +129,45 @@ def answer(request: Request, content: Any, status: int = 200) -> Response:
     return text_answer(request, json.dumps(content, ensure_ascii=False, separators=(",", ":")), status)
 
 
-async def list_answer(request: Request, found: AsyncIterator[Registered]) -> Response:
+def long_answer(request: Request, found: Sequence[Item], shape: Callable[[Item], Any] = lambda one: one) -> Response:
+    """A list as long as it likes; others have their turn between its parts."""
+    if len(found) <= _ITEMS:
+        return answer(request, [shape(one) for one in found])
+
+    async def parts() -> AsyncIterator[list[Any]]:
+        for start in range(0, len(found), _ITEMS):
+            yield [shape(one) for one in found[start : start + _ITEMS]]
+
+    return _streamed(request, parts())
+
+
+def schemas_answer(request: Request, found: AsyncIterator[Registered]) -> Response:
     """Versions as they come; a list of a thousand large schemas is never in memory."""
 
+    async def parts() -> AsyncIterator[list[Any]]:
+        async for one in found:
+            yield [version_fields(one)]
+
+    return _streamed(request, parts())
+
+
+class _Stream(StreamingResponse):
+    """Without starlette's task group, which loads anyio when the first list is asked for and keeps everybody waiting."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.stream_response(send)
+
+
+def _streamed(request: Request, parts: AsyncIterator[list[Any]]) -> Response:
     async def text() -> AsyncIterator[str]:
         before = "["
-        async for one in found:
-            yield before + json.dumps(version_fields(one), ensure_ascii=False, separators=(",", ":"))
+        async for part in parts:
+            yield before + json.dumps(part, ensure_ascii=False, separators=(",", ":"))[1:-1]
             before = ","
+            await asyncio.sleep(0)  # to send need not wait, so nobody else had a turn
         yield "]" if before == "," else "[]"
 
-    return StreamingResponse(text(), headers=_HEADERS, media_type=_kind(request))
+    return _Stream(text(), headers=_HEADERS, media_type=_kind(request))
 
 
 def _kind(request: Request) -> str:

@@ -1,6 +1,7 @@
 """Exceptions → `{"error_code": …, "message": …}`: the one place.
 
-What lives here: the handlers of every kind of failure. What does not: the refusals themselves (`domain.errors`).
+What lives here: the handlers of every kind of failure; starlette would call plain functions in a thread. What does not: the refusals
+themselves (`domain.errors`).
 """
 
 import logging
@@ -18,7 +19,7 @@ _WORTH_A_LINE = frozenset({400, 413, 415, 422, 503, 50002})
 """What no working client sends, and what keeps working ones waiting."""
 
 
-def refused(request: Request, problem: Exception) -> Response:
+async def refused(request: Request, problem: Exception) -> Response:
     """A refusal of ours, by Confluent's codes."""
     assert isinstance(problem, RegistryError)
     level = logging.WARNING if problem.code in _WORTH_A_LINE else logging.DEBUG
@@ -26,7 +27,7 @@ def refused(request: Request, problem: Exception) -> Response:
     return answer(request, {"error_code": problem.code, "message": problem.message}, problem.status)
 
 
-def no_route(request: Request, problem: Exception) -> Response:
+async def no_route(request: Request, problem: Exception) -> Response:
     """Unknown paths and methods."""
     assert isinstance(problem, HTTPException)
     said = {404: f"HTTP 404 Not Found: no resource at {request.url.path}", 405: "HTTP 405 Method Not Allowed"}
@@ -34,7 +35,7 @@ def no_route(request: Request, problem: Exception) -> Response:
     return answer(request, {"error_code": problem.status_code, "message": message}, problem.status_code)
 
 
-def store_failed(request: Request, problem: Exception) -> Response:
+async def store_failed(request: Request, problem: Exception) -> Response:
     """The database does not answer as it should: 50001."""
     log.error("the store failed on %s %s: %s", request.method, request.url.path, _one_line(str(problem)))
     return answer(
@@ -42,13 +43,13 @@ def store_failed(request: Request, problem: Exception) -> Response:
     )
 
 
-def gone(request: Request, problem: Exception) -> Response:
+async def gone(request: Request, problem: Exception) -> Response:
     """The client hung up in the middle of its request; nobody reads this."""
     log.info("%s %s: the client hung up", request.method, request.url.path)
     return answer(request, {"error_code": 400, "message": "the client hung up"}, 400)
 
 
-def broken(request: Request, problem: Exception) -> Response:
+async def broken(request: Request, problem: Exception) -> Response:
     """A defect of ours; the client learns that, the log the rest."""
     log.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
     return answer(request, {"error_code": 500, "message": "Internal Server Error; see the registry's log"}, 500)

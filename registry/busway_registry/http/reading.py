@@ -84,10 +84,10 @@ async def fields(request: Request, *names: str) -> Mapping[str, Any]:
         if len(raw) > MAX_BODY_BYTES:
             raise RegistryError(413, f"The request is larger than {MAX_BODY_BYTES} bytes")
         hold.is_now(len(raw))
-    if not raw.strip():
+    if not raw or raw.isspace():
         raise RegistryError(422, "The request has no body; a JSON object is expected")
     try:
-        cut = _decoder(names).decode(raw.removeprefix(_BOM))
+        cut = _decoder(names).decode(raw.removeprefix(_BOM) if raw.startswith(_BOM) else raw)
         return {name: _value(name, part) for name in names if (part := getattr(cut, name))}
     except msgspec.ValidationError as problem:
         raise RegistryError(400, f"The body is no JSON object: {problem}") from None

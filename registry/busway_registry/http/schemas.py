@@ -10,7 +10,17 @@ from starlette.routing import Route
 from busway_registry.domain.errors import RegistryError, schema_not_found
 from busway_registry.domain.schemas import SCHEMA_TYPES
 from busway_registry.domain.subjects import parse_number
-from busway_registry.http.bodies import answer, filled, flag, list_answer, page, registry, schema_fields, text_answer
+from busway_registry.http.bodies import (
+    answer,
+    filled,
+    flag,
+    long_answer,
+    page,
+    registry,
+    schema_fields,
+    schemas_answer,
+    text_answer,
+)
 from busway_registry.store.interface import StoredSchema
 
 _MOST_SCHEMAS: Final = 1000
@@ -41,7 +51,7 @@ async def every(request: Request) -> Response:
         latest_only=flag(request, "latestOnly"),
         part=page(request, _MOST_SCHEMAS),
     )
-    return await list_answer(request, found)
+    return schemas_answer(request, found)
 
 
 async def by_id(request: Request) -> Response:
@@ -67,13 +77,13 @@ async def text_by_id(request: Request) -> Response:
 async def subjects_of(request: Request) -> Response:
     """Names of the subjects that use a schema."""
     found = await registry(request).subjects_of(_id(request), deleted=flag(request, "deleted"), part=page(request))
-    return answer(request, found)
+    return long_answer(request, found)
 
 
 async def versions_of(request: Request) -> Response:
     """Subjects and versions that use a schema."""
     uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"), part=page(request))
-    return answer(request, [{"subject": one.subject, "version": one.version} for one in uses])
+    return long_answer(request, uses, lambda one: {"subject": one.subject, "version": one.version})
 
 
 async def by_guid(request: Request) -> Response:

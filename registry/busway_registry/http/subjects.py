@@ -11,6 +11,7 @@ from busway_registry.http.bodies import (
     answer,
     deleted,
     flag,
+    long_answer,
     page,
     registry,
     schema_request,
@@ -23,7 +24,7 @@ from busway_registry.http.bodies import (
 async def names(request: Request) -> Response:
     """All subjects, sorted."""
     prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
-    return answer(request, await registry(request).subjects(prefix, deleted(request), page(request)))
+    return long_answer(request, await registry(request).subjects(prefix, deleted(request), page(request)))
 
 
 async def look_up(request: Request) -> Response:
@@ -46,7 +47,7 @@ async def delete(request: Request) -> Response:
 
 async def versions(request: Request) -> Response:
     """Version numbers, ascending."""
-    return answer(request, await registry(request).versions(subject(request), deleted(request), page(request)))
+    return long_answer(request, await registry(request).versions(subject(request), deleted(request), page(request)))
 
 
 async def register(request: Request) -> Response:
@@ -62,6 +63,14 @@ async def register(request: Request) -> Response:
 
 def _without_subject(fields: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if name != "subject"}
+
+
+async def latest_with_metadata(request: Request) -> Response:
+    """The newest version whose metadata has the properties that pairs of `key` and `value` name."""
+    query = request.query_params
+    wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
+    found = await registry(request).latest_with_metadata(subject(request), wanted, deleted=flag(request, "deleted"))
+    return answer(request, version_fields(found))
 
 
 async def version(request: Request) -> Response:
@@ -84,7 +93,7 @@ async def referenced_by(request: Request) -> Response:
     found = await registry(request).referenced_by(
         subject(request), number, deleted=flag(request, "deleted"), part=page(request)
     )
-    return answer(request, found)
+    return long_answer(request, found)
 
 
 async def delete_version(request: Request) -> Response:
@@ -99,6 +108,7 @@ ROUTES = [
     Route("/subjects", names),
     Route("/subjects/{subject}", look_up, methods=["POST"]),
     Route("/subjects/{subject}", delete, methods=["DELETE"]),
+    Route("/subjects/{subject}/metadata", latest_with_metadata),
     Route("/subjects/{subject}/versions", versions),
     Route("/subjects/{subject}/versions", register, methods=["POST"]),
     Route("/subjects/{subject}/versions/{version}", version),

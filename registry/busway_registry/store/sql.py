@@ -6,9 +6,9 @@ the registry (`service`). Writing transactions take turns (`BEGIN IMMEDIATE`, an
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Select, case, delete, exists, false, func, insert, select, text, update
 from sqlalchemy.engine import Row
@@ -41,6 +41,7 @@ _ROWS: Final = 2_000
 _SURROGATES: Final = 0xD800
 _AFTER_SURROGATES: Final = 0xE000
 _ALIVE: Final = VERSIONS.c.deleted.is_(false())
+Item = TypeVar("Item")
 _one_migration = asyncio.Lock()
 
 
@@ -193,7 +194,7 @@ class _SqlTransaction:
             query = query.where(_ALIVE)
         elif deleted is Deleted.ALONE:
             query = query.having(func.max(case((_ALIVE, 1), else_=0)) == 0)
-        return [row.subject for row in await self._part(query.order_by(VERSIONS.c.subject), part)]
+        return await self._part(query.order_by(VERSIONS.c.subject), part, _first)
 
     async def every_version(
         self, prefix: str, *, deleted: bool, latest_only: bool = False, part: Part = WHOLE
@@ -206,7 +207,7 @@ class _SqlTransaction:
                 other.c.subject == VERSIONS.c.subject, other.c.version > VERSIONS.c.version
             )
             wanted.append(~exists(newer if deleted else newer.where(other.c.deleted.is_(false()))))
-        return list(map(_version, await self._part(query.where(*wanted), part)))
+        return await self._part(query.where(*wanted), part, _version)
 
     async def versions(self, subject: str) -> list[Version]:
         query = select(VERSIONS).where(VERSIONS.c.subject == subject).order_by(VERSIONS.c.version)
@@ -216,7 +217,7 @@ class _SqlTransaction:
         query = select(VERSIONS.c.version).where(VERSIONS.c.subject == subject).order_by(VERSIONS.c.version)
         if deleted is not Deleted.INCLUDED:
             query = query.where(_ALIVE if deleted is Deleted.LEFT_OUT else ~_ALIVE)
-        return [row.version for row in await self._part(query, part)]
+        return await self._part(query, part, _first)
 
     async def version(self, subject: str, number: int | None, *, deleted: bool) -> Version | None:
         query = select(VERSIONS).where(VERSIONS.c.subject == subject).order_by(VERSIONS.c.version.desc()).limit(1)
@@ -235,22 +236,21 @@ class _SqlTransaction:
             query = query.where(_ALIVE)
         if subject is not None:
             query = query.where(VERSIONS.c.subject == subject)
-        found = await self._part(query.order_by(VERSIONS.c.subject, VERSIONS.c.version), part)
-        return list(map(_version, found))
+        return await self._part(query.order_by(VERSIONS.c.subject, VERSIONS.c.version), part, _version)
 
     async def subjects_of_schema(self, schema_id: int, *, deleted: bool, part: Part = WHOLE) -> list[str]:
         query = select(VERSIONS.c.subject).where(VERSIONS.c.schema_id == schema_id).group_by(VERSIONS.c.subject)
         if not deleted:
             query = query.where(_ALIVE)
-        return [row.subject for row in await self._part(query.order_by(VERSIONS.c.subject), part)]
+        return await self._part(query.order_by(VERSIONS.c.subject), part, _first)
 
-    async def _part(self, query: Select[Any], part: Part) -> list[Row[Any]]:
-        """The rows of a list, some at a time: to make objects of them is this process's work, and others have their turn between."""
-        found: list[Row[Any]] = []
+    async def _part(self, query: Select[Any], part: Part, make: Callable[[Row[Any]], Item]) -> list[Item]:
+        """A list, some rows at a time: to make objects of them is this process's work, and others have their turn between."""
+        found: list[Item] = []
         while part.limit is None or len(found) < part.limit:
             most = _ROWS if part.limit is None else min(_ROWS, part.limit - len(found))
             rows = (await self._connection.execute(query.limit(most).offset(part.offset + len(found)))).all()
-            found += rows
+            found += map(make, rows)
             if len(rows) < most:
                 break
         return found
@@ -280,7 +280,7 @@ class _SqlTransaction:
         query = select(REFERENCES.c.schema_id).where(REFERENCES.c.subject == subject, REFERENCES.c.version == version)
         if not deleted:
             query = query.where(exists().where(VERSIONS.c.schema_id == REFERENCES.c.schema_id, _ALIVE))
-        return [row.schema_id for row in await self._part(query.order_by(REFERENCES.c.schema_id), part)]
+        return await self._part(query.order_by(REFERENCES.c.schema_id), part, _first)
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
         found = await self._connection.execute(
@@ -299,6 +299,10 @@ class _SqlTransaction:
 
     async def remove_setting(self, kind: Setting, subject: str) -> None:
         await self._connection.execute(delete(SETTINGS).where(SETTINGS.c.kind == kind, SETTINGS.c.subject == subject))
+
+
+def _first(row: Row[Any]) -> Any:
+    return row[0]
 
 
 def _begins(prefix: str) -> list[ColumnElement[bool]]:

@@ -14,8 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 log = logging.getLogger("busway.http")
 
-_DISCARDED_BYTES: Final = 1024 * 1024
-"""What a client may still send of a request that was answered before its end."""
+_DISCARDED_BYTES: Final = 64 * 1024 * 1024
+"""What a client may still send of a request that was answered before its end: closed earlier, it would not read the answer."""
 _REQUEST_TIMEOUT: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _UNAVAILABLE: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 

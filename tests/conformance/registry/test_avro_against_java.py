@@ -142,6 +142,8 @@ ODD_TEXTS = [
     '{"type": "record", "name": "R", "fields": [{"name": "f", "type": "long", "default": 1.0}]}',
     '{"type": "record", "name": "R", "fields": [{"name": "f", "type": "string", "order": "Descending"}]}',
     '{"type": "record", "name": "R", "aliases": ["1"], "fields": []}',
+    '{"type": "record", "name": "R", "namespace": "n", "aliases": ["F", ".F", "n.F"], "fields": []}',
+    '{"type": "record", "name": "R", "aliases": ["F", ".F"], "fields": []}',
     '{"type": "record", "name": "R", "fields": [{"name": "f", "type": "int", "aliases": ["1 2"]}]}',
     '{"type": "bytes", "logicalType": "decimal", "precision": 2147483648, "scale": 1, "a": 1}',
     '{"type": "fixed", "name": "F", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 1, "a": 1}',

@@ -49,7 +49,8 @@ async def test_a_writer_that_hangs(postgres: Postgres) -> None:
             await client.register("s", '"string"')
             with psycopg.connect(postgres.dsn) as other:
                 other.execute(f"SELECT pg_advisory_xact_lock({0x62757377})")
-                assert (await client.register("s", '"int"')).code == 50001
+                assert (await client.register("t", '"int"')).code == 50001
+                assert (await client.register("s", '"int"')).code == 409  # judged before anybody takes the lock
                 assert (await client.get("/subjects")).body == ["s"]
             assert (await client.register("t", '"int"')).body["id"] == 2
 

@@ -298,6 +298,45 @@ async def test_mode(client: Client) -> None:
         assert (await client.put("/mode/s", body)).code == 42204
 
 
+async def test_metadata_is_inherited(client: Client) -> None:
+    """What a new version leaves out it takes from the latest one; what it brings is its own; again is the same version."""
+    await client.put("/config", {"compatibility": "NONE"})
+    owner = {"properties": {"owner": "x"}}
+    rules = {"domainRules": [{"name": "r", "type": "CEL", "expr": "true"}]}
+    await client.register("s", RECORD, metadata=owner, ruleSet=rules)
+    made = await client.register("s", WIDER)
+    assert (made.body["version"], made.body["metadata"]) == (2, owner)
+    assert made.body["ruleSet"]["domainRules"][0]["name"] == "r"
+    assert (await client.get("/subjects/s/versions/2")).body["metadata"] == owner
+    assert (await client.register("s", WIDER)).body["version"] == 2
+    assert (await client.post("/subjects/s", {"schema": WIDER})).body["version"] == 2
+    other = {"properties": {"owner": "y", "confluent:version": "1"}}
+    made = await client.register("s", WIDER, metadata=other)
+    assert (made.body["version"], made.body["metadata"]["properties"]["confluent:version"]) == (3, "3")
+    assert "ruleSet" in made.body
+    assert (await client.register("s", WIDER)).body["version"] == 3
+    assert (await client.register("s", '"int"')).body["metadata"]["properties"] == {
+        "owner": "y",
+        "confluent:version": "4",
+    }
+    await client.put("/mode/t", {"mode": "IMPORT"})
+    assert "metadata" not in (await client.register("t", RECORD, id=90)).body
+
+
+async def test_latest_with_metadata(client: Client) -> None:
+    """The newest version that has all the properties; soft-deleted ones if asked for."""
+    await client.put("/config", {"compatibility": "NONE"})
+    for text, properties in ((RECORD, {"a": "1", "b": "2"}), (WIDER, {"a": "1", "b": "3"}), ('"int"', {"a": "2"})):
+        await client.register("s", text, metadata={"properties": properties})
+    for query, version in (("key=a&value=1", 2), ("key=a&value=1&key=b&value=2", 1), ("key=a&value=2", 3), ("", 3)):
+        assert (await client.get(f"/subjects/s/metadata?{query}")).body["version"] == version
+    assert (await client.get("/subjects/s/metadata?key=a&value=9")).code == 40403
+    assert (await client.get("/subjects/x/metadata?key=a&value=1")).code == 40401
+    await client.delete("/subjects/s/versions/3")
+    assert (await client.get("/subjects/s/metadata")).body["version"] == 2
+    assert (await client.get("/subjects/s/metadata?deleted=true")).body["version"] == 3
+
+
 async def test_import(client: Client) -> None:
     """Ids and versions as the client gives them; an id is never given to a second schema, and counting goes on above."""
     await client.register("s", RECORD)

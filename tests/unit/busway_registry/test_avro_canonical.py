@@ -131,3 +131,10 @@ def test_both_forms_are_fixed_points(schema: Any) -> None:
 def test_doubles(number: float, text: str) -> None:
     """`Double.toString`, with the fewest digits that name the number."""
     assert dump_json(number) in {text, "5.0E-324"}  # JDK 19 and newer write the least double so
+
+
+def test_aliases_that_are_written_alike() -> None:
+    """`F` is in the namespace, `.F` in none: two names, one spelling. Java writes both, and one in normal form."""
+    text = '{"type":"record","name":"R","namespace":"n","fields":[],"aliases":["F",".F","n.F"]}'
+    assert canonical(parse(text).schema).endswith('"aliases":["F","F"]}')
+    assert canonical(parse(text).schema, normalize=True).endswith('"aliases":["F"]}')

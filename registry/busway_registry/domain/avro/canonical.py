@@ -114,7 +114,9 @@ class _Writer:
         found.update(self._properties(schema))
         if schema.aliases:
             aliases = sorted(schema.aliases, key=_java_order) if self._normalize else schema.aliases
-            found["aliases"] = list(dict.fromkeys(_shortened(alias, own) for alias in aliases))
+            # `F` and `.F` are two inside a namespace, and Java writes both alike; its normal form has one.
+            written = [_shortened(alias, own) for alias in aliases]
+            found["aliases"] = list(dict.fromkeys(written)) if self._normalize else written
         return found
 
     def _field(self, field: Field, namespace: str) -> dict[str, Any]:

@@ -42,6 +42,8 @@ _PROMOTIONS: Final = {
     "bytes": frozenset({"string"}),
     "string": frozenset({"bytes"}),
 }
+_STEPS_TO_TELL: Final = 20
+"""One breach takes as long to put into words."""
 _LOOKS_IN_A_STEP: Final = 16
 """So many names are looked through in the time of one pair of types."""
 
@@ -98,7 +100,11 @@ def incompatibilities(
             answer, fresh = done.value, False
         except _Ambiguous as problem:
             return [problem.found]
-    return [one.tell() for one in islice(each(answer), most)]
+    told = []
+    for one in islice(each(answer), most):
+        check.budget.spend(_STEPS_TO_TELL)
+        told.append(one.tell())
+    return told
 
 
 class _Ambiguous(Exception):
@@ -112,12 +118,12 @@ class _Check:
     """The comparison of one pair after another; each asks for the pairs inside it by yielding them."""
 
     def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+        self.budget = budget
         # Keyed by identity: the trees live as long as this check, and a recursive type meets itself as the same object.
         self._seen: dict[tuple[int, int], _Found] = {}
 
     def pair(self, reader: Schema, writer: Schema, at: Place) -> _Steps:
-        self._budget.spend(1)
+        self.budget.spend(1)
         key = (id(reader), id(writer))
         if key in self._seen:
             return self._seen[key]
@@ -169,7 +175,7 @@ class _Check:
         return Breach(partial(_missing_branch, writer, at, at, cause), cause)
 
     def _fields(self, reader: Record, writer: Record, at: Place) -> _Steps:
-        self._budget.spend(len(reader.fields))
+        self.budget.spend(len(reader.fields))
         found: list[_Found] = []
         for number, field in enumerate(reader.fields):
             here = at.down("fields", number)
@@ -187,18 +193,18 @@ class _Check:
         return joined(found)
 
     def _written_as(self, field: Field, writer: Record) -> list[Field]:
-        self._budget.spend(len(field.aliases))
+        self.budget.spend(len(field.aliases))
         names = (field.name, *field.aliases)  # an alias equal to the name counts twice, as in Java
         return [one for name in names if (one := writer.by_name.get(name)) is not None]
 
     def _names(self, reader: Named, writer: Named, at: Place) -> _Found:
-        self._budget.spend(len(reader.aliases) // _LOOKS_IN_A_STEP)
+        self.budget.spend(len(reader.aliases) // _LOOKS_IN_A_STEP)
         if reader.short_name == writer.short_name or writer.name in reader.aliases:
             return None
         return Breach(partial(_renamed, reader, writer, at))
 
     def _symbols(self, reader: Enum, writer: Enum, at: Place) -> _Found:
-        self._budget.spend((len(reader.symbols) + len(writer.symbols)) // _LOOKS_IN_A_STEP)
+        self.budget.spend((len(reader.symbols) + len(writer.symbols)) // _LOOKS_IN_A_STEP)
         if reader.default is not None or set(writer.symbols).issubset(reader.symbols):
             return None
         return Breach(partial(_lost_symbols, reader, writer, at))
