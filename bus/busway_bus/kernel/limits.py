@@ -52,9 +52,6 @@ max.message.bytes: honest data compresses well below it, bombs reach 1,000 and m
 SYNCS_AT_ONCE_MAX: Final = 8
 """Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
 
-RECORDS_ON_LOOP_MAX: Final = 1_000
-"""Records of one request that are looked through at once, about half a millisecond; more wait for a thread, a slice at a time."""
-
 INFLATED_ON_LOOP_MAX: Final = 1024 * 1024
 """Bytes of records that are taken out of their codec and looked through at once: a batch that no client's default exceeds."""
 

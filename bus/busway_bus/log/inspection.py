@@ -8,19 +8,23 @@ is done: a small batch is looked through at once, the steps of a larger one are 
 from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
-from busway_bus.kernel.limits import DECOMPRESSION_FACTOR_MAX, INFLATED_ON_LOOP_MAX, RECORDS_ON_LOOP_MAX
+from busway_bus.kernel.limits import DECOMPRESSION_FACTOR_MAX, INFLATED_ON_LOOP_MAX
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.recompress import recompressed, wanted_codec
 from busway_bus.log.validate import NO_TIMESTAMP, check_times
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header, set_max_timestamp
 from busway_protocol.records.compression import OutputTooLarge, inflate
-from busway_protocol.records.walk import OFFENDERS_MAX, RecordWalk, record_times
+from busway_protocol.records.walk import OFFENDERS_MAX, RECORDS_A_MS, RecordWalk, record_times
 from busway_protocol.types import Buffer
 
-_STEP_RECORDS: Final = 500
+_STEP_RECORDS: Final = RECORDS_A_MS // 3
 """Records of one step, some hundred microseconds."""
 _INFLATED_MIN: Final = 65_536
+RECORDS_ON_LOOP_MAX: Final = RECORDS_A_MS * 2 // 3
+"""Records of one request that are looked through at once, under a millisecond; more wait for a thread, a slice at a time."""
+_TIMES_STEP: Final = 500
+"""Records whose times are looked at in one step, in Python alone."""
 NO_KEY: Final = "Compacted topic cannot accept message without key"
 
 
@@ -132,7 +136,7 @@ def _check_times(
             count += 1
             if count <= OFFENDERS_MAX:
                 offenders.append((number, problem))
-        if number % _STEP_RECORDS == 0:
+        if number % _TIMES_STEP == 0:
             yield
     if offenders:
         raise _refused(ErrorCode.INVALID_TIMESTAMP, offenders, count)

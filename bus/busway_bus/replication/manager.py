@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 
 from busway_bus.kernel.config import BrokerConfig
-from busway_bus.kernel.limits import INSPECTIONS_MAX, RECORDS_ON_LOOP_MAX
+from busway_bus.kernel.limits import INSPECTIONS_MAX
 from busway_bus.log.flusher import Flusher
-from busway_bus.log.inspection import inspect, inspected_at_once
+from busway_bus.log.inspection import RECORDS_ON_LOOP_MAX, inspect, inspected_at_once
 from busway_bus.log.partition_log import AppendInfo, PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.log.validate import check_batch

@@ -1,13 +1,25 @@
 """What a client may not write: the batch's header, and each record in it."""
 
 import random
+import shutil
+import sysconfig
+from pathlib import Path
 
 import pytest
 
-from busway_bus.log.inspection import NO_KEY, Inspected, RecordsRefused, finished, inspect, inspected_at_once
+from busway_bus.log.inspection import (
+    NO_KEY,
+    RECORDS_ON_LOOP_MAX,
+    Inspected,
+    RecordsRefused,
+    finished,
+    inspect,
+    inspected_at_once,
+)
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.records import walk as walks
 from busway_protocol.records.batch import CorruptBatch, computed_crc, read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
@@ -16,6 +28,13 @@ from busway_protocol.records.walk import RecordWalk
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
 COMPACTED = LogConfig(cleanup_policy=("compact",))
+
+
+@pytest.fixture(autouse=True, params=["pure", *(["compiled"] if walks.plain else [])])
+def twin(request, monkeypatch):
+    """Every test runs with the loop in Python alone, and with its compiled twin where that was built."""
+    if request.param == "pure":
+        monkeypatch.setattr(walks, "plain", None)
 
 
 def batch(*, key: bytes | None = b"k", value: bytes = b"v", timestamp: int = NOW, count: int = 2, **options) -> bytes:
@@ -188,6 +207,57 @@ def test_the_walk_and_the_reader_agree():
             assert [record.offset for record in decode_records(data)] == list(range(header.records_count))
 
 
+def test_the_twin_is_built_where_there_is_a_compiler():
+    """An install without it is slower and says so only in the builder's output, so a mistake in it would not be seen."""
+    there = shutil.which("cc") and Path(sysconfig.get_paths()["include"], "Python.h").exists()
+    built = Path(walks.__file__).with_name("_walk.abi3.so").exists()
+    assert built or not there, "reinstall the package (pip install -e .) to have _walk.c compiled"
+
+
+def outcome(header, data, steps):
+    """All that a walk finds out, and the place and the words of its refusal."""
+    walk = RecordWalk(header, data)
+    try:
+        for records in steps:
+            if not walk.step(records):
+                break
+        problem = None
+    except CorruptBatch as refused:
+        problem = str(refused)
+    else:
+        assert walk._walked == header.records_count
+    return problem, walk.keyless_count, walk.keyless, problem or (walk.earliest, walk.latest, walk._position)
+
+
+def test_the_compiled_loop_finds_out_what_the_one_in_python_does(twin, monkeypatch):
+    """Whole and damaged batches, walked over in the same steps: the same figures, the same words."""
+    compiled = walks.plain
+    if compiled is None:
+        return  # the pure half of this test's two runs
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    for _ in range(400):
+        builder = BatchBuilder()
+        for _ in range(dice.choice((1, 2, 66, 130))):
+            key = dice.choice((None, b"", b"k" * dice.randrange(140)))
+            headers = [("h" * dice.randrange(70), dice.choice((None, b"x" * 70)))] * dice.randrange(3)
+            builder.append(
+                NOW + dice.randrange(-100, 10_000), key, dice.choice((None, b"v" * 64, bytes(9_000))), headers
+            )
+        batch = builder.build()
+        data, header = bytearray(batch[61:]), read_header(batch)
+        for _ in range(dice.randrange(3)):
+            data[dice.randrange(len(data))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        if dice.random() < 0.1:
+            del data[dice.randrange(len(data)) :]
+        steps = [dice.randrange(1, 90) for _ in range(140)]
+        monkeypatch.setattr(walks, "plain", None)
+        wanted = outcome(header, bytes(data), steps)
+        monkeypatch.setattr(walks, "plain", compiled)
+        assert outcome(header, bytes(data), steps) == wanted
+
+
 def test_the_records_at_fault_are_named():
     """KIP-467: each one's place and the reason, and in the message how many they are."""
     builder = BatchBuilder()
@@ -215,7 +285,7 @@ def test_a_lie_about_the_greatest_time_is_put_right():
 
 def test_much_work_is_not_done_at_once():
     """More records than may make others wait, or more bytes under a codec: that is for another thread, and found good there."""
-    for records in (batch(count=1_001), batch(value=bytes(2**20), count=2, compression="zstd")):
+    for records in (batch(count=RECORDS_ON_LOOP_MAX + 1), batch(value=bytes(2**20), count=2, compression="zstd")):
         view = memoryview(records)
         header = check_batch(view, LogConfig(max_message_bytes=2**24))
         assert inspected_at_once(view, header, LogConfig(), NOW) is None

@@ -1,0 +1,3 @@
+def plain(
+    data: bytes | bytearray, position: int, number: int, last: int, keyless: list[int], most: int, /
+) -> tuple[int, int, int, int, int]: ...
