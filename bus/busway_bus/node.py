@@ -159,10 +159,14 @@ class Node:
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.flush_unforced),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.maintain),
-            every(_REOPEN_S, "opening partitions", services.replicas.local.reopen),
+            every(_REOPEN_S, "opening partitions", self._reopen),
             every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]
+
+    async def _reopen(self) -> None:
+        await self.services.replicas.local.reopen()
+        self.services.groups.look_again()
 
     async def stop(self, *, clean: bool = True) -> None:
         """Close the doors, finish what is under way, leave the data so that the next start trusts it.

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
+from busway_bus.coordinator.placement import partition_for
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, State, Sync, Synced
 from busway_bus.groups.records import GroupMetadataKey, key_bytes, parse, value_bytes
@@ -32,20 +33,6 @@ _APPLIED_AT_ONCE: Final = 100
 """Groups and offsets that a load takes in before it lets others come in between."""
 BATCH_RECORDS_MAX: Final = 1_000
 """Records in one batch of ours: what a group with many partitions deletes must not make a batch nobody can fetch."""
-
-
-def java_hash(text: str) -> int:
-    """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
-    hashed = 0
-    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
-        hashed = (hashed * 31 + unit) & 0xFFFFFFFF
-    return hashed - 2**32 if hashed >= 2**31 else hashed
-
-
-def partition_for(group_id: str, partitions: int) -> int:
-    """The partition that keeps a group, as Kafka computes it: the hash without its sign, and 0 for the least int."""
-    hashed = java_hash(group_id)
-    return 0 if hashed == -(2**31) else abs(hashed) % partitions
 
 
 def new_member_id(prefix: str) -> str:
@@ -87,7 +74,9 @@ class GroupCoordinator:
         )
         self._shards: dict[int, GroupShard] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._damaged: set[int] = set()
+        self._damaged: dict[int, BaseException] = {}
+        self._unreadable: dict[int, str] = {}
+        """What was told of those that are being looked at again: it is told once."""
         self._loading: dict[int, asyncio.Task[GroupShard]] = {}
         self._unflushed: dict[int, asyncio.Future[None]] = {}
         self._epoch_ms = wall_ms() - time.monotonic_ns() // 1_000_000
@@ -117,6 +106,18 @@ class GroupCoordinator:
             task = self._loading[number] = asyncio.ensure_future(self._load(number))
             task.add_done_callback(functools.partial(self._loaded, number))
 
+    def look_again(self) -> None:
+        """Load what could not be read when its partition was offline, or the disk refused, and may be now; damage waits for the
+        operator and the next start."""
+        for number, problem in tuple(self._damaged.items()):
+            if isinstance(problem, OSError) or (isinstance(problem, KafkaError) and self._online(number)):
+                self._unreadable[number] = str(self._damaged.pop(number))
+        if self._unreadable:
+            self.load()
+
+    def _online(self, number: int) -> bool:
+        return self._replicas.local.get((OFFSETS_TOPIC, number)) is not None
+
     def _empty(self, number: int) -> bool:
         try:
             return self._replicas.find(OFFSETS_TOPIC, number).log.size_bytes == 0
@@ -141,14 +142,18 @@ class GroupCoordinator:
         del self._loading[number]
         if task.cancelled():
             return
-        problem = task.exception()
+        problem, told = task.exception(), self._unreadable.pop(number, None)
         if problem is None:
+            if told is not None:
+                log.warning("%s-%d is read now, and its groups are served", OFFSETS_TOPIC, number)
             shard = self._shards[number] = task.result()
             for group in shard.groups.values():
                 if group.members:
                     self._set_timer(group)
             return
-        self._damaged.add(number)
+        self._damaged[number] = problem
+        if told == str(problem):
+            return
         expected = isinstance(problem, (ProtocolError, KafkaError, OSError))
         text = "%s-%d cannot be read, its groups are not served: %s"
         log.error(text, OFFSETS_TOPIC, number, problem, exc_info=None if expected else problem)
@@ -167,6 +172,7 @@ class GroupCoordinator:
         self.close()
         self._loading = {}
         self._damaged.clear()
+        self._unreadable.clear()
         shards, self._shards = self._shards, {}
         for shard in shards.values():
             for group in shard.groups.values():

@@ -80,6 +80,7 @@ class Peer:
         for future in tuple(self._waits):
             if not future.done():
                 future.set_exception(PeerGone())
+                future.exception()  # nobody may be there to take it: the answer may not have begun to wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

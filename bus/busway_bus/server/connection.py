@@ -195,6 +195,7 @@ class Connection(asyncio.BufferedProtocol):
     def give_up(self) -> None:
         """End at once, whatever is under way."""
         self._forget_requests()
+        self._peer.left()
         for answer in self._answers:
             if isinstance(answer, asyncio.Task):
                 answer.cancel()
@@ -250,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.abort()
                 return
             if isinstance(answer, Pending):
-                task = asyncio.ensure_future(answer.answer)
+                task = answer.begin()
                 self._answers.append(task)
                 if not answer.pipelined:
                     self._blocked = True

@@ -4,10 +4,12 @@ What lives here: header, version check, decode, handler, encode. What does not: 
 A request that cannot be read ends its connection, as in Kafka; one in a version that is not served is answered.
 """
 
+import asyncio
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
-from inspect import isawaitable
+from functools import partial
+from inspect import isawaitable, iscoroutine
 from typing import Any, Final
 
 from busway_bus.handlers.context import NodeServices, Peer, RequestContext
@@ -34,8 +36,26 @@ class BadRequest(ProtocolError):
 class Pending:
     """An answer that is not there yet. `pipelined` lets the connection's next request begin meanwhile."""
 
-    answer: Awaitable[list[Piece] | None]
+    answer: Awaitable[Any]
+    key: int
+    version: int
+    correlation_id: int
     pipelined: bool
+
+    def begin(self) -> "asyncio.Task[list[Piece] | None]":
+        """Have it answered; a task that is cancelled before it comes to its first step closes the handler's coroutine too."""
+        task = asyncio.ensure_future(self._pieces())
+        if iscoroutine(self.answer):
+            task.add_done_callback(partial(_close, self.answer))
+        return task
+
+    async def _pieces(self) -> list[Piece] | None:
+        response = await self.answer
+        return None if response is None else _chunks(response, self.key, self.version, self.correlation_id)
+
+
+def _close(answer: Coroutine[Any, Any, Any], _: "asyncio.Task[list[Piece] | None]") -> None:
+    answer.close()
 
 
 def dispatch(
@@ -73,13 +93,8 @@ def dispatch(
     )
     answer = handler.handle(request, context)
     if isawaitable(answer):
-        return Pending(_later(answer, key, version, correlation_id), handler.pipelined)
+        return Pending(answer, key, version, correlation_id, handler.pipelined)
     return None if answer is None else _chunks(answer, key, version, correlation_id)
-
-
-async def _later(answer: Awaitable[Any], key: int, version: int, correlation_id: int) -> list[Piece] | None:
-    response = await answer
-    return None if response is None else _chunks(response, key, version, correlation_id)
 
 
 def _chunks(response: Any, key: int, version: int, correlation_id: int) -> list[Piece]:

@@ -2,13 +2,17 @@
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.broker.groups_probe import Run, run_against
 
+from busway_bus.coordinator.runtime import GroupCoordinator
+from busway_bus.log.os_files import OsFiles
 from busway_bus.testing.local_cluster import LocalCluster
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
     DescribeGroupsRequest,
     OffsetCommitRequest,
@@ -155,6 +159,48 @@ async def test_a_damaged_log_of_groups_takes_only_its_groups_along(caplog: pytes
             assert await offset(run, "other") == 7
             answer = await (await run.peer("a", "g")).commit()
             assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("refused", ["open", "read"])
+async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: str
+) -> None:
+    """The operating system opens or reads the partition no more, and later does: no restart is needed, and each is told once."""
+    async with LocalCluster() as cluster:
+        async with run_against(cluster.bootstrap_servers) as run:
+            await (await run.peer("a", "g")).commit()
+        await cluster.stop()
+        with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+            if refused == "open":
+                patch.setattr(OsFiles, "open", refusing(OsFiles.open))
+            else:
+                patch.setattr(GroupCoordinator, "_stored", refusing(GroupCoordinator._stored))
+            await cluster.start()
+            assert cluster.node is not None
+            groups = cluster.node.services.groups
+            await groups.loaded(within_s=5)
+            for _ in range(2):
+                await cluster.node._reopen()
+                await groups.loaded(within_s=5)
+                with pytest.raises(KafkaError) as refusal:
+                    groups.shard("g")
+                assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert caplog.text.count("its groups are not served") == 1
+        await cluster.node._reopen()
+        await groups.loaded(within_s=5)
+        async with run_against(cluster.bootstrap_servers) as run:
+            assert await offset(run, "g") == 7
+
+
+def refusing(do: Callable[..., Any]) -> Callable[..., Any]:
+    """Does it, but for files and partitions of the offsets topic."""
+
+    def refuse(self: object, what: object) -> Any:
+        if what == 0 or str(what).startswith("__consumer_offsets-0/"):
+            raise OSError(24, "Too many open files")
+        return do(self, what)
+
+    return refuse
 
 
 async def test_a_commit_says_how_long_it_is_kept(cluster: LocalCluster) -> None:

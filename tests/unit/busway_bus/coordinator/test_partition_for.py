@@ -2,7 +2,7 @@
 
 import pytest
 
-from busway_bus.coordinator.runtime import java_hash, partition_for
+from busway_bus.coordinator.placement import java_hash, partition_for
 
 
 @pytest.mark.parametrize(
