@@ -151,7 +151,7 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
         return [f"Invalid value {text!r} for configuration name: String may not contain control sequences"]
     if setting.type in _NUMBERS:
         limit = _NUMBERS[setting.type]
-        if not re.fullmatch(r"[+-]?[0-9]+", text.strip()) or not -limit <= int(text) < limit:
+        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text.strip()) or not -limit <= int(text) < limit:
             return [f"Invalid value {text} for configuration {name}: Not a number of type {setting.type}"]
         if name in _LEAST and int(text) < _LEAST[name]:
             return [f"Invalid value {text} for configuration {name}: Value must be at least {_LEAST[name]}"]
@@ -197,7 +197,8 @@ def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
         found["topics"] = found["topics.regex"] = ["Must configure one of topics or topics.regex"]
     if pattern:
         try:
-            matches = bool(dead) and Pattern(pattern).fullmatch(dead)
+            compiled = Pattern(pattern)
+            matches = bool(dead) and compiled.fullmatch(dead)
         except (BadPattern, TooLong) as problem:
             found["topics.regex"] = [f"Invalid value {pattern} for configuration topics.regex: {problem}"]
             return

@@ -88,6 +88,7 @@ def _properties(door: Any, config: Path | None, override: list[str]) -> dict[str
 async def _serve(door: Any, config: Any, *, as_json: bool) -> None:
     async with door.ConnectServer(config) as server:
         stopped = door.until_signal()
+        door.settled()
         if as_json:
             write_json({"connect": server.url, "group": config.group_id})
         else:

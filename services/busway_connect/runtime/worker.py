@@ -19,6 +19,7 @@ from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, S
 from busway_connect.hidden import shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
+from busway_connect.runtime.bounds import OFFSETS_MAX, require_room
 from busway_connect.runtime.overrides import inherited, override_problems
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
@@ -254,6 +255,7 @@ class Worker(RebalanceListener):
             runner = self.runners.get(name)
             if runner is not None and create:
                 raise Refused(409, f"Connector {name} already exists")
+            require_room(name, config, {one: other.config for one, other in self.runners.items() if one != name})
             await self._change(name, config, target)
         return runner is None
 
@@ -314,6 +316,7 @@ class Worker(RebalanceListener):
         async with self._one_at_a_time:
             merged = {**self.find(name).config, **changes}
             config = {one: text for one, text in merged.items() if text is not None}
+            require_room(name, config, {one: other.config for one, other in self.runners.items() if one != name})
             await self._check(config)
             await self._change(name, config)
 
@@ -374,15 +377,17 @@ class Worker(RebalanceListener):
 
     async def alter_offsets(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
         """Set or forget offsets of a stopped connector."""
+        if len(changes) > OFFSETS_MAX:
+            raise Refused(413, f"The request changes {len(changes)} offsets, {OFFSETS_MAX} are the most")
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if not self._is_source(runner):
                 await self._alter_group(name, changes)
                 return
-            self._check_offsets(runner, changes)
+            await asyncio.to_thread(self._check_offsets, runner, changes)
             await self._need().configs.raise_epoch(name)
-            for partition, offset in changes:
-                await self._need().offsets.put(name, partition, offset)
+            put = self._need().offsets.put
+            await asyncio.gather(*(put(name, partition, offset) for partition, offset in changes))
 
     def _check_offsets(self, runner: Runner, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
         kind = self.kind(runner)
