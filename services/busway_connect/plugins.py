@@ -9,13 +9,12 @@ import importlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from busway_connect.config import BadSetting
 from busway_connect.connector import Configurable, Connector, Source
 from busway_connect.converters.interface import Converter
-from busway_connect.transforms.interface import Transform
-from busway_connect.transforms.predicates import Predicate
+from busway_connect.transforms.interface import Predicate, Transform
 
 log = logging.getLogger("busway.connect")
 T = TypeVar("T", bound=Configurable)
@@ -111,7 +110,7 @@ class Plugins:
             one
             for attribute, one in vars(module).items()
             if isinstance(one, type)
-            and issubclass(one, tuple(_KINDS))
+            and issubclass(one, Configurable)
             and not attribute.startswith("_")
             and one.__module__ not in _INTERFACES
             and (f"{one.__module__}.".startswith(f"{module_name}.") or "class_names" in vars(one))
@@ -171,7 +170,7 @@ class Plugins:
         of_kind = {known: one for known, one in self._others.items() if issubclass(one, base)}
         for known, found in of_kind.items():
             if name in {known, known.rpartition(".")[2]}:
-                return cast("type[T]", found)
+                return found
         raise NoSuchPlugin(
             f"Class {name} could not be found; the {_KINDS[base]}s are {', '.join(of_kind)}, and those in the worker's plugin.modules"
         )

@@ -5,6 +5,7 @@ What lives here: options → a worker's settings, what is printed at start. What
 
 import asyncio
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,6 +49,8 @@ def connect(
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+
+    sys.path.append(os.getcwd())  # where plugin.modules may be
 
     async def main() -> None:
         properties = _properties(door, config, override or [])

@@ -23,7 +23,7 @@ _ANCESTRY: Final = """SELECT rn.nspname, r.relname, n.nspname, c.relname
     JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
     WHERE c.relispartition AND r.oid <> c.oid"""
 """Partitions, each with every table that it is a part of."""
-_PARTITIONS: Final = f"{_ANCESTRY} AND c.relkind = 'r'"
+_PARTITIONS: Final = f"{_ANCESTRY} AND c.relkind = 'r' ORDER BY 1, 2, 3, 4"
 _LISTS_SINCE: Final = 150_000
 """PostgreSQL 15 brought column lists and row filters."""
 _PUBLISHED: Final = "SELECT schemaname, tablename, NULL, NULL FROM pg_catalog.pg_publication_tables WHERE pubname = %s"

@@ -11,7 +11,7 @@ is read again from its beginning, or from the stored key on.
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, LiteralString, cast
+from typing import Any, Final, LiteralString
 
 from psycopg import sql
 
@@ -65,7 +65,7 @@ class Snapshot:
         layout: Callable[[Table], Layout],
         types: Types,
         headers: Headers,
-        filters: Mapping[TableId, str],
+        filters: Mapping[TableId, LiteralString],
     ) -> None:
         self._connection = connection
         self._tables = tables
@@ -125,7 +125,7 @@ class Snapshot:
         ]
         conditions: list[sql.Composable] = []
         if table.id in self._filters:
-            conditions.append(sql.SQL("({})").format(sql.SQL(cast("LiteralString", self._filters[table.id]))))
+            conditions.append(sql.SQL("({})").format(sql.SQL(self._filters[table.id])))
         if key is not None:
             terms = sql.SQL(", ").join(key.terms)
             if resumed:
