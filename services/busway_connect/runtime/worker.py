@@ -16,7 +16,7 @@ from typing import Any, Final
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, Source
-from busway_connect.hidden import shown
+from busway_connect.hidden import References, shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
 from busway_connect.runtime.bounds import OFFSETS_MAX, require_room
@@ -32,7 +32,7 @@ from busway_connect.runtime.storage import (
     StatusStore,
     ensure_compacted,
 )
-from busway_connect.validation import BadConfig, check, verdict
+from busway_connect.validation import BadConfig, check, check_worker, verdict
 
 log = logging.getLogger("busway.connect")
 _POLL_MS: Final = 500
@@ -51,6 +51,7 @@ class Worker(RebalanceListener):
         self.config = config
         self.worker_id = worker_id
         self.plugins = Plugins(config.plugin_modules)
+        check_worker(self.plugins, config.converters)
         self.providers = Providers(config.providers)
         for name, text in override_problems(inherited(config.clients), source=False).items():
             raise BadSetting(f"{name.replace('override.', '', 1)}: {text}")
@@ -264,7 +265,7 @@ class Worker(RebalanceListener):
         kind = self.class_of(config)
         try:
             async with self._one_check:
-                await asyncio.to_thread(lambda: check(self.plugins, kind, self.providers.resolved(config)))
+                await asyncio.to_thread(lambda: check(self.plugins, kind, self.providers.resolved(config), config))
         except (BadConfig, ConfigInvalid) as problem:
             raise Refused(400, str(problem)) from None
 
@@ -400,7 +401,8 @@ class Worker(RebalanceListener):
         for partition, offset in changes:
             problem = None if offset is None else kind.offset_problem(config, partition, offset)
             if problem is not None:
-                raise Refused(400, f"Failed to modify offsets for source connector {runner.name}: {problem}")
+                said = References(runner.config, config).said("offsets", problem)
+                raise Refused(400, f"Failed to modify offsets for source connector {runner.name}: {said}")
 
     async def _alter_group(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
         assert self._admin is not None
