@@ -120,7 +120,7 @@ class Connector(Configurable):
     """A kind of connector. One task for each connector: that is what its data has an order for.
 
     Attributes:
-        class_names: by which `connector.class` it is asked for; the first is shown.
+        class_names: by which `connector.class` it is asked for, if not by its module and name; the first is shown.
         settings: its own, without those that every connector has (`name`, `connector.class`, `tasks.max`, converters, errors).
         version: shown by the REST API.
     """
@@ -132,6 +132,11 @@ class Connector(Configurable):
         self.name = name
         self.config = config
         self.progress = Progress()
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """By which it is asked for; those of a class that it is derived from are not its own."""
+        return vars(cls).get("class_names") or (f"{cls.__module__}.{cls.__qualname__}",)
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:

@@ -1,17 +1,77 @@
 """What messages may say of a setting's value: a password in it is nobody's business.
 
-What lives here: hiding it. What does not: where messages are made.
+What lives here: hiding it, and what a provider has for a reference. What does not: where messages are made.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
 """Kafka's word in the place of a password."""
 _SECRET: Final = re.compile(r"password|secret|jaas|token|user\.info|salt", re.IGNORECASE)
-_PASSWORD_IN_URL: Final = re.compile(r"(://[^/:@]*:)[^@]*(?=@)|([?&;](?:ssl)?password=)[^&;]*", re.IGNORECASE)
+_PASSWORD_BEGINS: Final = re.compile(r"://[^/:@]*:")
+_PASSWORD_PARAMETER: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;]*", re.IGNORECASE)
 
 
 def shown(name: str, text: str) -> str:
     """A setting's value as messages may have it."""
-    return HIDDEN if _SECRET.search(name) else _PASSWORD_IN_URL.sub(rf"\1\2{HIDDEN}", text)
+    if _SECRET.search(name):
+        return HIDDEN
+    # By its parts between @, as one expression for all of it takes hours for a megabyte of "://:", in which nothing else runs.
+    *before, last = text.split("@")
+    hidden = "@".join([*(_without_password(part) for part in before), last])
+    return _PASSWORD_PARAMETER.sub(rf"\1{HIDDEN}", hidden)
+
+
+def _without_password(part: str) -> str:
+    found = _PASSWORD_BEGINS.search(part)
+    return part if found is None else part[: found.end()] + HIDDEN
+
+
+_WORDS: Final = re.compile(r"\w+")
+_WORD_CHARS_MIN: Final = 3
+"""Shorter pieces of a value stand in every text, and say nothing."""
+_TELLING_CHARS_MIN: Final = 5
+"""A piece of so many is looked for inside of words too."""
+
+
+class References:
+    """Keeps what references stand for out of messages, whatever the setting is called.
+
+    Args:
+        given: settings with references.
+        resolved: the same with values.
+    """
+
+    def __init__(self, given: Mapping[str, str], resolved: Mapping[str, str]) -> None:
+        changed = {name: text for name, text in resolved.items() if given.get(name) != text}
+        self._given = given
+        self._whole = {text: given.get(name, HIDDEN) for name, text in changed.items() if len(text) >= _WORD_CHARS_MIN}
+        self._pieces: set[str] = set()
+        for name, text in changed.items():
+            known = {one.lower() for one in _WORDS.findall(given.get(name, ""))}
+            words = {one.lower() for one in _WORDS.findall(text)}
+            self._pieces |= {one for one in words - known if len(one) >= _WORD_CHARS_MIN or one == text.strip().lower()}
+
+    def said(self, name: str, text: str) -> str:
+        """A message on a setting, with references for their values; where a part of a value is left in it, that it is wrong and no more."""
+        text = self.hidden(text)
+        if not self._shows(text):
+            return text
+        name = self.hidden(name)
+        given = f" {shown(name, self._given[name])}" if name in self._given else ""
+        return f"Invalid value{given} for configuration {name}: it cannot be what the reference stands for, which is not shown"
+
+    def hidden(self, text: str) -> str:
+        """With references for their values."""
+        for value, reference in self._whole.items():
+            text = text.replace(value, reference)
+        return text
+
+    def _shows(self, text: str) -> bool:
+        for reference in self._whole.values():
+            text = text.replace(reference, "")
+        text = text.lower()
+        words = set(_WORDS.findall(text))
+        return any(one in words or (len(one) >= _TELLING_CHARS_MIN and one in text) for one in self._pieces)

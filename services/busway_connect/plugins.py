@@ -1,21 +1,23 @@
-"""Which class a name means: connectors, converters, transforms.
+"""Which class a name means: connectors, converters, transforms, predicates.
 
 What lives here: finding by Kafka's class names, whole or short, and loading modules of users' own. What does not: the classes.
-A name in a request never imports anything: what can be named is built in or in a module that the worker's settings name.
+A name in a request never imports anything: what can be named is built in or in a module that the worker's settings name, and all of that is
+loaded when the worker starts, as importing keeps everybody else waiting.
 """
 
 import importlib
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from busway_connect.config import BadSetting
-from busway_connect.connector import Connector, Sink, Source
+from busway_connect.connector import Configurable, Connector, Source
 from busway_connect.converters.interface import Converter
-from busway_connect.transforms.interface import Transform
-from busway_connect.transforms.predicates import Predicate
+from busway_connect.transforms.interface import Predicate, Transform
 
-T = TypeVar("T")
+log = logging.getLogger("busway.connect")
+T = TypeVar("T", bound=Configurable)
 _BUILT_IN: Final = (
     "busway_connect.sql_sink",
     "busway_connect.postgres",
@@ -24,13 +26,7 @@ _BUILT_IN: Final = (
 _ON_REQUEST: Final = {"FileStreamSource": "busway_connect.file_stream", "FileStreamSink": "busway_connect.file_stream"}
 """Connectors that a worker's settings have to name: with these whoever reaches the REST API reads and writes the worker's files, for which
 Kafka took them from its class path too (3.1.1)."""
-_CONVERTERS: Final = {
-    "org.apache.kafka.connect.json.JsonConverter": ("busway_connect.converters.json", "JsonConverter"),
-    "org.apache.kafka.connect.storage.StringConverter": ("busway_connect.converters.plain", "StringConverter"),
-    "org.apache.kafka.connect.converters.ByteArrayConverter": ("busway_connect.converters.plain", "ByteArrayConverter"),
-    "io.confluent.connect.avro.AvroConverter": ("busway_connect.converters.avro", "AvroConverter"),
-}
-_TRANSFORMS: Final = {
+_KAFKA_NAMES: Final = {
     "io.debezium.transforms.ExtractNewRecordState": ("busway_connect.transforms.unwrap", "ExtractNewRecordState"),
     "org.apache.kafka.connect.transforms.RegexRouter": ("busway_connect.transforms.fields", "RegexRouter"),
     "org.apache.kafka.connect.transforms.ReplaceField$Key": ("busway_connect.transforms.fields", "ReplaceKeyField"),
@@ -38,11 +34,24 @@ _TRANSFORMS: Final = {
     "org.apache.kafka.connect.transforms.InsertField$Key": ("busway_connect.transforms.fields", "InsertKeyField"),
     "org.apache.kafka.connect.transforms.InsertField$Value": ("busway_connect.transforms.fields", "InsertField"),
     "org.apache.kafka.connect.transforms.Filter": ("busway_connect.transforms.predicates", "Filter"),
+    **{
+        f"org.apache.kafka.connect.transforms.predicates.{name}": ("busway_connect.transforms.predicates", name)
+        for name in ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
+    },
+    "org.apache.kafka.connect.json.JsonConverter": ("busway_connect.converters.json", "JsonConverter"),
+    "org.apache.kafka.connect.storage.StringConverter": ("busway_connect.converters.plain", "StringConverter"),
+    "org.apache.kafka.connect.converters.ByteArrayConverter": ("busway_connect.converters.plain", "ByteArrayConverter"),
+    "io.confluent.connect.avro.AvroConverter": ("busway_connect.converters.avro", "AvroConverter"),
 }
-_PREDICATES: Final = {
-    f"org.apache.kafka.connect.transforms.predicates.{name}": ("busway_connect.transforms.predicates", name)
-    for name in ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
+"""Predicates, transforms and converters by Kafka's names."""
+_KINDS: Final[dict[type[Configurable], str]] = {
+    Predicate: "predicate",
+    Transform: "transformation",
+    Converter: "converter",
+    Connector: "connector",
 }
+_INTERFACES: Final = frozenset(one.__module__ for one in (Connector, Converter, Transform))
+"""Modules whose classes a plugin imports to make its own of them."""
 
 
 class NoSuchPlugin(ValueError):
@@ -62,14 +71,15 @@ class Plugins:
     """The classes that a worker knows.
 
     Args:
-        modules: of users' own, which define subclasses of `Source` and `Sink`.
+        modules: of users' own, with subclasses of `Source`, `Sink`, `Transform`, `Predicate` and `Converter`.
 
     Raises:
-        BadSetting: a module cannot be imported.
+        BadSetting: a module cannot be imported, or has none of these.
     """
 
     def __init__(self, modules: Iterable[str] = ()) -> None:
         self._connectors: list[type[Connector]] = []
+        self._others: dict[str, type[Configurable]] = {}
         self.unavailable: dict[str, str] = {}
         """Built-in modules that cannot be loaded, and why."""
         for name in _BUILT_IN:
@@ -77,20 +87,41 @@ class Plugins:
                 self._add(name)
             except ImportError as problem:
                 self.unavailable[name] = str(problem)
+        for known, (module, attribute) in _KAFKA_NAMES.items():
+            self._others[known] = getattr(importlib.import_module(module), attribute)
         for name in modules:
             try:
-                self._add(name)
-            except ImportError as problem:
-                raise BadSetting(f"plugin.modules: {name} cannot be imported: {problem}") from None
+                added = self._add(name)
+            except (Exception, SystemExit) as problem:
+                log.debug("plugin.modules: %s", name, exc_info=problem)
+                raise BadSetting(
+                    f"plugin.modules: {name} cannot be imported: {type(problem).__name__}: {problem}; mend the module, or take it out"
+                ) from None
+            if not added:
+                raise BadSetting(
+                    f"plugin.modules: {name} has no Source, Sink, Transform, Predicate or Converter of busway_connect in it; a class with"
+                    " a name that begins with _ does not count"
+                )
 
-    def _add(self, module_name: str) -> None:
+    def _add(self, module_name: str) -> int:
+        """Take the classes of a module; how many it has."""
         module = importlib.import_module(module_name)
         found = [
             one
-            for one in vars(module).values()
-            if isinstance(one, type) and issubclass(one, Connector) and one not in {Connector, Source, Sink}
+            for attribute, one in vars(module).items()
+            if isinstance(one, type)
+            and issubclass(one, Configurable)
+            and not attribute.startswith("_")
+            and one.__module__ not in _INTERFACES
+            and (f"{one.__module__}.".startswith(f"{module_name}.") or "class_names" in vars(one))
         ]
-        self._connectors += [one for one in found if one.class_names and one not in self._connectors]
+        for one in found:
+            if issubclass(one, Connector):
+                if one not in self._connectors:
+                    self._connectors.append(one)
+            else:
+                self._others[f"{one.__module__}.{one.__qualname__}"] = one
+        return len(found)
 
     def connector(self, name: str) -> type[Connector]:
         """The connector of that class name: whole, without its package, or without `Connector` at its end.
@@ -99,11 +130,11 @@ class Plugins:
             NoSuchPlugin: there is none.
         """
         for one in self._connectors:
-            for known in one.class_names:
+            for known in one.names():
                 simple = known.rpartition(".")[2]
                 if name in {known, simple, simple.removesuffix("Connector")}:
                     return one
-        known = ", ".join(one.class_names[0] for one in self._connectors)
+        known = ", ".join(one.names()[0] for one in self._connectors)
         asked = _ON_REQUEST.get(name.rpartition(".")[2].removesuffix("Connector"))
         raise NoSuchPlugin(
             f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: {known}"
@@ -117,7 +148,7 @@ class Plugins:
         Raises:
             NoSuchPlugin: there is none.
         """
-        return self._load(_CONVERTERS, name, "converter", Converter)
+        return self._find(name, Converter)
 
     def transform(self, name: str) -> type[Transform]:
         """The transform of that class name.
@@ -125,7 +156,7 @@ class Plugins:
         Raises:
             NoSuchPlugin: there is none.
         """
-        return self._load(_TRANSFORMS, name, "transformation", Transform)
+        return self._find(name, Transform)
 
     def predicate(self, name: str) -> type[Predicate]:
         """The predicate of that class name.
@@ -133,30 +164,31 @@ class Plugins:
         Raises:
             NoSuchPlugin: there is none.
         """
-        return self._load(_PREDICATES, name, "predicate", Predicate)
+        return self._find(name, Predicate)
 
-    def _load(self, table: Mapping[str, tuple[str, str]], name: str, kind: str, base: type[T]) -> type[T]:
-        for known, (module, attribute) in table.items():
+    def _find(self, name: str, base: type[T]) -> type[T]:
+        of_kind = {known: one for known, one in self._others.items() if issubclass(one, base)}
+        for known, found in of_kind.items():
             if name in {known, known.rpartition(".")[2]}:
-                found = getattr(importlib.import_module(module), attribute)
-                assert issubclass(found, base)
-                return cast("type[T]", found)
-        raise NoSuchPlugin(f"Class {name} could not be found; the {kind}s are {', '.join(table)}")
+                return found
+        raise NoSuchPlugin(
+            f"Class {name} could not be found; the {_KINDS[base]}s are {', '.join(of_kind)}, and those in the worker's plugin.modules"
+        )
 
     def connectors(self) -> list[PluginInfo]:
         """Every connector, sinks first as Kafka Connect lists them."""
         found = [
-            PluginInfo(class_name=one.class_names[0], kind=kind_of(one), version=one.version)
-            for one in self._connectors
+            PluginInfo(class_name=one.names()[0], kind=kind_of(one), version=one.version) for one in self._connectors
         ]
         return sorted(found, key=lambda one: (one.kind, one.class_name))
 
     def others(self) -> list[PluginInfo]:
-        """Transforms, predicates and converters."""
+        """Predicates, transforms and converters."""
         return [
-            *(PluginInfo(class_name=name, kind="predicate", version="") for name in _PREDICATES),
-            *(PluginInfo(class_name=name, kind="transformation", version="") for name in _TRANSFORMS),
-            *(PluginInfo(class_name=name, kind="converter", version="") for name in _CONVERTERS),
+            PluginInfo(class_name=name, kind=shown, version="")
+            for base, shown in _KINDS.items()
+            for name, one in self._others.items()
+            if issubclass(one, base)
         ]
 
 

@@ -17,7 +17,8 @@ from busway_connect.config import BadSetting
 from busway_connect.connector import Config, ConfigInvalid
 
 PREFIX: Final = "config.providers"
-_REFERENCE: Final = re.compile(r"\$\{([^}:]+):(?:([^}]*):)?([^}:]*)\}")
+_REFERENCE: Final = re.compile(r"\$\{((?:[^}:$]|\$(?!\{))+):((?:[^}$]|\$(?!\{))*)\}")
+"""None begins in another, so that looking for them takes time in proportion to the text, also in `${env:${env:${env:…`."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 
 
@@ -157,4 +158,5 @@ class Providers:
 
     def _value(self, reference: re.Match[str]) -> str:
         provider = self._providers.get(reference[1])
-        return reference[0] if provider is None else provider.value(reference[2] or "", reference[3])
+        path, _, key = reference[2].rpartition(":")
+        return reference[0] if provider is None else provider.value(path, key)

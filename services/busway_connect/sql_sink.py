@@ -48,6 +48,13 @@ _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20
 """Then the write is left to itself: its server does not even answer."""
 _FORBIDDEN: Final = "42501"
+_REFUSED_STATES: Final = ("28", "3D")
+"""SQLSTATE classes of a login that is refused: authentication, and a database that is not there."""
+_REFUSED_WORDS: Final = (
+    "password authentication failed", "no password supplied", "fe_sendauth", "no pg_hba.conf entry", "authentication failed for user",
+    "is not permitted to log in", "FATAL:  role ", "FATAL:  database ",
+)  # fmt: skip
+"""What is said of such where the driver hands over no SQLSTATE, as libpq does for what fails while it connects."""
 _BAD_VALUE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 """What Python, or a driver before it asks the database, says of a value that cannot be."""
 
@@ -170,6 +177,13 @@ class JdbcSink(Sink):
         except (ImportError, NoSuchModuleError) as problem:
             raise ConfigInvalid({"connection.url": f"its driver is not installed: {problem}"}) from None
         except OperationalError as problem:
+            said = str(getattr(problem.orig, "sqlstate", None) or problem)
+            if said.startswith(_REFUSED_STATES) or any(one in said for one in _REFUSED_WORDS):
+                raise ConfigInvalid(
+                    {
+                        "connection.username": f"{_said(problem)}; mend connection.username, connection.password or connection.url"
+                    }
+                ) from None
             raise Retriable(f"the database cannot be reached: {_said(problem)}") from None
 
     def _try(self) -> None:

@@ -34,6 +34,14 @@ class _AsItIs(types.UserDefinedType[Any]):
     cache_ok = True
 
 
+def _has_more_digits(value: Decimal, kind: types.Numeric[Any]) -> bool:
+    """Behind the point than a column of exact numbers keeps."""
+    if isinstance(kind, types.Float) or kind.scale is None or kind.precision is None:
+        return False
+    exponent = value.normalize().as_tuple().exponent
+    return isinstance(exponent, int) and -exponent > kind.scale
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """What a record does to a table.
@@ -161,6 +169,10 @@ class Tables:
         rounds = self._engine.dialect.name == "postgresql"  # SQLite keeps it
         if rounds and isinstance(value, float | Decimal) and isinstance(kind, types.Integer) and value % 1:
             raise ValueError(f"{value} is no whole number, and the column holds nothing else")
+        if rounds and isinstance(value, Decimal) and isinstance(kind, types.Numeric) and _has_more_digits(value, kind):
+            raise ValueError(
+                f"{value} has more than {kind.scale} digits behind the point, and the column would round it; widen the column"
+            )
         return value
 
     def _columns(self, row: Row) -> list[Column[Any]]:

@@ -20,6 +20,8 @@ from busway_connect.schema import Schema
 Kind = types.TypeEngine[Any]
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a moment without a zone, as these types are
 _DAY_ZERO: Final = dt.date(1970, 1, 1)
+_PRECISION_MAX: Final = 1000
+"""Of PostgreSQL's `numeric(precision, scale)`."""
 _VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
 
 
@@ -76,13 +78,20 @@ def column_type(schema: Schema | None, value: Any, dialect: str) -> Kind:
         return _type_of(value, dialect)
     if schema.name is not None and schema.name in _NAMED:
         return _NAMED[schema.name][0]
-    if schema.name in (DECIMAL, _VARIABLE):
+    if schema.name == DECIMAL:
+        return _exact_type(dialect, dict(schema.parameters).get("connect.decimal.precision"), scale_of(schema))
+    if schema.name == _VARIABLE:
         return _exact_type(dialect)
     return _PLAIN.get(schema.type, types.Text())
 
 
-def _exact_type(dialect: str) -> Kind:
-    return types.Text() if dialect == "sqlite" else types.Numeric()  # SQLite would make a float of it
+def _exact_type(dialect: str, precision: str | None = None, scale: int = 0) -> Kind:
+    """Without a precision the column takes any number: to guess one could refuse a value, or round it."""
+    if dialect == "sqlite":
+        return types.Text()  # SQLite would make a float of it
+    if precision is None or not precision.isdecimal() or not 0 <= scale <= int(precision) <= _PRECISION_MAX:
+        return types.Numeric()
+    return types.Numeric(int(precision), scale)
 
 
 def _type_of(value: Any, dialect: str) -> Kind:

@@ -29,9 +29,8 @@ def unserved(plugins: Plugins, connector: type[Connector], config: Config, commo
     for name, text in config.items():
         if name in common or name.startswith(_ELSEWHERE):
             continue
-        converter = next((one for one in CONVERTERS if name.startswith(f"{one}.")), None)
-        if converter is not None:
-            why = _of_converter(plugins, config, converter, name, text)
+        if name.startswith(tuple(f"{one}." for one in CONVERTERS)):
+            why = unserved_of_converter(plugins, config, name, text)
         elif name.startswith(_CREATION):
             why = None if issubclass(connector, Source) else "only a source makes topics; take it out"
         else:
@@ -41,7 +40,13 @@ def unserved(plugins: Plugins, connector: type[Connector], config: Config, commo
     return wrong
 
 
-def _of_converter(plugins: Plugins, config: Config, converter: str, name: str, text: str) -> str | None:
+def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str) -> str | None:
+    """Why a setting that begins with `key.converter` or `value.converter` is refused; None if it is not."""
+    if name in CONVERTERS:
+        return None
+    converter = next((one for one in CONVERTERS if name.startswith(f"{one}.")), None)
+    if converter is None:
+        return f"it is none of {', '.join(CONVERTERS)}, and belongs to none; take it out"
     if converter not in config:
         return f"it belongs to {converter}, and without that the worker's goes by the worker's settings; set {converter} too"
     try:

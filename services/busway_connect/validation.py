@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from busway_connect.config import BadSetting
 from busway_connect.connector import Config, ConfigInvalid, Connector, Setting, Source
-from busway_connect.hidden import shown
+from busway_connect.hidden import References, shown
 from busway_connect.patterns import BadPattern, Pattern, TooLong
 from busway_connect.plugins import NoSuchPlugin, Plugins
 from busway_connect.runtime.overrides import override_problems
 from busway_connect.runtime.topics import creation_problems
 from busway_connect.transforms.chain import chain
-from busway_connect.unserved import CONVERTERS, unserved
+from busway_connect.unserved import CONVERTERS, unserved, unserved_of_converter
 
 _SEE: Final = (
     "\nYou can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
@@ -110,8 +111,23 @@ def known_settings(connector: type[Connector]) -> list[_Known]:
     return found
 
 
-def problems(plugins: Plugins, connector: type[Connector], config: Config) -> dict[str, list[str]]:
-    """What is wrong, by setting; empty if nothing is."""
+def problems(
+    plugins: Plugins, connector: type[Connector], config: Config, given: Config | None = None
+) -> dict[str, list[str]]:
+    """What is wrong, by setting; empty if nothing is.
+
+    Args:
+        config: the settings as they count.
+        given: as they were given, with references in the place of values, which no text then shows.
+    """
+    references = References(config if given is None else given, config)
+    return {
+        references.hidden(name): [references.said(name, text) for text in texts]
+        for name, texts in _problems(plugins, connector, config).items()
+    }
+
+
+def _problems(plugins: Plugins, connector: type[Connector], config: Config) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in known_settings(connector):
         text = config.get(one.setting.name)
@@ -151,7 +167,7 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
         return [f"Invalid value {text!r} for configuration name: String may not contain control sequences"]
     if setting.type in _NUMBERS:
         limit = _NUMBERS[setting.type]
-        if not re.fullmatch(r"[+-]?[0-9]+", text.strip()) or not -limit <= int(text) < limit:
+        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text.strip()) or not -limit <= int(text) < limit:
             return [f"Invalid value {text} for configuration {name}: Not a number of type {setting.type}"]
         if name in _LEAST and int(text) < _LEAST[name]:
             return [f"Invalid value {text} for configuration {name}: Value must be at least {_LEAST[name]}"]
@@ -166,7 +182,9 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
     return []
 
 
-def _check_plugins(plugins: Plugins, config: Config, found: dict[str, list[str]]) -> None:
+def converter_problems(plugins: Plugins, config: Config) -> dict[str, list[str]]:
+    """What is wrong with `key.converter`, `value.converter` and what each serves, by setting; of a connector or of the worker."""
+    found: dict[str, list[str]] = {}
     for name in CONVERTERS:
         if name in config:
             try:
@@ -180,6 +198,26 @@ def _check_plugins(plugins: Plugins, config: Config, found: dict[str, list[str]]
                 )
                 if wrong:
                     found[f"{name}.{setting.name}"] = wrong
+    return found
+
+
+def check_worker(plugins: Plugins, converters: Config) -> None:
+    """See that the worker's own converters can be, so that no connector finds out.
+
+    Raises:
+        BadSetting: one cannot, or a setting of it is not served.
+    """
+    texts = {name: wrong[0] for name, wrong in converter_problems(plugins, converters).items()}
+    for name, text in converters.items():
+        why = unserved_of_converter(plugins, converters, name, text)
+        if why is not None:
+            texts.setdefault(name, f"Invalid value {shown(name, text)} for configuration {name}: {why}")
+    for text in texts.values():
+        raise BadSetting(text)
+
+
+def _check_plugins(plugins: Plugins, config: Config, found: dict[str, list[str]]) -> None:
+    found |= converter_problems(plugins, config)
     try:
         chain(plugins, config)
     except ConfigInvalid as problem:
@@ -197,7 +235,8 @@ def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
         found["topics"] = found["topics.regex"] = ["Must configure one of topics or topics.regex"]
     if pattern:
         try:
-            matches = bool(dead) and Pattern(pattern).fullmatch(dead)
+            compiled = Pattern(pattern)
+            matches = bool(dead) and compiled.fullmatch(dead)
         except (BadPattern, TooLong) as problem:
             found["topics.regex"] = [f"Invalid value {pattern} for configuration topics.regex: {problem}"]
             return
@@ -211,13 +250,13 @@ def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
         ]
 
 
-def check(plugins: Plugins, connector: type[Connector], config: Config) -> None:
-    """Raise what is wrong.
+def check(plugins: Plugins, connector: type[Connector], config: Config, given: Config | None = None) -> None:
+    """Raise what is wrong; see `problems`.
 
     Raises:
         BadConfig: something is.
     """
-    texts = [text for wrong in problems(plugins, connector, config).values() for text in wrong]
+    texts = [text for wrong in problems(plugins, connector, config, given).values() for text in wrong]
     if texts:
         listed = "".join(f"\n{text}" for text in texts)
         raise BadConfig(
@@ -247,7 +286,7 @@ def verdict(
     plugins: Plugins, shown: str, connector: type[Connector], config: Config, resolved: Config
 ) -> dict[str, Any]:
     """The answer of the validate call: what is wrong with the resolved settings, and the values as they were given."""
-    wrong = problems(plugins, connector, resolved)
+    wrong = problems(plugins, connector, resolved, config)
     known = known_settings(connector)
     names = {one.setting.name for one in known}
     groups: Mapping[str, None] = dict.fromkeys(one.group for one in known if one.group is not None)

@@ -90,13 +90,13 @@ def worker_config(bootstrap: str, **settings: Any) -> WorkerConfig:
 class WorkerProcess:
     """`busway connect` in a process of its own, which does not outlive the `async with` block, however that ends."""
 
-    def __init__(self, bootstrap: str, *, flush_ms: int = 50) -> None:
+    def __init__(self, bootstrap: str, *, flush_ms: int = 50, session_ms: int = 600) -> None:
         settings = {
             "plugin.modules": "tests.support.connectors",
             "offset.storage.partitions": "1",
             "status.storage.partitions": "1",
             "offset.flush.interval.ms": str(flush_ms),
-            "session.timeout.ms": "600",
+            "session.timeout.ms": str(session_ms),
             "heartbeat.interval.ms": "100",
         }
         overrides = [part for name, text in settings.items() for part in ("--override", f"{name}={text}")]

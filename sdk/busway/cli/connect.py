@@ -5,6 +5,7 @@ What lives here: options → a worker's settings, what is printed at start. What
 
 import asyncio
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,6 +50,8 @@ def connect(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
 
+    sys.path.append(os.getcwd())  # where plugin.modules may be
+
     async def main() -> None:
         properties = _properties(door, config, override or [])
         if bootstrap is not None:
@@ -88,6 +91,7 @@ def _properties(door: Any, config: Path | None, override: list[str]) -> dict[str
 async def _serve(door: Any, config: Any, *, as_json: bool) -> None:
     async with door.ConnectServer(config) as server:
         stopped = door.until_signal()
+        door.settled()
         if as_json:
             write_json({"connect": server.url, "group": config.group_id})
         else:

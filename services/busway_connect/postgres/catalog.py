@@ -4,8 +4,8 @@ What lives here: the values, and the queries that fill them. What does not: Conn
 The connection is psycopg 3's, plain and blocking: all of this runs in the thread of the connector.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import psycopg
@@ -69,6 +69,10 @@ class Table:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     replica_identity: str = "d"
+
+    def without(self, names: Collection[str]) -> "Table":
+        """The table as one sees it who is not told of these columns."""
+        return replace(self, columns=tuple(one for one in self.columns if one.name not in names))
 
 
 class Types:

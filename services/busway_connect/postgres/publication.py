@@ -1,10 +1,12 @@
 """A connector's publication: what of the captured tables the server puts into the log that it sends.
 
-What lives here: making it where it is missing, and seeing that no captured change would be left out or come under another name. What does
-not: the slot (`slots`).
+What lives here: making it where it is missing, seeing that no captured change would be left out or come under another name, and what the
+snapshot has to leave out as the log does. What does not: the slot (`slots`).
 """
 
 import logging
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 from psycopg import sql
@@ -15,16 +17,42 @@ from busway_connect.postgres.settings import Settings
 
 log = logging.getLogger("busway.connect.postgres")
 _OPERATIONS: Final = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
-_PARTITIONS: Final = """SELECT rn.nspname, r.relname, n.nspname, c.relname
+_ANCESTRY: Final = """SELECT rn.nspname, r.relname, n.nspname, c.relname
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     CROSS JOIN LATERAL pg_catalog.pg_partition_ancestors(c.oid) a JOIN pg_catalog.pg_class r ON r.oid = a.relid
     JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
-    WHERE c.relispartition AND c.relkind = 'r' AND r.oid <> c.oid ORDER BY 1, 2, 3, 4"""
-"""Partitions that hold rows, each with every table that it is a part of."""
+    WHERE c.relispartition AND r.oid <> c.oid"""
+"""Partitions, each with every table that it is a part of."""
+_PARTITIONS: Final = f"{_ANCESTRY} AND c.relkind = 'r' ORDER BY 1, 2, 3, 4"
+_LISTS_SINCE: Final = 150_000
+"""PostgreSQL 15 brought column lists and row filters."""
+_PUBLISHED: Final = "SELECT schemaname, tablename, NULL, NULL FROM pg_catalog.pg_publication_tables WHERE pubname = %s"
+_PUBLISHED_PARTS: Final = """SELECT p.schemaname, p.tablename, p.rowfilter, (SELECT array_agg(a.attname) FROM pg_catalog.pg_attribute a
+        JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE (n.nspname, c.relname) = (p.schemaname, p.tablename) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+        AND a.attname <> ALL (p.attnames))
+    FROM pg_catalog.pg_publication_tables p WHERE p.pubname = %s"""
+"""The names under which changes come, each with its row filter and the columns that its list leaves out."""
 
 
-def prepare_publication(connection: Connection, settings: Settings, tables: list[TableId]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What the log tells of a table.
+
+    Attributes:
+        rows: the filter of its rows, as SQL on its columns; None for all.
+        left_out: columns that a column list does not have.
+    """
+
+    rows: str | None = None
+    left_out: frozenset[str] = frozenset()
+
+
+def prepare_publication(connection: Connection, settings: Settings, tables: list[TableId]) -> dict[TableId, Published]:
     """Make the publication where it is missing and may be made, and see that every table is in it.
+
+    Returns:
+        the tables under whose names changes come: a partitioned table or its partitions, so that a snapshot of both would double rows.
 
     Raises:
         ConfigInvalid: there is none, or it leaves out a captured table or tells its changes as another's; says what mends it.
@@ -51,14 +79,19 @@ def prepare_publication(connection: Connection, settings: Settings, tables: list
         connection.execute(sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name))
     _require_tables(connection, settings, tables)
     row = connection.execute(
-        "SELECT pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_catalog.pg_publication WHERE pubname = %s",
+        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_catalog.pg_publication WHERE pubname = %s",
         (settings.publication,),
     ).fetchone()
     assert row is not None, "the publication is there"
-    _require_names(connection, settings, set(tables), via_root=row[0])
+    query = _PUBLISHED_PARTS if connection.info.server_version >= _LISTS_SINCE else _PUBLISHED
+    published = {
+        TableId(schema=schema, name=name): Published(rows=rows, left_out=frozenset(left_out or ()))
+        for schema, name, rows, left_out in connection.execute(query, (settings.publication,))
+    }
+    _require_names(connection, settings, set(tables), published.keys())
     left_out = [
         name
-        for (letter, name), published in zip(_OPERATIONS.items(), row[1:], strict=True)
+        for (letter, name), published in zip(_OPERATIONS.items(), row, strict=True)
         if not published and letter not in settings.skipped_operations
     ]
     if left_out:
@@ -70,6 +103,7 @@ def prepare_publication(connection: Connection, settings: Settings, tables: list
         )
     if not tables:
         log.warning("table.include.list and its like chooses no table that is there; it has the form schema\\.table")
+    return published
 
 
 def _require_tables(connection: Connection, settings: Settings, tables: list[TableId]) -> None:
@@ -93,19 +127,32 @@ def _require_tables(connection: Connection, settings: Settings, tables: list[Tab
         )
 
 
-def _require_names(connection: Connection, settings: Settings, captured: set[TableId], *, via_root: bool) -> None:
+def once_each(connection: Connection, tables: list[TableId]) -> dict[TableId, Published]:
+    """What is read of tables without a publication: partitions of a table that is read too hold the same rows."""
+    chosen = set(tables)
+    doubled = {
+        TableId(schema=schema, name=name)
+        for root_schema, root_name, schema, name in connection.execute(_ANCESTRY)
+        if TableId(schema=root_schema, name=root_name) in chosen
+    }
+    return {one: Published() for one in tables if one not in doubled}
+
+
+def _require_names(
+    connection: Connection, settings: Settings, captured: set[TableId], published: Collection[TableId]
+) -> None:
     """See that the changes of partitioned tables come under the name of a captured table."""
     leaves: dict[TableId, list[str]] = {}
     for root_schema, root_name, schema, name in connection.execute(_PARTITIONS):
         root, leaf = TableId(schema=root_schema, name=root_name), TableId(schema=schema, name=name)
-        if via_root and leaf in captured and root not in captured:
+        if root in published and leaf in captured and root not in captured:
             raise ConfigInvalid(
                 {
                     "table.include.list": f"the changes of {leaf} come as those of {root}, because {settings.publication} has"
                     " publish_via_partition_root; choose that table"
                 }
             )
-        if not via_root and root in captured and leaf not in captured:
+        if root not in published and root in captured and leaf not in captured:
             leaves.setdefault(root, []).append(str(leaf))
     for root, missing in leaves.items():
         raise ConfigInvalid(

@@ -26,7 +26,7 @@ from busway_connect.postgres.catalog import (
 )
 from busway_connect.postgres.handover import Handover, Stopped, size_of
 from busway_connect.postgres.positions import InSnapshot, InStream, lsn_number
-from busway_connect.postgres.publication import prepare_publication
+from busway_connect.postgres.publication import Published, once_each, prepare_publication
 from busway_connect.postgres.records import Layout, StaleType, context_headers, layout_table
 from busway_connect.postgres.replication import ReplicationConnection
 from busway_connect.postgres.settings import Settings
@@ -107,11 +107,13 @@ class Reader:
         self._types.replace(read_types(catalog))
         captured = [one for one in read_table_ids(catalog) if settings.captures(one)]
         if settings.snapshot_mode in _STREAMS:
-            prepare_publication(catalog, settings, captured)
+            published = prepare_publication(catalog, settings, captured)
+        else:
+            published = once_each(catalog, captured)
         position, exported = self._begin(catalog)
         fresh = not isinstance(self._stored, InStream)
         if isinstance(position, InSnapshot):
-            position = self._snapshot(position, exported, captured)
+            position = self._snapshot(position, exported, {one: published[one] for one in captured if one in published})
         else:
             self._ready(None)
         if settings.snapshot_mode in _STREAMS:
@@ -167,7 +169,7 @@ class Reader:
 
     # The snapshot
 
-    def _snapshot(self, position: InSnapshot, exported: str | None, captured: list[TableId]) -> InStream:
+    def _snapshot(self, position: InSnapshot, exported: str | None, published: Mapping[TableId, Published]) -> InStream:
         """Hand over the rows; the stream's beginning."""
         catalog, settings = self._catalog, self._settings
         assert catalog is not None
@@ -186,8 +188,20 @@ class Reader:
                 at_us=position.at_us,
             )
         self._ready(None)
-        tables = [table for one in captured if (table := read_table(catalog, one)) is not None]
-        snapshot = Snapshot(catalog, tables, position, layout=self._layout_of, types=self._types, headers=self._headers)
+        tables = [
+            table.without(what.left_out)
+            for one, what in published.items()
+            if (table := read_table(catalog, one)) is not None
+        ]
+        snapshot = Snapshot(
+            catalog,
+            tables,
+            position,
+            layout=self._layout_of,
+            types=self._types,
+            headers=self._headers,
+            filters={one: what.rows for one, what in published.items() if what.rows is not None},
+        )
         rows = 0
         for record in snapshot.records(self._partition):
             self._hold(record)

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from busway_connect.connector import SourceRecord
 from busway_connect.postgres import values
-from busway_connect.postgres.catalog import Column, Connection, Table, Types
+from busway_connect.postgres.catalog import Column, Connection, Table, TableId, Types
 from busway_connect.postgres.pgoutput import Row
 from busway_connect.postgres.positions import InSnapshot
 from busway_connect.postgres.records import Layout, Origin
@@ -53,6 +53,7 @@ class Snapshot:
         tables: every captured table, in order.
         position: what is behind.
         layout: of a table.
+        filters: which rows of a table are told, as SQL on its columns, where not all are.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Snapshot:
         layout: Callable[[Table], Layout],
         types: Types,
         headers: Headers,
+        filters: Mapping[TableId, LiteralString],
     ) -> None:
         self._connection = connection
         self._tables = tables
@@ -71,6 +73,7 @@ class Snapshot:
         self._layout = layout
         self._types = types
         self._headers = headers
+        self._filters = filters
         self._partition: Mapping[str, str] = {}
 
     def records(self, partition: Mapping[str, str]) -> Iterator[SourceRecord]:
@@ -120,12 +123,18 @@ class Snapshot:
                 sql.Identifier(table.id.schema, table.id.name),
             )
         ]
+        conditions: list[sql.Composable] = []
+        if table.id in self._filters:
+            conditions.append(sql.SQL("({})").format(sql.SQL(self._filters[table.id])))
         if key is not None:
             terms = sql.SQL(", ").join(key.terms)
             if resumed:
                 assert self._position.key is not None
                 after = [_term(sql.Literal(text), c) for text, c in zip(self._position.key, key.collated, strict=True)]
-                parts.append(sql.SQL("WHERE ({}) > ({})").format(terms, sql.SQL(", ").join(after)))
+                conditions.append(sql.SQL("({}) > ({})").format(terms, sql.SQL(", ").join(after)))
+        if conditions:
+            parts.append(sql.SQL("WHERE {}").format(sql.SQL(" AND ").join(conditions)))
+        if key is not None:
             parts.append(sql.SQL("ORDER BY {}").format(terms))
         parts.append(sql.SQL(") TO STDOUT"))
         with self._connection.cursor() as cursor, cursor.copy(sql.SQL(" ").join(parts)) as copy:

@@ -15,13 +15,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from busway import BuswayError, MessageTooLarge
+from busway_connect.runtime.bounds import SETTINGS_MAX
 from busway_connect.runtime.refusals import Refused
 
 log = logging.getLogger("busway.connect")
 BODY_BYTES_MAX: Final = 1024 * 1024
 """A connector's settings are a few kilobytes."""
-SETTINGS_MAX: Final = 1000
-"""Of a connector: the largest that are known have a few hundred, with their transforms."""
 _EMPTY: Final = {"Content-Length": "0"}
 
 
@@ -90,13 +89,13 @@ def text(value: Any, what: str) -> Any:
     return made
 
 
-def refused(request: Request, problem: Exception) -> Response:
+async def refused(request: Request, problem: Exception) -> Response:
     """A refusal of ours."""
     assert isinstance(problem, Refused)
     return answer({"error_code": problem.status, "message": str(problem)}, problem.status)
 
 
-def no_route(request: Request, problem: Exception) -> Response:
+async def no_route(request: Request, problem: Exception) -> Response:
     """Unknown paths and methods."""
     assert isinstance(problem, HTTPException)
     said = {404: "HTTP 404 Not Found", 405: "HTTP 405 Method Not Allowed"}
@@ -104,28 +103,29 @@ def no_route(request: Request, problem: Exception) -> Response:
     return answer({"error_code": problem.status_code, "message": message}, problem.status_code)
 
 
-def bus_failed(request: Request, problem: Exception) -> Response:
+async def bus_failed(request: Request, problem: Exception) -> Response:
     """The brokers do not answer as they should."""
     log.error("%s %s: %s", request.method, request.url.path, problem)
     return answer({"error_code": 500, "message": f"The bus does not answer: {problem}"}, 500)
 
 
-def too_large(request: Request, problem: Exception) -> Response:
+async def too_large(request: Request, problem: Exception) -> Response:
     """Settings that are larger than a record of the storage topic may be."""
     return answer({"error_code": 413, "message": f"The settings are too large to be kept: {problem}"}, 413)
 
 
-def gone(request: Request, problem: Exception) -> Response:
+async def gone(request: Request, problem: Exception) -> Response:
     """The client hung up in the middle of its request; nobody reads this."""
     return answer({"error_code": 400, "message": "the client hung up"}, 400)
 
 
-def broken(request: Request, problem: Exception) -> Response:
+async def broken(request: Request, problem: Exception) -> Response:
     """A defect of ours; the client learns that, the log the rest."""
     log.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
     return answer({"error_code": 500, "message": "Internal Server Error; see the worker's log"}, 500)
 
 
+# Coroutines, as Starlette would run a plain function in a thread.
 HANDLERS: Final[dict[Any, Any]] = {
     ClientDisconnect: gone,
     Refused: refused,

@@ -4,6 +4,7 @@ What lives here: which request asks the worker for what, and the shape of each a
 use cases (`worker`). Source: `org.apache.kafka.connect.runtime.rest.resources` of Kafka 4.3.1.
 """
 
+import asyncio
 import re
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -105,7 +106,7 @@ async def list_connectors(request: Request) -> Response:
             found[name]["status"] = _status(worker, runner)
         if "info" in wanted:
             found[name]["info"] = _info(worker, runner)
-    return answer(found)
+    return await asyncio.to_thread(answer, found)  # megabytes, with many connectors
 
 
 async def create_connector(request: Request) -> Response:

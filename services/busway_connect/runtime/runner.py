@@ -27,6 +27,7 @@ from busway import (
     RequestTimedOut,
 )
 from busway_connect.connector import Config, Connector, Retriable, Sink, Source
+from busway_connect.hidden import References
 from busway_connect.plugins import Plugins
 from busway_connect.providers import Providers
 from busway_connect.runtime.failures import TaskFailed, Tolerance, said, trace_of
@@ -92,6 +93,7 @@ class Runner:
         self._idle = asyncio.Event()
         self._delay_s = _FIRST_DELAY_S
         self._delay_max_s = _DELAY_MAX_S
+        self._references = References({}, {})
 
     # What others ask for
 
@@ -149,7 +151,7 @@ class Runner:
             except Exception as problem:
                 log.error("connector %s failed: %s", self.name, said(problem), exc_info=problem)
                 self._failed = True
-                self.state = State("FAILED", trace_of(problem))
+                self.state = State("FAILED", self._trace(problem))
             self._idle.set()
             await self._stop.wait()
         self._idle.set()
@@ -176,10 +178,10 @@ class Runner:
                 if not _passing(problem):
                     log.error("connector %s failed: %s", self.name, said(problem), exc_info=problem)
                     self._failed = True
-                    await self._show_task("FAILED", trace_of(problem))
+                    await self._show_task("FAILED", self._trace(problem))
                     return
                 log.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, said(problem))
-                await self._show_task("RESTARTING", trace_of(problem))
+                await self._show_task("RESTARTING", self._trace(problem))
             self.counts.restarts += 1
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._delay_s * random.uniform(0.8, 1.2)):  # noqa: S311 - spreads load, guards nothing
@@ -228,15 +230,16 @@ class Runner:
         try:
             kind = around.plugins.connector(self.config["connector.class"])
             config = around.providers.resolved(self.config)
+            self._references = References(self.config, config)
             await asyncio.to_thread(
-                check, around.plugins, kind, config
+                check, around.plugins, kind, config, self.config
             )  # what an earlier release stored may be what this one refuses
             tolerance = Tolerance.of(config)
             self._delay_max_s = tolerance.retry_delay_max_ms / 1000
             connector = self.connector = kind(self.name, config)
         except Exception as problem:
             self.task = None
-            await self._show("FAILED", trace_of(problem))
+            await self._show("FAILED", self._trace(problem))
             raise
         if self.state.name != "RUNNING" or self.task is None:
             await self._show("RUNNING" if self.target == "STARTED" else "PAUSED", None)
@@ -291,6 +294,10 @@ class Runner:
         return self._around.plugins.converter(chosen[name])(under(chosen, f"{name}."), is_key=which == "key")
 
     # What others see
+
+    def _trace(self, problem: BaseException) -> str:
+        """With references in the place of what they stand for, as anybody may read it."""
+        return self._references.hidden(trace_of(problem))
 
     async def _started(self) -> None:
         await self._show_task("RUNNING" if self._resumed.is_set() else "PAUSED", None)

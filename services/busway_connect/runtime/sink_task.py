@@ -17,6 +17,7 @@ from busway_connect.patterns import Pattern, TooLong
 from busway_connect.runtime.failures import BadRecord, Failures, TaskFailed
 from busway_connect.runtime.overrides import consumer_options, look_every_s, producer_options
 from busway_connect.runtime.parts import TaskParts
+from busway_connect.runtime.turns import Turns
 from busway_connect.transforms.interface import TransformFailed
 
 POLL_MS: Final = 500
@@ -44,6 +45,7 @@ class SinkTask:
         self._look_every_s = look_every_s(parts.config)
         self._looked_at = 0.0
         self._announced: set[str] = set()
+        self._turns = Turns()
 
     async def run(self, stop: asyncio.Event, resumed: asyncio.Event) -> None:
         """Read and write until `stop` is set; not while `resumed` is not.
@@ -128,7 +130,7 @@ class SinkTask:
             except RecordRefused as refused:
                 at = refused.index
                 self._parts.counts.written_records += at
-                bad = self._bad(raw[at], "TASK_PUT", type(self._sink).class_names[0])
+                bad = self._bad(raw[at], "TASK_PUT", type(self._sink).names()[0])
                 await failures.refused(lambda bad=bad: bad, refused)  # type: ignore[misc]
                 batch, raw = batch[at + 1 :], raw[at + 1 :]
             else:
@@ -143,6 +145,7 @@ class SinkTask:
     async def _made(self, record: Record, failures: Failures) -> SinkRecord | None:
         parts = self._parts
         stage, by = "KEY_CONVERTER", type(parts.key_converter).__qualname__
+        await self._turns.share()
         try:
             key_schema, key = await failures.patiently(lambda: parts.key_converter.to_connect(record.topic, record.key))
             stage, by = "VALUE_CONVERTER", type(parts.value_converter).__qualname__
@@ -166,6 +169,7 @@ class SinkTask:
                 if made is None:
                     return None
                 made = transform.apply(made)
+                await self._turns.share()
         except (ConversionFailed, TransformFailed) as problem:
             bad = self._bad(record, stage, by)
             await failures.refused(lambda: bad, problem)

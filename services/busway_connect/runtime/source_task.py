@@ -31,6 +31,7 @@ from busway_connect.runtime.failures import BadRecord, Failures
 from busway_connect.runtime.overrides import producer_options
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.topics import Creation, create_if_missing
+from busway_connect.runtime.turns import Turns
 from busway_connect.schema import Schema
 from busway_connect.transforms.interface import TransformFailed
 
@@ -202,6 +203,7 @@ class _Sender:
         self._readable = JsonConverter({}, is_key=False)
         self._creation = Creation(parts.config)
         self._limits: dict[str, int] = {}
+        self._turns = Turns()
 
     async def send(self, record: SourceRecord, marked: tuple[Mark, bytes] | None) -> "asyncio.Future[Any] | None":
         """On its way; None for a record that is there already, that a transform takes out, or that is passed over."""
@@ -235,6 +237,7 @@ class _Sender:
             return None
 
     async def _made(self, record: SourceRecord) -> tuple[SourceRecord, bytes | None, bytes | None] | None:
+        await self._turns.share()
         for transform in self._parts.transforms:
             try:
                 changed = transform.apply(record)
@@ -244,6 +247,7 @@ class _Sender:
             if changed is None:
                 return None
             record = changed
+            await self._turns.share()
         stage, converter = "KEY_CONVERTER", self._parts.key_converter
         try:
             key = await self._convert(converter, record.topic, record.key_schema, record.key)

@@ -16,9 +16,10 @@ from typing import Any, Final
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, Source
-from busway_connect.hidden import shown
+from busway_connect.hidden import References, shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
+from busway_connect.runtime.bounds import OFFSETS_MAX, require_room
 from busway_connect.runtime.overrides import inherited, override_problems
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
@@ -31,7 +32,7 @@ from busway_connect.runtime.storage import (
     StatusStore,
     ensure_compacted,
 )
-from busway_connect.validation import BadConfig, check, verdict
+from busway_connect.validation import BadConfig, check, check_worker, verdict
 
 log = logging.getLogger("busway.connect")
 _POLL_MS: Final = 500
@@ -50,6 +51,7 @@ class Worker(RebalanceListener):
         self.config = config
         self.worker_id = worker_id
         self.plugins = Plugins(config.plugin_modules)
+        check_worker(self.plugins, config.converters)
         self.providers = Providers(config.providers)
         for name, text in override_problems(inherited(config.clients), source=False).items():
             raise BadSetting(f"{name.replace('override.', '', 1)}: {text}")
@@ -254,6 +256,7 @@ class Worker(RebalanceListener):
             runner = self.runners.get(name)
             if runner is not None and create:
                 raise Refused(409, f"Connector {name} already exists")
+            require_room(name, config, {one: other.config for one, other in self.runners.items() if one != name})
             await self._change(name, config, target)
         return runner is None
 
@@ -262,7 +265,7 @@ class Worker(RebalanceListener):
         kind = self.class_of(config)
         try:
             async with self._one_check:
-                await asyncio.to_thread(lambda: check(self.plugins, kind, self.providers.resolved(config)))
+                await asyncio.to_thread(lambda: check(self.plugins, kind, self.providers.resolved(config), config))
         except (BadConfig, ConfigInvalid) as problem:
             raise Refused(400, str(problem)) from None
 
@@ -314,6 +317,7 @@ class Worker(RebalanceListener):
         async with self._one_at_a_time:
             merged = {**self.find(name).config, **changes}
             config = {one: text for one, text in merged.items() if text is not None}
+            require_room(name, config, {one: other.config for one, other in self.runners.items() if one != name})
             await self._check(config)
             await self._change(name, config)
 
@@ -374,15 +378,17 @@ class Worker(RebalanceListener):
 
     async def alter_offsets(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
         """Set or forget offsets of a stopped connector."""
+        if len(changes) > OFFSETS_MAX:
+            raise Refused(413, f"The request changes {len(changes)} offsets, {OFFSETS_MAX} are the most")
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if not self._is_source(runner):
                 await self._alter_group(name, changes)
                 return
-            self._check_offsets(runner, changes)
+            await asyncio.to_thread(self._check_offsets, runner, changes)
             await self._need().configs.raise_epoch(name)
-            for partition, offset in changes:
-                await self._need().offsets.put(name, partition, offset)
+            put = self._need().offsets.put
+            await asyncio.gather(*(put(name, partition, offset) for partition, offset in changes))
 
     def _check_offsets(self, runner: Runner, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
         kind = self.kind(runner)
@@ -395,7 +401,8 @@ class Worker(RebalanceListener):
         for partition, offset in changes:
             problem = None if offset is None else kind.offset_problem(config, partition, offset)
             if problem is not None:
-                raise Refused(400, f"Failed to modify offsets for source connector {runner.name}: {problem}")
+                said = References(runner.config, config).said("offsets", problem)
+                raise Refused(400, f"Failed to modify offsets for source connector {runner.name}: {said}")
 
     async def _alter_group(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
         assert self._admin is not None

@@ -9,8 +9,8 @@ from typing import Final
 from busway_connect.connector import Config, ConfigInvalid, Configurable
 from busway_connect.hidden import shown
 from busway_connect.plugins import Plugins
-from busway_connect.transforms.interface import Transform
-from busway_connect.transforms.predicates import Predicate, Under
+from busway_connect.transforms.interface import Predicate, Transform
+from busway_connect.transforms.predicates import Under
 
 ALIASES_MAX: Final = 50
 """Transforms of a connector, and predicates: each record goes through all of them."""

@@ -1,6 +1,6 @@
-"""What a transform (SMT) is: a record in, a record out, or none.
+"""What a transform (SMT) is: a record in, a record out, or none; and a predicate, which says for which records.
 
-What lives here: the interface and its errors. What does not: the transforms; which one is meant (`plugins`).
+What lives here: the interfaces and their errors. What does not: transforms and predicates; which one is meant (`plugins`).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,34 @@ class TransformFailed(ValueError):
     """A record is not what the transform works on."""
 
 
-class Transform(Configurable):
+class _Step(Configurable):
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        for one in self.settings:
+            if one.required and not settings.get(one.name):
+                raise ValueError(f"{one.name} is missing")
+        self.config = settings
+
+
+class Predicate(_Step):
+    """One of a connector's `predicates`; says of a record yes or no.
+
+    Args:
+        settings: what follows `predicates.NAME.` in the configuration.
+
+    Raises:
+        ValueError: a setting is missing or cannot be; the text begins with its name.
+    """
+
+    def test(self, record: SourceRecord | SinkRecord) -> bool:
+        """Whether it is so.
+
+        Raises:
+            TransformFailed: it cannot be said of this record.
+        """
+        raise NotImplementedError
+
+
+class Transform(_Step):
     """One of a connector's `transforms`.
 
     Args:
@@ -24,9 +51,6 @@ class Transform(Configurable):
     Raises:
         ValueError: a setting is missing or cannot be; the text begins with its name.
     """
-
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self.config = settings
 
     @property
     def shown(self) -> str:

@@ -7,27 +7,9 @@ classes and settings are meant (`chain`).
 from collections.abc import Mapping
 from typing import ClassVar
 
-from busway_connect.connector import Configurable, Setting, SinkRecord, SourceRecord
+from busway_connect.connector import Setting, SinkRecord, SourceRecord
 from busway_connect.patterns import BadPattern, Pattern, TooLong
-from busway_connect.transforms.interface import R, Transform, TransformFailed
-
-
-class Predicate(Configurable):
-    """Says of a record yes or no.
-
-    Args:
-        settings: what follows `predicates.NAME.` in the configuration.
-
-    Raises:
-        ValueError: a setting is missing or cannot be; the text begins with its name.
-    """
-
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self.config = settings
-
-    def test(self, record: SourceRecord | SinkRecord) -> bool:
-        """Whether it is so."""
-        raise NotImplementedError
+from busway_connect.transforms.interface import Predicate, R, Transform, TransformFailed
 
 
 class TopicNameMatches(Predicate):
@@ -37,8 +19,6 @@ class TopicNameMatches(Predicate):
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         super().__init__(settings)
-        if not settings.get("pattern"):
-            raise ValueError("pattern is missing")
         try:
             self._pattern = Pattern(settings["pattern"])
         except BadPattern as problem:
@@ -59,8 +39,6 @@ class HasHeaderKey(Predicate):
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         super().__init__(settings)
-        if not settings.get("name"):
-            raise ValueError("name is missing")
         self._name = settings["name"]
 
     def test(self, record: SourceRecord | SinkRecord) -> bool:

@@ -1,9 +1,13 @@
 """Expressions that never end, and settings without number."""
 
+import time
+
 import pytest
 from tests.support.connect_worker import Rest
 
+from busway_connect.hidden import shown
 from busway_connect.patterns import MATCH_TIMEOUT_S, Pattern, TooLong
+from busway_connect.providers import Providers
 
 ENDLESS = r"(a|aa)+"
 NAME = "a" * 100 + "."
@@ -29,6 +33,50 @@ async def test_too_many_settings_are_refused(rest: Rest) -> None:
     status, found = await rest.call("PUT", "/connectors/x/config", many)
     assert (status, found["error_code"]) == (413, 413)
     assert "2002 settings, 1000 are the most" in found["message"]
+
+
+def test_what_is_looked_for_in_a_value_is_found_in_time_in_proportion() -> None:
+    """Nothing else runs while an expression of `re` looks: a megabyte of beginnings took hours."""
+    prefix = "config.providers"
+    providers = Providers(
+        {prefix: "env", f"{prefix}.env.class": "EnvVarConfigProvider", f"{prefix}.env.param.allowlist.pattern": "HOME"}
+    )
+    began = time.thread_time()
+    assert shown("note", "://:" * 250_000) == "://:" * 250_000
+    assert len(shown("note", "://:@" * 200_000)) == 200_000 * len("://:[hidden]@")
+    for text in ("${env:" * 170_000, "${" * 500_000, "${env:x$" * 125_000):
+        assert providers.resolved({"note": text}) == {"note": text}
+    assert time.thread_time() - began < 2
+    assert shown("url", "a://b:c@d?password=e&f") == "a://b:[hidden]@d?password=[hidden]&f"
+
+
+async def test_numbers_and_expressions_that_cannot_be_are_wrong_settings(rest: Rest) -> None:
+    """A number of many digits, and an expression without a dead letter topic to try it on."""
+    for name, text in (("tasks.max", "9" * 5000), ("topics.regex", "(")):
+        config = {"connector.class": "CollectingSink", "topics.regex": "t", name: text}
+        status, found = await rest.call("PUT", "/connectors/x/config", config)
+        assert status == 400, found
+        assert f"for configuration {name}" in found["message"]
+
+
+async def test_a_worker_takes_so_many_connectors_and_so_many_settings(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each bound by name; settings that come by and by count together."""
+    monkeypatch.setattr("busway_connect.runtime.bounds.CONNECTORS_MAX", 2)
+    monkeypatch.setattr("busway_connect.runtime.bounds.ALL_CONFIGS_CHARS_MAX", 1500)
+    monkeypatch.setattr("busway_connect.runtime.bounds.CONFIG_CHARS_MAX", 1000)
+    small = {"connector.class": "CountingSource", "count": "0", "topics": "t"}
+    assert (await rest.call("PUT", "/connectors/a/config", small))[0] == 201
+    for name, changes, status, text in (
+        ("a", {"topics": "t" * 990}, 413, "1000 are the most"),
+        ("b", {"topics": "t" * 850}, 201, ""),
+        ("a", {"topics": "t" * 700}, 409, "more than 1500 characters"),
+        ("c", {}, 409, "There are 2 connectors"),
+    ):
+        method, body = ("PATCH", changes) if name == "a" else ("PUT", {**small, **changes})
+        answered, found = await rest.call(method, f"/connectors/{name}/config", body)
+        assert (answered, text in found.get("message", "")) == (status, True), found
 
 
 @pytest.mark.slow

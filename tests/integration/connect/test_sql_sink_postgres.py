@@ -4,6 +4,7 @@ import asyncio
 import decimal
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -97,6 +98,59 @@ async def started(postgres: Postgres, table: str, **more: str) -> JdbcSink:
     sink = JdbcSink("sink", config)
     await sink.start()
     return sink
+
+
+def _amount(text: str, precision: int, scale: int) -> SinkRecord:
+    parameters = (("scale", str(scale)), ("connect.decimal.precision", str(precision)))
+    amount = Schema(type="bytes", optional=True, name=DECIMAL, version=1, parameters=parameters)
+    fields = (Field(name="id", schema=Schema(type="int64")), Field(name="amount", schema=amount))
+    value = {"id": 1, "amount": decimal_to_bytes(decimal.Decimal(text), scale)}
+    return SinkRecord(
+        topic="t", partition=0, offset=0, timestamp_ms=0, key=None, key_schema=None, value=value,
+        value_schema=Schema(type="struct", fields=fields),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("there", [False, True])
+async def test_exact_numbers_keep_their_precision_and_scale(postgres: Postgres, there: bool) -> None:
+    """In a table and in a column that are made; a number that would be rounded later is a bad record."""
+    table = f"amounts_{there}".lower()
+    if there:
+        rows(postgres, f"CREATE TABLE {table} (id bigint)")
+    config = {"connection.url": postgres.url, "schema.evolution": "basic", "collection.name.format": table}
+    sink = JdbcSink("sink", config)
+    await sink.start()
+    await sink.write([_amount("1234567890.12", 12, 2)])
+    with pytest.raises(RecordRefused, match="more than 2 digits behind the point"):
+        await sink.write([_amount("1.2345", 12, 4)])
+    await sink.stop()
+    assert rows(
+        postgres,
+        f"SELECT numeric_precision, numeric_scale FROM information_schema.columns WHERE table_name = '{table}' AND column_name = 'amount'",
+    ) == [(12, 2)]
+    assert rows(postgres, f"SELECT amount FROM {table}") == [(decimal.Decimal("1234567890.12"),)]
+
+
+async def test_a_login_that_is_refused_ends_the_task(postgres: Postgres) -> None:
+    """With what the server says and the settings to mend, and not a try after a try; a database that is not there too."""
+    ((hba,),) = rows(postgres, "SHOW hba_file")
+    path = Path(hba)
+    path.write_text(f"host all clerk 127.0.0.1/32 scram-sha-256\n{path.read_text()}")
+    rows(postgres, "CREATE ROLE clerk LOGIN PASSWORD 'right'")
+    rows(postgres, "SELECT pg_reload_conf()")
+    url = postgres.url.replace("postgres@", "", 1)
+    for more, text in (
+        ({"connection.username": "clerk", "connection.password": "wrong"}, "password authentication failed"),
+        ({"connection.username": "clerk"}, "no password supplied"),
+        ({"connection.username": "nobody"}, 'role "nobody" does not exist'),
+        ({"connection.username": "postgres", "connection.url": url.replace("/postgres", "/none")}, "does not exist"),
+    ):
+        sink = JdbcSink("sink", {"connection.url": url, **more})
+        with pytest.raises(ConfigInvalid, match=text) as refused:
+            await sink.start()
+        await sink.stop()
+        assert "mend connection.username, connection.password or connection.url" in str(refused.value)
+        assert "wrong" not in str(refused.value)
 
 
 async def test_any_name_of_a_field_is_a_column(postgres: Postgres) -> None:

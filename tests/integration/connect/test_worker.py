@@ -12,6 +12,7 @@ from busway import Admin, App, NewTopic, Producer
 from busway.net.listening import CannotListen
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.runtime.storage import StorageUnfit
+from busway_connect.runtime.worker import Worker
 from busway_connect.server import ConnectServer
 
 FILE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -183,6 +184,24 @@ def test_worker_settings_that_cannot_be_are_named(properties: dict[str, str], sa
     """By Kafka Connect's names."""
     with pytest.raises(BadSetting, match=says):
         WorkerConfig.from_properties(properties)
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        (
+            {"value.converter": "No.Such"},
+            "Invalid value No.Such for configuration value.converter: Class No.Such could not",
+        ),
+        ({"key.converter.schemas.enabel": "false"}, "configuration key.converter.schemas.enabel: it is not served"),
+        ({"value.converter": "AvroConverter"}, "Missing required configuration .value.converter.schema.registry.url."),
+        ({"value.converterschemas": "x"}, "configuration value.converterschemas: it is none of"),
+    ],
+)
+def test_the_workers_converters_are_judged_as_a_connectors(properties: dict[str, str], says: str) -> None:
+    """At the start, and not when a connector that relies on them fails."""
+    with pytest.raises(BadSetting, match=says):
+        Worker(WorkerConfig.from_properties(properties), "here:1")
 
 
 @pytest.mark.slow

@@ -281,3 +281,48 @@ async def test_tables_that_nobody_captures_do_not_hold_the_log(database: Postgre
                 beats = await run.source.read()
                 found = max([found, *(int(one.offset["lsn_commit"]) for one in beats)])
         assert found > begun
+
+
+async def _told(config: dict[str, str], database: Postgres, *more: str, count: int) -> list[tuple[str, str, object]]:
+    """Topic, operation and the row after it of the snapshot's records, and of those that statements bring."""
+    async with RunningSource(config) as run:
+        execute(database, *more)
+        found = await run.read_count(count)
+        run.records += await run.source.read()
+        assert len(changes(run.records)) == count
+    return [(one.topic, one.value["op"], one.value["after"]) for one in found]
+
+
+@pytest.mark.parametrize("via_root", [False, True])
+async def test_a_row_of_a_partitioned_table_comes_once(database: Postgres, via_root: bool) -> None:
+    """Root and leaves are captured: the snapshot tells it under the name under which its changes come."""
+    execute(
+        database,
+        "CREATE TABLE events (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE events_low PARTITION OF events FOR VALUES FROM (0) TO (10)",
+        "INSERT INTO events VALUES (1)",
+        f"CREATE PUBLICATION dbz_publication FOR ALL TABLES WITH (publish_via_partition_root = {str(via_root).lower()})",
+    )
+    topic = "p.public.events" if via_root else "p.public.events_low"
+    config = settings(database, publication_autocreate_mode="disabled")
+    found = await _told(config, database, "INSERT INTO events VALUES (2)", count=2)
+    assert found == [(topic, "r", {"id": 1}), (topic, "c", {"id": 2})]
+    found = await _told({**config, "snapshot.mode": "initial_only"}, database, count=2)
+    assert found == [("p.public.events", "r", {"id": 1}), ("p.public.events", "r", {"id": 2})]
+
+
+async def test_what_a_publication_keeps_back_is_not_in_the_snapshot(database: Postgres) -> None:
+    """Its column lists and row filters hold for the rows that are there as for those that come."""
+    execute(
+        database,
+        "CREATE TABLE people (id int PRIMARY KEY, name text, ssn text)",
+        "INSERT INTO people VALUES (1, 'a', '1-1'), (20, 'b', '2-2')",
+        "CREATE PUBLICATION dbz_publication FOR TABLE people (id, name) WHERE (id > 10)",
+    )
+    config = settings(database, publication_autocreate_mode="disabled", table_include_list="public.people")
+    more = ("INSERT INTO people VALUES (2, 'c', '3-3')", "INSERT INTO people VALUES (30, 'd', '4-4')")
+    found = await _told(config, database, *more, count=2)
+    assert found == [
+        ("p.public.people", "r", {"id": 20, "name": "b"}),
+        ("p.public.people", "c", {"id": 30, "name": "d"}),
+    ]

@@ -6,7 +6,9 @@ import pytest
 
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import ConfigInvalid
+from busway_connect.plugins import Plugins
 from busway_connect.providers import Providers
+from busway_connect.validation import BadConfig, check, problems, verdict
 
 
 @pytest.fixture
@@ -83,3 +85,32 @@ def test_a_provider_without_bounds_is_refused(properties: dict[str, str], says: 
     """The REST API would read anything for anybody."""
     with pytest.raises(BadSetting, match=says):
         Providers(properties)
+
+
+@pytest.mark.parametrize(
+    ("name", "secret", "given"),
+    [
+        ("tasks.max", "hunter2", "${env:X}"),
+        ("tasks.max", "Hunter2 and more", "a${env:X}"),
+        ("errors.tolerance", "hunter2", "${env:X}"),
+        ("transforms", "hunter2,other", "${env:X}"),
+        ("value.converter", "hunter2", "${env:X}"),
+        ("nothing.of.ours", "hunter2", "${env:X}"),
+        ("topics.regex", "(hunter2", "${env:X}"),
+        ("errors.deadletterqueue.topic.name", "hunter2", "${env:X}"),
+    ],
+)
+def test_no_message_shows_what_a_reference_stands_for(name: str, secret: str, given: str) -> None:
+    """Whatever the setting is called, as it is or in parts, in the text and in the name; the reference is shown."""
+    common = {"connector.class": "CollectingSink", "name": "x", "topics": "hunter2"}
+    resolved, shown = {**common, name: secret}, {**common, name: given, "topics": "${env:T}"}
+    plugins = Plugins(["tests.support.connectors"])
+    kind = plugins.connector("CollectingSink")
+    found = problems(plugins, kind, resolved, shown)
+    assert found
+    assert "hunter" not in str(found).lower()
+    assert "${env:" in str(found)
+    with pytest.raises(BadConfig) as refused:
+        check(plugins, kind, resolved, shown)
+    assert "hunter" not in str(refused.value).lower()
+    assert "hunter" not in str(verdict(plugins, "x", kind, shown, resolved)).lower()
