@@ -12,13 +12,14 @@ from busway.errors import BuswayError
 
 _HTTP: Final = ("starlette", "uvicorn")
 _DATABASE: Final = ("aiosqlite", "sqlalchemy")
+_CONNECT: Final = ("prometheus_client", *_HTTP, "watchfiles", *_DATABASE, "psycopg", "regex")
 EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "registry": (*_DATABASE, "alembic", *_HTTP),
     "web": ("prometheus_client", *_HTTP, "watchfiles"),
     "sql": _DATABASE,
     "postgres": ("psycopg",),
-    "connect": ("prometheus_client", *_HTTP, "watchfiles", *_DATABASE, "psycopg"),
-    "examples": ("alembic", "prometheus_client", *_HTTP, "watchfiles", *_DATABASE, "psycopg", "h3", "numpy", "pyarrow"),
+    "connect": _CONNECT,
+    "examples": ("alembic", *_CONNECT, "h3", "numpy", "pyarrow"),
     "spark": ("numpy", "pandas", "prometheus_client", "google.protobuf", "pyarrow", "pyspark"),
 }
 """The packages, as they are imported, without which an extra's code does not run. The bus has none: uvloop only makes it faster."""

@@ -15,6 +15,7 @@ import sys
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 from busway_registry.domain.avro.recent import RecentlyParsed
@@ -78,8 +79,16 @@ def _answer(parse: RecentlyParsed, task: str, arguments: dict[str, Any]) -> Answ
 
 
 def _tired() -> bool:
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit > _TIRED_BYTES
+    return peak_memory_bytes() > _TIRED_BYTES
+
+
+def peak_memory_bytes() -> int:
+    """The most that this process ever had resident. On Linux `getrusage` begins with what the process that started it had."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def set_bounds() -> None:

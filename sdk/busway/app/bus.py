@@ -225,9 +225,7 @@ class App(Declarations):
             working.cancel()
             await asyncio.wait([working], timeout=self._time_left())
             if not working.done():
-                log.warning(
-                    "%s: the last commit took too long; what it would have committed is handled again", self.name
-                )
+                log.warning("%s: the last commit took too long; its records are handled again", self.name)
                 working.cancel()
                 await asyncio.wait([working])
         self._bound = False

@@ -66,7 +66,8 @@ async def test_a_broker_that_is_silent_does_not_hold_an_app(
             async with asyncio.timeout(SOON_S):
                 await app.stop()
     assert ("handled again" in caplog.text) is (silent is not ApiKey.LEAVE_GROUP)
-    assert ("its session has to end" in caplog.text) is (silent is not ApiKey.OFFSET_COMMIT)
+    # Without the answer to the commit the next answer on the connection is not the one that is due, so the leave may fail or not.
+    assert silent is ApiKey.OFFSET_COMMIT or "its session has to end" in caplog.text
 
 
 async def test_as_many_plain_calls_as_concurrency_says_run_at_once() -> None:

@@ -6,6 +6,8 @@ import pytest
 from tests.integration.broker.test_storage import NOW, call, create, fetch
 from tests.integration.broker.test_storage_kill import Connection
 
+from busway_bus.log import inspection
+from busway_bus.replication import manager
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
@@ -20,6 +22,13 @@ from busway_protocol.messages.topics import (
 )
 from busway_protocol.records.batch import computed_crc
 from busway_protocol.records.builder import BatchBuilder
+
+
+@pytest.fixture(autouse=True)
+def little_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a thousand records are for a thread, however fast the walk over them is here."""
+    for module in (inspection, manager):
+        monkeypatch.setattr(module, "RECORDS_ON_LOOP_MAX", 1_000)
 
 
 def batch(count: int, *, key: bytes | None = b"k", sequence: int = -1, value: bytes = b"v") -> bytes:

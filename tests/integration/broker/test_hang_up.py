@@ -12,7 +12,7 @@ from busway_bus.handlers.registry import HANDLERS
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
-from busway_protocol.messages import configs, groups_classic, metadata, offsets, topics, transactions
+from busway_protocol.messages import configs, groups_classic, offsets, topics, transactions
 from busway_protocol.types import ZERO_UUID
 
 
@@ -77,13 +77,6 @@ def alter(number):
     return configs.AlterConfigsRequest(resources=[one], validate_only=False)
 
 
-def automatic(number):
-    return metadata.MetadataRequest(
-        topics=[metadata.MetadataRequestTopic(topic_id=ZERO_UUID, name=f"auto{number}")],
-        allow_auto_topic_creation=True,
-    )
-
-
 def coordinator(number):
     return groups_classic.FindCoordinatorRequest(key_type=0, coordinator_keys=[f"g{number}"])
 
@@ -104,7 +97,6 @@ CASES = {
     ApiKey.DELETE_TOPICS: delete,
     ApiKey.CREATE_PARTITIONS: grow,
     ApiKey.ALTER_CONFIGS: alter,
-    ApiKey.METADATA: automatic,
     ApiKey.FIND_COORDINATOR: coordinator,
     ApiKey.INIT_PRODUCER_ID: producer,
     ApiKey.DELETE_RECORDS: records,

@@ -208,7 +208,8 @@ def test_the_whole_way_is_told() -> None:
 def test_comparisons_have_a_bound() -> None:
     """A request has one budget for all its versions and both directions; what is spent on it counts, found or not."""
     ours, theirs = ([fixed(1, name=f"{letter}{number}") for number in range(20)] for letter in "AB")
-    once = 20 * (20 + 1) + 1
+    compared = 20 * (20 + 1) + 1
+    once = compared + 20 * 20  # a breach for each branch, and to tell one is as much as twenty pairs
     for level, history, steps in (
         (Level.BACKWARD, [theirs], once),
         (Level.BACKWARD, [theirs, theirs], once),
