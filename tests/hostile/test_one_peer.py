@@ -39,13 +39,14 @@ MIB = 1024 * 1024
 
 
 @contextmanager
-def peers(broker: BuswayProcess, count: int) -> Iterator[list[socket.socket]]:
+def peers(broker: BuswayProcess, count: int, source: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
     """So many connections."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
     with ExitStack() as stack:
         made = []
         for _ in range(count):
-            peer = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            made_from = socket.create_connection((host, int(port)), timeout=30, source_address=(source, 0))
+            peer = stack.enter_context(made_from)
             made.append(peer)
         yield made
 
@@ -236,3 +237,15 @@ def test_requests_without_end_take_turns(hostile_broker: BuswayProcess, canary: 
         for peer, data in zip(many, (small, large), strict=True):
             push(peer, data, within_s=0.5)
         assert answer(many[1])
+
+
+def test_a_host_of_500_connections_gets_no_more_than_a_host_of_one(
+    hostile_broker: BuswayProcess, canary: Canary
+) -> None:
+    """Each of them asks two hundred times for 200 topics, all at once; the canary is another host."""
+    names = [MetadataRequestTopic(name=f"none-{at}") for at in range(200)]
+    data = frame(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9) * 200
+    with peers(hostile_broker, 500, source="127.0.0.2") as many:
+        for peer in many:
+            push(peer, data, within_s=0.0)
+        assert answer(many[-1])

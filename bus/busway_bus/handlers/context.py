@@ -5,8 +5,9 @@ What lives here: `NodeServices`, all that handlers see of the node, `RequestCont
 """
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from uuid import UUID
 
 from busway_bus.coordinator.runtime import GroupCoordinator
@@ -16,6 +17,9 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
+from busway_bus.replication.turns import Turns
+
+R = TypeVar("R")
 
 
 class CloseConnection(Exception):
@@ -34,6 +38,7 @@ class NodeServices:
     sessions: FetchSessions
     groups: GroupCoordinator
     creations: Creations
+    turns: Turns = field(default_factory=Turns)
     producer_ids: range = range(0)
 
     @property
@@ -83,6 +88,13 @@ class Peer:
                 future.exception()  # nobody may be there to take it: the answer may not have begun to wait
 
 
+@dataclass(frozen=True, slots=True)
+class Large:
+    """An answer that is so large that it is put into bytes beside the event loop."""
+
+    response: Any
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
     """One request's circumstances.
@@ -98,6 +110,20 @@ class RequestContext:
     advertised: Endpoint
     peer: Peer
     node: NodeServices
+
+    async def in_turns(self, steps: Generator[None, None, Any]) -> Large:
+        """A large answer, which `steps` makes a little at a time, while others get theirs."""
+        return Large(await self.node.turns.run(self.client_host, steps))
+
+
+def finished(steps: Generator[None, None, R]) -> R:
+    """What `steps` returns, all of it at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as over:
+            result: R = over.value
+            return result
 
 
 Request = Any

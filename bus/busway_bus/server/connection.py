@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
 from typing import cast
 
 from busway_bus.handlers.context import CloseConnection, NodeServices, Peer, PeerGone
@@ -29,8 +28,6 @@ from busway_protocol.errors import FrameRefused
 log = logging.getLogger("busway.server")
 
 _REQUESTS_PIPELINED_MAX = 64
-_TURN_S = 0.005
-"""A connection whose requests have taken so much time lets others have their turn before its next one."""
 _GATHERED_MAX = 16 * 1024
 """Answers up to so many bytes are written together; a larger one goes out at once, so that back-pressure is felt."""
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC")
@@ -76,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._blocking_bytes = 0
         self._answers: deque[asyncio.Task[list[Piece] | None] | list[Piece]] = deque()
         self._blocked = False
-        self._turn: asyncio.Handle | None = None
+        self._waits_for_turn = False
         self._reading = True
         self._transport: asyncio.Transport | None = None
         self._peer = Peer()
@@ -203,13 +200,13 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _next_turn(self) -> None:
-        self._turn = None
-        self._pump()
+        self._waits_for_turn = False
+        self._pump(granted=True)
 
-    def _pump(self) -> None:
+    def _pump(self, *, granted: bool = False) -> None:
         ready: list[Piece] = []
         try:
-            self._work(ready)
+            self._work(ready, granted=granted)
         finally:
             if ready:
                 self._write(ready)
@@ -225,15 +222,20 @@ class Connection(asyncio.BufferedProtocol):
         """Whether there is more to do, or more may come."""
         return self.busy or (self._transport is not None and not self._finishing)
 
-    def _work(self, ready: list[Piece]) -> None:
-        """Answer what may be answered now; answers that are there already are gathered, to be written together."""
-        began = monotonic()
-        while self._requests and not self._blocked and not self._outbox and self._turn is None:
+    def _work(self, ready: list[Piece], *, granted: bool) -> None:
+        """Answer what may be answered now; answers that are there already are gathered, to be written together.
+
+        Args:
+            granted: whether it is this connection's turn for the first of them.
+        """
+        while self._requests and not self._blocked and not self._outbox and not self._waits_for_turn:
             if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
                 break
-            if monotonic() - began > _TURN_S:
-                self._turn = asyncio.get_running_loop().call_soon(self._next_turn)
+            if not granted and self._node.turns.over():
+                self._waits_for_turn = True
+                self._node.turns.wait(self.host, self._next_turn)
                 break
+            granted = False
             frame = self._requests.popleft()
             self._queued_bytes -= len(frame)
             try:

@@ -12,9 +12,10 @@ from functools import partial
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final
 
-from busway_bus.handlers.context import NodeServices, Peer, RequestContext
+from busway_bus.handlers.context import Large, NodeServices, Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.kernel.config import Endpoint
+from busway_bus.replication.cleaning import off_loop
 from busway_bus.server.outbox import Piece
 from busway_protocol.apis import ApiKey, api, response_header_version
 from busway_protocol.compile import decode_from, encode_chunks
@@ -51,6 +52,8 @@ class Pending:
 
     async def _pieces(self) -> list[Piece] | None:
         response = await self.answer
+        if isinstance(response, Large):
+            return await off_loop(partial(_chunks, response.response, self.key, self.version, self.correlation_id))
         return None if response is None else _chunks(response, self.key, self.version, self.correlation_id)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import struct
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,8 @@ from busway_bus.kernel.limits import (
     REQUEST_BYTES_LARGE,
     REQUEST_BYTES_PER_S_MIN,
 )
-from busway_bus.server import connection as connection_module
+from busway_bus.replication import turns as turns_module
+from busway_bus.replication.turns import Turns
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
 from busway_bus.server.outbox import ResponseMemory
@@ -80,7 +82,7 @@ class Peer:
         self.clock = clock
         self.socket = Socket()
         self.connection = Connection(
-            cast("Any", None),
+            cast("Any", SimpleNamespace(turns=Turns())),
             advertised=Endpoint(name="X", host="h", port=1),
             max_request_bytes=100 * MIB,
             scratch=scratch_buffer(),
@@ -161,7 +163,7 @@ async def test_a_stall_behind_a_whole_request_in_the_same_read_is_seen(clock: Cl
 async def test_requests_without_end_let_others_have_their_turn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand requests in one read are answered in order, in as many turns of the loop as they need."""
     moments = itertools.count()
-    monkeypatch.setattr(connection_module, "monotonic", lambda: next(moments) * 0.001)
+    monkeypatch.setattr(turns_module, "monotonic", lambda: next(moments) * 0.001)
     peer = Peer(RequestMemory(100 * MIB), clock)
     frames = [announce(8) + struct.pack(">hhi", ApiKey.API_VERSIONS, 99, number) for number in range(1_000)]
     peer.send(b"".join(frames))

@@ -1,0 +1,85 @@
+"""Whose turn it is on the event loop.
+
+What lives here: a share of each round of the loop for what clients ask, and who waits for the next one: hosts take turns, and the
+connections of a host among themselves, so that a thousand connections of one peer get no more than one of another. What does not:
+work that touches nothing that changes, which has a thread (`slices`).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from time import monotonic
+from typing import Final, TypeVar
+
+R = TypeVar("R")
+ROUND_S: Final = 0.005
+"""Work for clients in one round of the loop; a single request may take longer, and is the last one of its round then."""
+
+
+class Turns:
+    """Shares the loop between clients."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        self._end: float | None = None
+        self._handle: asyncio.Handle | None = None
+        self._granting = False
+
+    def over(self) -> bool:
+        """Whether whoever asks should `wait` rather than work on: the round is over, or it was given its turn and others wait."""
+        now = monotonic()
+        if self._end is None:
+            self._end = now + ROUND_S
+            self._schedule()
+        return (self._granting and bool(self._waiting)) or now >= self._end
+
+    def wait(self, host: str, turn: Callable[[], None]) -> None:
+        """Call `turn` when it is the turn of this client of `host`; it should do one thing, and look whether it is `over` after it."""
+        self._waiting.setdefault(host, deque()).append(turn)
+        self._schedule()
+
+    async def run(self, host: str, steps: Generator[None, None, R]) -> R:
+        """What `steps` returns or raises, after all of them, a round's share at a time; dropped where nobody waits for it any more."""
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+        def turn() -> None:
+            if answer.done():
+                steps.close()
+                return
+            end = monotonic() + ROUND_S
+            try:
+                while monotonic() < end:
+                    next(steps)
+            except StopIteration as last:
+                answer.set_result(last.value)
+            except Exception as problem:  # noqa: BLE001 - it is told to whoever waits
+                answer.set_exception(problem)
+            else:
+                self.wait(host, turn)
+
+        self.wait(host, turn)
+        return await answer
+
+    def _schedule(self) -> None:
+        if self._handle is None:
+            self._handle = asyncio.get_running_loop().call_soon(self._round)
+
+    def _round(self) -> None:
+        """A new round: those who wait come first."""
+        self._handle = None
+        self._end = None
+        if not self._waiting:
+            return
+        self._end = monotonic() + ROUND_S
+        self._schedule()
+        self._granting = True
+        try:
+            while self._waiting and monotonic() < self._end:
+                host = next(iter(self._waiting))
+                turns = self._waiting.pop(host)
+                turn = turns.popleft()
+                if turns:
+                    self._waiting[host] = turns  # behind the other hosts
+                turn()
+        finally:
+            self._granting = False

@@ -1,0 +1,81 @@
+"""How the loop is shared: by hosts first, then by their connections."""
+
+import asyncio
+from collections.abc import Generator
+
+import pytest
+
+from busway_bus.replication import turns as turns_module
+from busway_bus.replication.turns import Turns
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the work below moves."""
+    now = [0.0]
+    monkeypatch.setattr(turns_module, "monotonic", lambda: now[0])
+    return now
+
+
+async def test_one_connection_waits_for_one_turn_of_a_host_of_500(clock: list[float]) -> None:
+    """Each turn takes a whole round; the other host's comes after the first of them."""
+    turns, done = Turns(), []
+
+    def turn(name: str) -> None:
+        done.append(name)
+        clock[0] += 0.005
+
+    for _ in range(500):
+        turns.wait("many", lambda: turn("many"))
+    turns.wait("one", lambda: turn("one"))
+    rounds = 0
+    while len(done) < 501:
+        await asyncio.sleep(0)
+        rounds += 1
+    assert done[:2] == ["many", "one"]
+    assert rounds >= 501
+
+
+async def test_who_was_given_a_turn_does_one_thing_while_others_wait(clock: list[float]) -> None:
+    """And may go on where nobody does, until the round is over."""
+    turns, told = Turns(), []
+    turns.wait("a", lambda: told.append(turns.over()))
+    turns.wait("a", lambda: told.append(turns.over()))
+    while len(told) < 2:
+        await asyncio.sleep(0)
+    assert told == [True, False]
+    assert not turns.over()
+    clock[0] += 0.005
+    assert turns.over()
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert not turns.over()
+
+
+async def test_long_work_is_done_a_round_at_a_time(clock: list[float]) -> None:
+    """Another client's turn comes between; what it raises is raised, and what nobody waits for is closed."""
+    turns, done = Turns(), []
+
+    def steps(name: str, count: int) -> Generator[None, None, str]:
+        try:
+            for _ in range(count):
+                done.append(name)
+                clock[0] += 0.003
+                yield
+            if name == "bad":
+                raise ValueError(name)
+        finally:
+            done.append(f"{name} closed")
+        return name
+
+    assert await asyncio.gather(turns.run("a", steps("x", 4)), turns.run("b", steps("y", 2))) == ["x", "y"]
+    assert done[:4] == ["x", "x", "y", "y"]
+    with pytest.raises(ValueError, match="bad"):
+        await turns.run("a", steps("bad", 1))
+    task = asyncio.ensure_future(turns.run("a", steps("left", 9)))
+    while "left" not in done:
+        await asyncio.sleep(0)
+    task.cancel()
+    while "left closed" not in done:
+        await asyncio.sleep(0)
+    assert done.count("left") < 9
