@@ -1,5 +1,6 @@
 """What becomes of groups and offsets when the node restarts, topics go, the disk fails or a log is damaged."""
 
+import asyncio
 import logging
 import os
 from pathlib import Path
@@ -7,8 +8,12 @@ from pathlib import Path
 import pytest
 from tests.integration.broker.groups_probe import Run, run_against
 
+from busway_bus.controller.topics import delete
+from busway_bus.coordinator.runtime import OFFSETS_TOPIC, partition_for
+from busway_bus.groups.shard import founding
+from busway_bus.log.os_files import OsFile, OsFiles
 from busway_bus.testing.local_cluster import LocalCluster
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
     DescribeGroupsRequest,
     OffsetCommitRequest,
@@ -155,6 +160,60 @@ async def test_a_damaged_log_of_groups_takes_only_its_groups_along(caplog: pytes
             assert await offset(run, "other") == 7
             answer = await (await run.peer("a", "g")).commit()
             assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_groups_come_back_with_the_partition_that_holds_them(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the start could not open for want of room or descriptors is tried again, and its groups are served then."""
+    async with run_against(cluster.bootstrap_servers) as run:
+        await (await run.peer("a", "g")).commit()
+    await cluster.stop()
+    opened = OsFiles.open
+
+    def refuse(files: OsFiles, path: str) -> OsFile:
+        if path.startswith("__consumer_offsets"):
+            raise OSError(24, "Too many open files")
+        return opened(files, path)
+
+    monkeypatch.setattr(OsFiles, "open", refuse)
+    await cluster.start()
+    monkeypatch.undo()
+    assert cluster.node is not None
+    groups = cluster.node.services.groups
+    with pytest.raises(KafkaError) as refused:
+        groups.shard("g")
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await cluster.node.services.replicas.local.reopen()
+    groups.load()
+    await groups.loaded(within_s=10)
+    async with run_against(cluster.bootstrap_servers) as run:
+        assert await offset(run, "g") == 7
+
+
+async def test_expiry_leaves_the_groups_of_a_topic_made_anew_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic goes and comes while what has expired in its first partition is on its way to the disk: what the second one held
+    before does not count any more."""
+    async with LocalCluster(properties={"offsets.topic.num.partitions": "2"}) as cluster:
+        assert cluster.node is not None
+        node = cluster.node.services
+        groups = node.groups
+        await groups.ensure()
+        assert [partition_for(group_id, 2) for group_id in ("b", "a")] == [0, 1]
+        for group_id in ("b", "a"):
+            await groups.write(group_id, [founding(group_id, 0)])
+        finished = groups._finished
+
+        async def meanwhile(done: "asyncio.Future[None] | None") -> None:
+            monkeypatch.undo()
+            await finished(done)
+            await node.metadata.run(lambda image: delete(image, OFFSETS_TOPIC))
+            async with run_against(cluster.bootstrap_servers, "a") as run:
+                await (await run.peer("a", "a")).commit()
+
+        monkeypatch.setattr(groups, "_finished", meanwhile)
+        await groups.expire()
+        assert groups.shard("a").known("a")
 
 
 async def test_a_commit_says_how_long_it_is_kept(cluster: LocalCluster) -> None:
