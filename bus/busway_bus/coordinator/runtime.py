@@ -92,7 +92,8 @@ class GroupCoordinator:
             self.load()
 
     def load(self) -> None:
-        """Begin to load every shard that is not loaded yet; the groups of one whose log cannot be read are not served."""
+        """Begin to load every shard that is not loaded yet; the groups of one whose log cannot be read are not served, and those of
+        one that is offline not until it is back."""
         self.follow()
         count = self._partitions()
         if len(self._shards) + len(self._damaged) + len(self._loading) == count:
@@ -100,29 +101,22 @@ class GroupCoordinator:
         for number in range(count):
             if number in self._shards or number in self._damaged or number in self._loading:
                 continue
-            if self._empty(number):
+            try:
+                empty = self._replicas.find(OFFSETS_TOPIC, number).log.size_bytes == 0
+            except KafkaError:
+                continue
+            if empty:
                 self._shards[number] = self._new_shard()
                 continue
             task = self._loading[number] = asyncio.ensure_future(self._load(number))
             task.add_done_callback(functools.partial(self._loaded, number))
 
     def look_again(self) -> None:
-        """Load what could not be read when its partition was offline, or the disk refused, and may be now; damage waits for the
-        operator and the next start."""
+        """Load what the disk refused to give, and may not refuse now; damage waits for the operator and the next start."""
         for number, problem in tuple(self._damaged.items()):
-            if isinstance(problem, OSError) or (isinstance(problem, KafkaError) and self._online(number)):
+            if isinstance(problem, (OSError, KafkaError)):
                 self._unreadable[number] = str(self._damaged.pop(number))
-        if self._unreadable:
-            self.load()
-
-    def _online(self, number: int) -> bool:
-        return self._replicas.local.get((OFFSETS_TOPIC, number)) is not None
-
-    def _empty(self, number: int) -> bool:
-        try:
-            return self._replicas.find(OFFSETS_TOPIC, number).log.size_bytes == 0
-        except KafkaError:
-            return False
+        self.load()
 
     def _new_shard(self) -> GroupShard:
         return GroupShard(limits=self._limits, new_member_id=new_member_id)
@@ -199,7 +193,7 @@ class GroupCoordinator:
         self.load()
         if number in self._loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{number} is being read")
-        if number in self._damaged:
+        if number not in self._shards:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{number} cannot be read")
         return self._shards[number]
 
@@ -258,8 +252,11 @@ class GroupCoordinator:
         Raises:
             KafkaError: NOT_COORDINATOR when the disk failed.
         """
-        shard, partition = self._shards[number], self._replicas.find(OFFSETS_TOPIC, number)
-        done = None
+        shard, done = self._shards[number], None
+        try:
+            partition = self._replicas.find(OFFSETS_TOPIC, number)
+        except KafkaError as problem:  # it is being deleted
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, str(problem)) from problem
         for start in range(0, len(changes), BATCH_RECORDS_MAX):
             builder = BatchBuilder()
             now = wall_ms()
@@ -419,7 +416,10 @@ class GroupCoordinator:
         """Remove offsets that nobody needs any more, and groups that have nothing left."""
         retention_ms = self._config.get("offsets.retention.minutes") * 60_000
         self.load()
-        for number, shard in tuple(self._shards.items()):
+        for number in tuple(self._shards):
+            shard = self._shards.get(number)
+            if shard is None:
+                continue  # the topic was deleted meanwhile
             changes = shard.expired(wall_ms(), retention_ms, self._lives)
             try:
                 await self._finished(self._append(number, changes))

@@ -43,6 +43,9 @@ class File(Protocol):
     def close(self) -> None:
         """Close without syncing."""
 
+    def spoil(self, problem: OSError) -> None:
+        """Close a file whose end could not be mended: what was appended before and not synced never counts as synced."""
+
 
 class Files(Protocol):
     """A directory tree; paths are relative to the data directory, with slashes."""

@@ -91,8 +91,8 @@ class OsFile(Pooled):
     def _cut_back(self, descriptor: int) -> None:
         try:
             os.ftruncate(descriptor, self.size)
-        except OSError:
-            self.close()
+        except OSError as problem:
+            self.spoil(problem)
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on."""
@@ -126,9 +126,12 @@ class OsFile(Pooled):
         """
         if self._failed is not None:
             raise self._failed
-        if self.closed:
-            return
-        descriptor = self._pool.take(self)
+        try:
+            descriptor = self._pool.take(self)
+        except OSError:
+            if self.closed and self._failed is None:
+                return
+            raise
         try:
             self.needed = False  # what is appended from here on makes it so again
             os.fdatasync(descriptor)
@@ -144,6 +147,11 @@ class OsFile(Pooled):
     def close(self) -> None:
         """Close without syncing, as soon as no other thread is at it."""
         self._pool.close(self)
+
+    def spoil(self, problem: OSError) -> None:
+        """Close, and let every sync from now on fail."""
+        self._failed = problem
+        self.close()
 
 
 class OsFiles:

@@ -121,8 +121,8 @@ class Segment:
             relative = header.last_offset - self.base_offset
             self._index_file.truncate(self.offsets.truncate(relative))
             self._time_file.truncate(self.times.truncate(relative))
-        except OSError:
-            self._log.close()  # nothing may be written behind the damage
+        except OSError as problem:
+            self._log.spoil(problem)  # nothing may be written behind the damage
             raise
         self._rescan()
 

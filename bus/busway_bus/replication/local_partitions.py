@@ -95,6 +95,10 @@ class LocalPartitions:
         """Whether a partition that should be here could not be opened."""
         return (topic, number) in self._offline
 
+    def awaited(self) -> list[Key]:
+        """Those that should be here and could not be opened."""
+        return list(self._offline)
+
     def name_of(self, topic_id: UUID) -> str | None:
         """The name of the topic with this id, None when there is none."""
         return self._names.get(topic_id)

@@ -70,9 +70,10 @@ class ReplicaManager:
         """After a start on what a killed process or a power cut left: the partitions that may have lost records that were read.
 
         Such offsets are given again, and only a new leader epoch tells a consumer so (KIP-320). Where the current epoch has not
-        begun nothing was written in it, unless the topic shows records before anything of them is on disk.
+        begun nothing was written in it, unless the topic shows records before anything of them is on disk. Nobody knows of those
+        that are offline, and they may be back at any time.
         """
-        return [
+        return self.local.awaited() + [
             (each.topic, each.number)
             for each in self.local
             if each.log.epochs.latest >= each.leader_epoch or each.log.config.durability != "flush"

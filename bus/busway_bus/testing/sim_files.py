@@ -16,13 +16,14 @@ class PowerCut(BaseException):
 class SimFile:
     """One file: what was written, and how much of it is on disk; `synced` is None until its name is on disk too."""
 
-    __slots__ = ("_files", "_path", "closed", "content", "disposable", "size", "synced")
+    __slots__ = ("_files", "_path", "_spoiled", "closed", "content", "disposable", "size", "synced")
 
     def __init__(self, files: "SimFiles", path: str) -> None:
         self._files = files
         self._path = path
         self.content = bytearray()
         self.synced: bytes | None = None
+        self._spoiled: OSError | None = None
         self.size = 0
         self.closed = False
         self.disposable = False
@@ -49,6 +50,8 @@ class SimFile:
 
     def sync(self) -> None:
         """Put the content on disk, or fail when `SimFiles` is made to."""
+        if self._spoiled is not None:
+            raise self._spoiled
         self._files.check_sync()
         if self.synced is None:
             self._files.sync_names(self._path)
@@ -57,6 +60,11 @@ class SimFile:
     def close(self) -> None:
         """Close without syncing."""
         self.closed = True
+
+    def spoil(self, problem: OSError) -> None:
+        """Close, and let every sync from now on fail."""
+        self._spoiled = problem
+        self.close()
 
     def cut_power(self, pick: Callable[[int], int]) -> bool:
         """Fall back to what is on disk and a part, chosen by `pick`, of what was appended since; False: the file is gone."""

@@ -1,5 +1,6 @@
 """What becomes of groups and offsets when the node restarts, topics go, the disk fails or a log is damaged."""
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 from tests.integration.broker.groups_probe import Run, run_against
 
-from busway_bus.coordinator.runtime import GroupCoordinator
+from busway_bus.controller.topics import delete
+from busway_bus.coordinator.runtime import OFFSETS_TOPIC, GroupCoordinator, partition_for
+from busway_bus.groups.shard import founding
 from busway_bus.log.os_files import OsFiles
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -185,7 +188,8 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
                 with pytest.raises(KafkaError) as refusal:
                     groups.shard("g")
                 assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert caplog.text.count("its groups are not served") == 1
+            told = "is offline" if refused == "open" else "its groups are not served"
+            assert sum(told in line and "__consumer_offsets" in line for line in caplog.text.splitlines()) == 1
         await cluster.node._reopen()
         await groups.loaded(within_s=5)
         async with run_against(cluster.bootstrap_servers) as run:
@@ -201,6 +205,31 @@ def refusing(do: Callable[..., Any]) -> Callable[..., Any]:
         return do(self, what)
 
     return refuse
+
+
+async def test_expiry_leaves_the_groups_of_a_topic_made_anew_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic goes and comes while what has expired in its first partition is on its way to the disk: what the second one held
+    before does not count any more."""
+    async with LocalCluster(properties={"offsets.topic.num.partitions": "2"}) as cluster:
+        assert cluster.node is not None
+        node = cluster.node.services
+        groups = node.groups
+        await groups.ensure()
+        assert [partition_for(group_id, 2) for group_id in ("b", "a")] == [0, 1]
+        for group_id in ("b", "a"):
+            await groups.write(group_id, [founding(group_id, 0)])
+        finished = groups._finished
+
+        async def meanwhile(done: "asyncio.Future[None] | None") -> None:
+            monkeypatch.undo()
+            await finished(done)
+            await node.metadata.run(lambda image: delete(image, OFFSETS_TOPIC))
+            async with run_against(cluster.bootstrap_servers, "a") as run:
+                await (await run.peer("a", "a")).commit()
+
+        monkeypatch.setattr(groups, "_finished", meanwhile)
+        await groups.expire()
+        assert groups.shard("a").known("a")
 
 
 async def test_a_commit_says_how_long_it_is_kept(cluster: LocalCluster) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.broker.test_storage import LOG, NOW, call
 
 from busway_bus.controller.leaders import begin_epochs
+from busway_bus.log.os_files import OsFile, OsFiles
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import PartitionRecord, TopicRecord
@@ -127,6 +128,35 @@ async def test_offsets_that_are_given_twice_are_told_apart_by_their_epoch(cluste
     going_on = await fetch(cluster, 50, read_epoch=0, leader_epoch=1)
     assert [header.partition_leader_epoch for header, _ in iter_batches(going_on.records)] == [1] * 10
     assert (await fetch(cluster, 50, read_epoch=0, leader_epoch=0)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.slow
+async def test_a_partition_that_comes_back_after_the_start_has_begun_an_epoch_too(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the start could not open may have lost its end as well; a start after it, in order, begins none."""
+    await create(cluster, "interval")
+    await produce(cluster, 100, "old")
+    await cluster.crash()
+    cut(cluster, 5)
+    opened = OsFiles.open
+
+    def refuse(files: OsFiles, path: str) -> OsFile:
+        if path.startswith("t-0/"):
+            raise OSError(24, "Too many open files")
+        return opened(files, path)
+
+    monkeypatch.setattr(OsFiles, "open", refuse)
+    await cluster.start()
+    monkeypatch.undo()
+    assert cluster.node is not None
+    await cluster.node.services.replicas.local.reopen()
+    assert await leader_epoch(cluster) == 1
+    assert await produce(cluster, 100, "new") == 50
+    assert await end_of_epoch(cluster, 0) == (0, 50)
+    await cluster.stop()
+    await cluster.start()
+    assert await leader_epoch(cluster) == 1
 
 
 @pytest.mark.slow

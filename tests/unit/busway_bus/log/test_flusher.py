@@ -8,7 +8,7 @@ import pytest
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
-from busway_bus.testing.sim_files import SimFiles
+from busway_bus.testing.sim_files import SimFile, SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.builder import BatchBuilder
 
@@ -53,6 +53,28 @@ def test_a_roll_does_not_wait_for_the_disk():
     append(log, 9)
     assert log.active.base_offset == 8
     assert files.syncs == before
+
+
+async def test_a_batch_that_waits_is_refused_when_the_next_one_spoils_the_file(flusher, monkeypatch):
+    """An index that takes no entry, and can neither be cut: the log file is closed before what is in it was synced."""
+    log = make_log(SimFiles(), segment_bytes=100_000)
+    log.config = LogConfig(segment_bytes=100_000, index_interval_bytes=0)
+    append(log)
+    await flusher.request(log)
+    append(log)
+
+    def fail(*_):
+        raise OSError(28, "no space left")
+
+    index, real = log.active._index_file, SimFile.append
+    monkeypatch.setattr(SimFile, "append", lambda file, pieces: fail() if file is index else real(file, pieces))
+    monkeypatch.setattr(SimFile, "truncate", fail)
+    with pytest.raises(OSError, match="no space"):
+        append(log)
+    with pytest.raises(KafkaError, match="no space"):
+        await flusher.request(log)
+    assert log.flushed_offset == 1
+    assert flusher.failures
 
 
 async def test_a_flush_covers_the_segments_rolled_since_the_last_one(flusher):

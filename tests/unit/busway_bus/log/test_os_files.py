@@ -55,6 +55,19 @@ def test_nothing_is_written_behind_what_could_not_be_cut_off(file, monkeypatch):
         file.append([b"x"])
 
 
+def test_what_waited_for_its_sync_before_that_never_counts_as_synced(file, monkeypatch):
+    """The bytes before the damage were not on disk, and the file is closed: whoever waits for them is told so."""
+    file.append([b"written, not synced"])
+    monkeypatch.setattr(os, "writev", fail)
+    monkeypatch.setattr(os, "ftruncate", fail)
+    with pytest.raises(OSError, match="no space"):
+        file.append([b"x"])
+    monkeypatch.undo()
+    for _ in range(2):
+        with pytest.raises(OSError, match="no space"):
+            file.sync()
+
+
 def test_the_first_sync_brings_the_name_to_disk_too(file, tmp_path, monkeypatch):
     """One sync of the directory for a file that was just opened, none afterwards; nor for one that is closed."""
     synced = []
