@@ -38,8 +38,9 @@ def _has_more_digits(value: Decimal, kind: types.Numeric[Any]) -> bool:
     """Behind the point than a column of exact numbers keeps."""
     if isinstance(kind, types.Float) or kind.scale is None or kind.precision is None:
         return False
-    exponent = value.normalize().as_tuple().exponent
-    return isinstance(exponent, int) and -exponent > kind.scale
+    _, digits, exponent = value.as_tuple()
+    more = -exponent - kind.scale if isinstance(exponent, int) else 0
+    return more > 0 and any(digits[-more:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from busway_connect.connector import Config, Connector, Retriable, Sink, Source
 from busway_connect.hidden import References
 from busway_connect.plugins import Plugins
 from busway_connect.providers import Providers
+from busway_connect.runtime.bounds import size_of
 from busway_connect.runtime.failures import TaskFailed, Tolerance, said, trace_of
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
@@ -80,6 +81,7 @@ class Runner:
     def __init__(self, name: str, config: Config, target: str, around: Surroundings) -> None:
         self.name = name
         self.config = config
+        self.size = size_of(config)
         self.target = target
         self.counts = Counts()
         self.connector: Connector | None = None
@@ -112,6 +114,7 @@ class Runner:
     def reconfigure(self, config: Config) -> None:
         """Other settings from now on."""
         self.config = config
+        self.size = size_of(config)
         self._again()
 
     def restart(self) -> None:

@@ -183,6 +183,9 @@ class OffsetStore:
             if isinstance(parts, list) and len(parts) == 2 and isinstance(parts[1], dict):
                 self._keys[str(parts[0]), _canonical(parts[1])] = key
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
     def of(self, connector: str) -> list[tuple[Mapping[str, Any], Offset]]:
         """Source partition → offset."""
         return [
@@ -196,6 +199,8 @@ class OffsetStore:
         known = (connector, _canonical(partition))
         key = self._keys.setdefault(known, encoded([connector, dict(partition)]))
         await self._topic.put(key, None if offset is None else dict(offset))
+        if offset is None:
+            self._keys.pop(known, None)
 
 
 def _canonical(partition: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, S
 from busway_connect.hidden import References, shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
-from busway_connect.runtime.bounds import OFFSETS_MAX, require_room
+from busway_connect.runtime.bounds import require_few_offsets, require_room
 from busway_connect.runtime.overrides import inherited, override_problems
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
@@ -256,7 +256,7 @@ class Worker(RebalanceListener):
             runner = self.runners.get(name)
             if runner is not None and create:
                 raise Refused(409, f"Connector {name} already exists")
-            require_room(name, config, {one: other.config for one, other in self.runners.items() if one != name})
+            require_room(name, config, [other.size for one, other in self.runners.items() if one != name])
             await self._change(name, config, target)
         return runner is None
 
@@ -317,7 +317,7 @@ class Worker(RebalanceListener):
         async with self._one_at_a_time:
             merged = {**self.find(name).config, **changes}
             config = {one: text for one, text in merged.items() if text is not None}
-            require_room(name, config, {one: other.config for one, other in self.runners.items() if one != name})
+            require_room(name, config, [other.size for one, other in self.runners.items() if one != name])
             await self._check(config)
             await self._change(name, config)
 
@@ -378,14 +378,14 @@ class Worker(RebalanceListener):
 
     async def alter_offsets(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
         """Set or forget offsets of a stopped connector."""
-        if len(changes) > OFFSETS_MAX:
-            raise Refused(413, f"The request changes {len(changes)} offsets, {OFFSETS_MAX} are the most")
+        require_few_offsets(len(changes))
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if not self._is_source(runner):
                 await self._alter_group(name, changes)
                 return
             await asyncio.to_thread(self._check_offsets, runner, changes)
+            require_few_offsets(len(changes), len(self._need().offsets))
             await self._need().configs.raise_epoch(name)
             put = self._need().offsets.put
             await asyncio.gather(*(put(name, partition, offset) for partition, offset in changes))

@@ -215,9 +215,16 @@ def _known(one: Json) -> Json:
 
 
 def test_both_write_the_same_topics_with_as_many_records(both: Both) -> None:
-    """Every table has its topic in both, with the same number of records."""
-    assert {name: len(found) for name, found in both.ours.items()} == {
-        name: len(found) for name, found in both.debezium.items()
+    """Every table has its topic in both, with the same number of records.
+
+    But for a partitioned table whose partitions are captured too: Debezium's snapshot has each of its rows twice, once under its name, under
+    which no change ever comes.
+    """
+    twice = "p.public.parent"
+    assert both.debezium.get(twice)
+    assert not both.ours.get(twice)
+    assert {name: len(found) for name, found in both.ours.items() if found} == {
+        name: len(found) for name, found in both.debezium.items() if name != twice
     }
 
 

@@ -79,6 +79,27 @@ async def test_a_worker_takes_so_many_connectors_and_so_many_settings(
         assert (answered, text in found.get("message", "")) == (status, True), found
 
 
+async def test_offsets_that_a_person_adds_are_counted(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one request and all together; those that are forgotten count no more."""
+    monkeypatch.setattr("busway_connect.runtime.bounds.OFFSETS_MAX", 3)
+    monkeypatch.setattr("busway_connect.runtime.bounds.OFFSETS_HELD_MAX", 4)
+    config = {"connector.class": "CountingSource", "count": "0", "topics": "t"}
+    assert (await rest.call("POST", "/connectors", {"name": "a", "config": config, "initial_state": "STOPPED"}))[
+        0
+    ] == 201
+
+    async def patch(*numbers: int) -> tuple[int, str]:
+        offsets = [{"partition": {"number": number}, "offset": {"at": 1}} for number in numbers]
+        status, found = await rest.call("PATCH", "/connectors/a/offsets", {"offsets": offsets})
+        return status, found["message"]
+
+    assert await patch(1, 2, 3, 4) == (413, "The request changes 4 offsets, 3 are the most")
+    assert (await patch(1, 2, 3))[0] == 200
+    assert await patch(4, 5) == (409, "There would be more than 4 offsets; reset those of a connector")
+    assert (await rest.call("DELETE", "/connectors/a/offsets"))[0] == 200
+    assert (await patch(4, 5))[0] == 200
+
+
 @pytest.mark.slow
 async def test_an_expression_without_end_fails_its_connector_alone(rest: Rest) -> None:
     """Where records go, and where topics are looked for; in the validate call it is a wrong setting."""

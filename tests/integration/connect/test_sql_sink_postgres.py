@@ -123,6 +123,8 @@ async def test_exact_numbers_keep_their_precision_and_scale(postgres: Postgres, 
     await sink.write([_amount("1234567890.12", 12, 2)])
     with pytest.raises(RecordRefused, match="more than 2 digits behind the point"):
         await sink.write([_amount("1.2345", 12, 4)])
+    with pytest.raises(RecordRefused, match="more than 2 digits behind the point"):
+        await sink.write([_amount("1234567890123456789012345678901234567890.001", 43, 3)])
     await sink.stop()
     assert rows(
         postgres,
