@@ -13,8 +13,10 @@ import pytest
 
 from busway_protocol.apis import api, response_header_version
 from busway_protocol.compile import decode
+from busway_protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from busway_protocol.messages.groups_classic import (
+    DescribeGroupsRequest,
     FindCoordinatorRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -23,6 +25,7 @@ from busway_protocol.messages.groups_classic import (
     OffsetFetchRequestTopic,
 )
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from busway_protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from busway_protocol.messages.topics import (
     CreatableTopic,
@@ -189,6 +192,7 @@ def test_what_members_hold_is_bounded(hostile_broker: BuswayProcess, canary: Can
 
 
 PARTITIONS = [FetchPartition(partition=at, fetch_offset=0, partition_max_bytes=1_000) for at in range(10_000)]
+BROKER = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
 LARGEST = {
     "fetch": (FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=PARTITIONS)]), 12),
     "delete": (DeleteTopicsRequest(topic_names=[f"none-{at}" for at in range(10_000)], timeout_ms=1_000), 5),
@@ -202,6 +206,10 @@ LARGEST = {
         5,
     ),
     "offsets": (OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=list(range(10_000)))]), 6),
+    "configs": (DescribeConfigsRequest(resources=[BROKER] * 10_000, include_synonyms=True, include_documentation=True), 4),
+    "groups": (DescribeGroupsRequest(groups=[f"none-{at}" for at in range(10_000)]), 5),
+    "unknown": (MetadataRequest(topics=[MetadataRequestTopic(name=f"none-{at}") for at in range(10_000)], allow_auto_topic_creation=False), 9),
+    "ends": (ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(10_000)])]), 7),
 }  # fmt: skip
 
 

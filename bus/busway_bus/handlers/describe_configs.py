@@ -2,9 +2,13 @@
 
 Versions: 1 has synonyms and sources (KIP-226), 3 types and documentation (KIP-569), 4 is flexible.
 Behaviour: settings left at their default are listed too; a list of keys narrows the answer. A broker without a name stands for the
-defaults of the cluster. Settings of brokers are told as read-only, for here they are.
+defaults of the cluster. Settings of brokers are told as read-only, for here they are. A resource that is named twice is told once, with
+the settings that its first mention asks for.
 *Not supported*: broker loggers, groups and client metrics, which answer INVALID_REQUEST.
 """
+
+from collections.abc import Awaitable, Generator, Hashable
+from typing import Final
 
 from busway_bus.controller.topics import check_name
 from busway_bus.handlers.config_entries import (
@@ -14,7 +18,7 @@ from busway_bus.handlers.config_entries import (
     cluster_entries,
     topic_entries,
 )
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -30,43 +34,72 @@ from busway_protocol.messages.configs import (
 API = ApiKey.DESCRIBE_CONFIGS
 VERSIONS = (1, 4)
 
+DESCRIBED_AT_ONCE: Final = 4
+"""Resources that are described while all others wait: a broker takes some milliseconds."""
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse | Awaitable[Large]:
     """Describe each resource."""
-    results = []
+    steps = _response(request, context)
+    return context.in_turns(steps) if len(request.resources) > DESCRIBED_AT_ONCE else finished(steps)
+
+
+def _response(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> Generator[None, None, DescribeConfigsResponse]:
+    """The answer, with a stop after each resource; what has the same settings shares one list of them."""
+    described: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
+    results: dict[tuple[int, str], DescribeConfigsResult] = {}
     for resource in request.resources:
-        try:
-            entries = _entries(resource, context)
-            code, text = ErrorCode.NONE, ""
-        except KafkaError as problem:
-            entries, code, text = [], problem.code, problem.message
-        if resource.configuration_keys:
-            entries = [entry for entry in entries if entry.name in resource.configuration_keys]
-        results.append(
-            DescribeConfigsResult(
-                error_code=code,
-                error_message=text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                configs=[_result(entry, request) for entry in entries],
-            )
+        name = (resource.resource_type, resource.resource_name)
+        if name in results:
+            continue
+        result = results[name] = DescribeConfigsResult(
+            error_code=ErrorCode.NONE,
+            error_message="",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
         )
-    return DescribeConfigsResponse(results=results)
+        try:
+            same = _settings(resource, context)
+        except KafkaError as problem:
+            result.error_code, result.error_message = problem.code, problem.message
+        else:
+            keys = frozenset(resource.configuration_keys or ())
+            if (same, keys) not in described:
+                described[same, keys] = [
+                    _result(entry, request) for entry in _entries(resource, context) if not keys or entry.name in keys
+                ]
+            result.configs = described[same, keys]
+        yield
+    return DescribeConfigsResponse(results=list(results.values()))
 
 
-def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list[ConfigEntry]:
+def _settings(resource: DescribeConfigsResource, context: RequestContext) -> Hashable:
+    """What is the same for resources that have the same settings.
+
+    Raises:
+        KafkaError: the resource is not there, or has none.
+    """
     node, name = context.node, resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
         check_name(name)
         if name not in node.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        return topic_entries(node.config, node.image.topic_configs(name))
+        return TOPIC_RESOURCE, frozenset(node.image.topic_configs(name).items())
     if resource.resource_type == BROKER_RESOURCE:
-        if not name:
-            return cluster_entries(node.config)
-        check_broker(name, node.node_id, "Broker id", " or empty string")
-        return broker_entries(node.config)
+        if name:
+            check_broker(name, node.node_id, "Broker id", " or empty string")
+        return BROKER_RESOURCE, bool(name)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no settings here")
+
+
+def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list[ConfigEntry]:
+    node, name = context.node, resource.resource_name
+    if resource.resource_type == TOPIC_RESOURCE:
+        return topic_entries(node.config, node.image.topic_configs(name))
+    return broker_entries(node.config) if name else cluster_entries(node.config)
 
 
 def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -5,10 +5,13 @@ Behaviour: protocol and subscriptions are shown while the group is stable. Witho
 *Not supported*: other types of group.
 """
 
+from collections.abc import Awaitable, Generator
+from typing import Final
+
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import State
 from busway_bus.handlers.authorized import GROUP_OPERATIONS
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -23,14 +26,26 @@ VERSIONS = (0, 6)
 NOT_FOUND_SINCE = 6
 
 
-def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+DESCRIBED_AT_ONCE: Final = 50
+"""Groups that are described while all others wait; of more, others get their turn between."""
+
+
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse | Awaitable[Large]:
     """Describe each group."""
-    groups = [_one(group_id, context) for group_id in request.groups]
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
+    steps = _response(request, context)
+    return context.in_turns(steps) if len(request.groups) > DESCRIBED_AT_ONCE else finished(steps)
+
+
+def _response(request: DescribeGroupsRequest, context: RequestContext) -> Generator[None, None, DescribeGroupsResponse]:
+    """The answer, with a stop after each group; one that is named again is looked at once."""
+    described: dict[str, DescribedGroup] = {}
+    for group_id in request.groups:
+        if group_id not in described:
+            group = described[group_id] = _one(group_id, context)
+            if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=groups)
+            yield
+    return DescribeGroupsResponse(groups=[described[group_id] for group_id in request.groups])
 
 
 def _one(group_id: str, context: RequestContext) -> DescribedGroup:

@@ -7,12 +7,13 @@ Logs of partitions that do not exist or are offline are left out.
 """
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.context import Large, RequestContext
 from busway_bus.log.os_files import volume
 from busway_bus.replication.cleaning import off_loop
+from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.partition import Partition
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
@@ -28,13 +29,22 @@ API = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS = (1, 5)
 
 
-async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Large:
     """Describe the one directory."""
     node = context.node
     total, usable = await off_loop(functools.partial(volume, node.config.data_dir))
+    return await context.in_turns(_response(request, context, total, usable))
+
+
+def _response(
+    request: DescribeLogDirsRequest, context: RequestContext, total: int, usable: int
+) -> Generator[None, None, DescribeLogDirsResponse]:
+    """The answer, with a stop after each partition."""
+    node = context.node
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in _wanted(request, {(each.topic, each.number): each for each in node.replicas.local}):
+    for partition in _wanted(request, node.replicas.local):
         topics.setdefault(partition.topic, []).append(_described(partition))
+        yield
     directory = DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=_absolute(node.config.data_dir),
@@ -49,12 +59,12 @@ def _absolute(directory: str) -> str:
     return str(Path(directory).absolute())
 
 
-def _wanted(request: DescribeLogDirsRequest, partitions: Mapping[tuple[str, int], Partition]) -> Iterable[Partition]:
+def _wanted(request: DescribeLogDirsRequest, local: LocalPartitions) -> Iterable[Partition]:
     if request.topics is None:
-        return partitions.values()
+        return local
     # A set as in Kafka, that a partition named twice is told once; in the order of the request.
     keys = dict.fromkeys((topic.topic, number) for topic in request.topics for number in topic.partitions)
-    return [partitions[key] for key in keys if key in partitions]
+    return [found for key in keys if (found := local.get(key)) is not None]
 
 
 def _described(partition: Partition) -> DescribeLogDirsPartition:

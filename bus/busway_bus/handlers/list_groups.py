@@ -5,7 +5,11 @@ Behaviour: groups that have only offsets are listed as Empty. All groups are cla
 *Not supported*: other types of group.
 """
 
-from busway_bus.handlers.context import RequestContext
+from collections.abc import Awaitable, Generator
+from typing import Final
+
+from busway_bus.groups.classic import ClassicGroup
+from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -15,25 +19,36 @@ VERSIONS = (0, 5)
 CLASSIC = "classic"
 
 
-def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+LISTED_AT_ONCE: Final = 1_000
+"""Groups that are listed while all others wait; of more, others get their turn between."""
+
+
+def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Awaitable[Large]:
     """List them."""
-    states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    found = []
+    groups: list[ClassicGroup] = []
     try:
         shards = context.node.groups.shards
     except KafkaError as problem:
         return ListGroupsResponse(error_code=problem.code, groups=[])
     if not types or CLASSIC in types:
         for shard in shards:
-            for group_id, group in sorted(shard.groups.items()):
-                if not states or group.state.value.lower() in states:
-                    found.append(
-                        ListedGroup(
-                            group_id=group_id,
-                            protocol_type=group.protocol_type or "",
-                            group_state=group.state.value,
-                            group_type=CLASSIC,
-                        )
-                    )
+            groups += [group for _, group in sorted(shard.groups.items())]
+    steps = _listed(groups, {state.lower() for state in request.states_filter})
+    return context.in_turns(steps) if len(groups) > LISTED_AT_ONCE else finished(steps)
+
+
+def _listed(groups: list[ClassicGroup], states: set[str]) -> Generator[None, None, ListGroupsResponse]:
+    found = []
+    for group in groups:
+        if not states or group.state.value.lower() in states:
+            found.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
+            )
+        yield
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=found)

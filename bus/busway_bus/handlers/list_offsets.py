@@ -7,9 +7,10 @@ consumers may read counts, for -3 too.
 *Not supported*: tiers; -4 is the log start, -5 and -6 answer -1.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
+from typing import Final
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.context import RequestContext, finished
 from busway_bus.log.times import Found, Search
 from busway_bus.replication.partition import Partition
 from busway_protocol.apis import ApiKey
@@ -30,22 +31,40 @@ Searches = list[tuple[ListOffsetsPartitionResponse, Partition, int]]
 NOTHING: Found = (-1, -1, -1)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
+LOOKED_UP_AT_ONCE: Final = 1_000
+"""Partitions that are looked up while all others wait; of more, others get their turn between."""
+
 
 def handle(
     request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Look each partition up, beside the event loop where records have to be read for it."""
+    if sum(len(topic.partitions) for topic in request.topics) > LOOKED_UP_AT_ONCE:
+        return _in_turns(request, context)
     searches: Searches = []
-    response = ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[_one(topic.name, partition, context, searches) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = finished(_response(request, context, searches))
     return _searched(response, searches, context) if searches else response
+
+
+async def _in_turns(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    searches: Searches = []
+    steps = _response(request, context, searches)
+    response = await context.node.turns.run(context.client_host, steps)
+    return await _searched(response, searches, context)
+
+
+def _response(
+    request: ListOffsetsRequest, context: RequestContext, searches: Searches
+) -> Generator[None, None, ListOffsetsResponse]:
+    """The answer as far as it needs no reading, with a stop after each partition."""
+    response = ListOffsetsResponse(topics=[])
+    for topic in request.topics:
+        found = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+        response.topics.append(found)
+        for partition in topic.partitions:
+            found.partitions.append(_one(topic.name, partition, context, searches))
+            yield
+    return response
 
 
 def _one(

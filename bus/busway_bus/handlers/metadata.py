@@ -9,12 +9,13 @@ access control everybody may do everything, and authorized operations say so.
 """
 
 import functools
+from collections.abc import Awaitable, Generator
 from typing import Final
 from uuid import UUID
 
 from busway_bus.controller.topics import check_name
 from busway_bus.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.handlers.context import Large, NodeServices, RequestContext, finished
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.metadata.image import TopicImage
 from busway_protocol.apis import ApiKey
@@ -32,33 +33,41 @@ API = ApiKey.METADATA
 VERSIONS = (0, 13)
 IDS_ALONE_SINCE = 12
 NO_LEADER = -1
+DESCRIBED_AT_ONCE: Final = 500
+"""Topics and partitions that are described while all others wait; of more, others get their turn between."""
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL: Final = frozenset({"__consumer_offsets", TRANSACTIONS_TOPIC})
 
+Asked = tuple[str | None, UUID]
+"""A topic as it is asked for: by its name, or by its id."""
 
-def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[Large]:
     """Describe what is asked for, and have made what is not there."""
-    topics = context.node.image.topics
+    image = context.node.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return _response([_topic(topic, context.node) for topic in topics.values()], request, context)
+        return _described([*image.topics.values()], request, context)
     if context.api_version < IDS_ALONE_SINCE and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics
     ):
         return _refused(request)
     by_id = any(topic.topic_id != ZERO_UUID for topic in request.topics)
     asked = dict.fromkeys((None, topic.topic_id) if by_id else (topic.name, ZERO_UUID) for topic in request.topics)
-    creates = request.allow_auto_topic_creation and context.node.config.get("auto.create.topics.enable")
-    return _response([_asked(*one, bool(creates), context.node) for one in asked], request, context)
+    found = [image.topics.get((image.names.get(one[1]) if by_id else one[0]) or "") or one for one in asked]
+    return _described(found, request, context)
 
 
-def _asked(name: str | None, topic_id: UUID, creates: bool, node: NodeServices) -> MetadataResponseTopic:
+def _described(
+    wanted: list[TopicImage | Asked], request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Awaitable[Large]:
+    steps = _response(wanted, request, context)
+    partitions = sum(len(topic.partitions) for topic in wanted if isinstance(topic, TopicImage))
+    return context.in_turns(steps) if len(wanted) + partitions > DESCRIBED_AT_ONCE else finished(steps)
+
+
+def _missing(name: str | None, topic_id: UUID, creates: bool, node: NodeServices) -> MetadataResponseTopic:
     if name is None:
-        name = node.image.names.get(topic_id)
-        if name is None:
-            return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    found = node.image.topics.get(name)
-    if found is not None:
-        return _topic(found, node)
+        return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     try:
         check_name(name)
     except KafkaError as problem:
@@ -81,13 +90,13 @@ def _refused(request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=rows)
 
 
-def _topic(topic: TopicImage, node: NodeServices) -> MetadataResponseTopic:
+def _topic(topic: TopicImage) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id or ZERO_UUID,
         is_internal=topic.name in INTERNAL,
-        partitions=[_partition(topic, number, node) for number in range(len(topic.partitions))],
+        partitions=[],
     )
 
 
@@ -106,14 +115,26 @@ def _partition(topic: TopicImage, number: int, node: NodeServices) -> MetadataRe
 
 
 def _response(
-    topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext
-) -> MetadataResponse:
+    wanted: list[TopicImage | Asked], request: MetadataRequest, context: RequestContext
+) -> Generator[None, None, MetadataResponse]:
+    """The answer, with a stop after each topic and partition."""
     node = context.node
-    for topic in topics:
+    creates = bool(request.allow_auto_topic_creation and node.config.get("auto.create.topics.enable"))
+    topics = []
+    for one in wanted:
+        if isinstance(one, TopicImage):
+            topic = _topic(one)
+            for number in range(len(one.partitions)):
+                topic.partitions.append(_partition(one, number, node))
+                yield
+        else:
+            topic = _missing(*one, creates, node)
         if context.api_version < IDS_ALONE_SINCE:
             topic.name = topic.name or ""
         if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
+        topics.append(topic)
+        yield
     answer = MetadataResponse(
         brokers=[
             MetadataResponseBroker(

@@ -15,6 +15,7 @@ from busway_protocol.messages.configs import (
     DescribeConfigsResourceResult,
     ListConfigResourcesRequest,
 )
+from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from busway_protocol.messages.partitions import DescribableLogDirTopic, DescribeLogDirsRequest, ElectLeadersRequest
 from busway_protocol.messages.quorum import DescribeQuorumRequest, PartitionQuery, TopicQuery
 from busway_protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -128,3 +129,36 @@ async def test_no_election_is_needed(cluster: LocalCluster, connection: Connecti
     await connection.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000))
     answer = await connection.request(ElectLeadersRequest(topic_partitions=None))
     assert [(one.topic, one.partition_result) for one in answer.replica_election_results] == [("t", [])]
+
+
+async def test_resources_are_described_once_and_each_with_its_own(
+    cluster: LocalCluster, connection: Connection
+) -> None:
+    """However often they are named; what has the same settings as another is told them all the same."""
+    await connection.request(
+        CreateTopicsRequest(topics=[topic("a"), topic("b"), topic("c", retention_ms="9")], timeout_ms=1000)
+    )
+    names = [(TOPIC, "a"), (TOPIC, "b"), (TOPIC, "c"), (TOPIC, "none"), (BROKER, "1"), (BROKER, ""), (BROKER, "x")]
+    wanted = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=["retention.ms"])
+        for kind, name in names * 100
+    ]
+    answer = await connection.request(DescribeConfigsRequest(resources=wanted))
+    assert [(one.resource_type, one.resource_name) for one in answer.results] == names
+    told = [(one.error_code, [entry.value for entry in one.configs]) for one in answer.results]
+    week = [str(7 * 24 * 3_600_000)]
+    unknown, invalid = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST
+    assert told == [(0, week), (0, week), (0, ["9"]), (unknown, []), (0, []), (0, []), (invalid, [])]
+
+
+@pytest.mark.slow
+async def test_a_topic_of_many_partitions_is_told_whole(cluster: LocalCluster, connection: Connection) -> None:
+    """By name, by id and with all others: in order, though others were answered meanwhile."""
+    await connection.request(CreateTopicsRequest(topics=[topic("wide", 501), topic("t")], timeout_ms=20_000))
+    assert cluster.node is not None
+    topic_id = cluster.node.services.image.topics["wide"].topic_id
+    for asked in (None, [MetadataRequestTopic(name="wide")], [MetadataRequestTopic(name=None, topic_id=topic_id)]):
+        answer = await connection.request(MetadataRequest(topics=asked))
+        told = {one.name: [each.partition_index for each in one.partitions] for one in answer.topics}
+        assert told.pop("wide") == list(range(501))
+        assert told == ({} if asked else {"t": [0]})
