@@ -110,7 +110,7 @@ class Node:
             metadata.watch(groups.follow)
             groups.load()
             await groups.loaded(within_s=LOAD_GRACE_S)
-            await self._listeners.serve(self._services)
+            await self._listeners.serve(self._services, self._files.descriptors.left)
         except BaseException:
             await self._listeners.close()
             if self._store is not None:

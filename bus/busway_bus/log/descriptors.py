@@ -20,6 +20,8 @@ UNLIMITED: Final = 1_048_576
 FILES_SHARE: Final = 2
 """One descriptor in so many is for files, the others are for connections."""
 FILES_MIN: Final = 64
+OTHERS_MAX: Final = 64
+"""Descriptors that are neither files of logs nor connections: listeners, locks, directories and small files for a moment."""
 _SCANNED_MAX: Final = 64
 """Open files looked at when one more is opened: most are not in use, and the loop may be waiting."""
 _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -71,6 +73,11 @@ class Descriptors:
         self.guard = threading.RLock()
         self._open: OrderedDict[Pooled, None] = OrderedDict()
 
+    @property
+    def left(self) -> int:
+        """How many connections there may be beside them."""
+        return max(FILES_SHARE * self.limit - self.limit - OTHERS_MAX, OTHERS_MAX)
+
     def __len__(self) -> int:
         """How many are open."""
         return len(self._open)
@@ -90,7 +97,7 @@ class Descriptors:
                     return file.descriptor
             path = file.path
             try:
-                opened = self._opened(path, flags)
+                opened = self.open(path, os.O_RDWR | os.O_APPEND | flags)
             except FileNotFoundError:
                 if file.path == path:
                     raise
@@ -127,10 +134,15 @@ class Descriptors:
                 if not file.users:
                     self._shut(file)
 
-    def _opened(self, path: Path, flags: int) -> int:
+    def open(self, path: Path, flags: int) -> int:
+        """A descriptor that is the caller's to close; where there are no more, one that nobody uses is closed for it.
+
+        Raises:
+            OSError: it cannot be opened; none can be spared.
+        """
         while True:
             try:
-                return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
+                return os.open(path, os.O_CLOEXEC | flags, 0o644)
             except OSError as problem:
                 if problem.errno not in _OUT:
                     raise

@@ -136,7 +136,7 @@ class OsFile(Pooled):
             self.needed = False  # what is appended from here on makes it so again
             os.fdatasync(descriptor)
             if self._unnamed is not None:
-                sync_directory(self._unnamed)
+                sync_directory(self._unnamed, self._pool)
                 self._unnamed = None
         except OSError as problem:
             self._failed = problem
@@ -197,7 +197,7 @@ class OsFiles:
         """Temporary file, sync, rename, sync of the directory."""
         target = self.root / path
         temporary = target.with_name(target.name + ".tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = self.descriptors.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             rest = memoryview(content)
             while rest:
@@ -206,7 +206,7 @@ class OsFiles:
         finally:
             os.close(descriptor)
         temporary.replace(target)
-        sync_directory(target.parent)
+        sync_directory(target.parent, self.descriptors)
 
     def remove(self, path: str) -> None:
         """Remove a file; nothing happens when it is not there."""
@@ -214,7 +214,7 @@ class OsFiles:
 
     def sync_directory(self, path: str) -> None:
         """Return when the names in a directory are on disk."""
-        sync_directory(self.root / path)
+        sync_directory(self.root / path, self.descriptors)
 
     def rename(self, old: str, new: str) -> None:
         """Rename durably; who has the file open does not notice."""
@@ -230,14 +230,14 @@ class OsFiles:
                 self._named[target] = opened
             finally:
                 self.descriptors.give(opened)
-        sync_directory(target.parent)
+        sync_directory(target.parent, self.descriptors)
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Rename durably, with one sync for each directory that got a name."""
         for old, new in pairs:
             (self.root / old).rename(self.root / new)
         for parent in {(self.root / new).parent for _, new in pairs}:
-            sync_directory(parent)
+            sync_directory(parent, self.descriptors)
 
     def list(self, path: str) -> Sequence[str]:
         """The names in a directory, sorted; empty when it is not there."""
@@ -250,23 +250,23 @@ class OsFiles:
         """Make a directory durably."""
         target = self.root / path
         target.mkdir(exist_ok=True)
-        sync_directory(target.parent)
+        sync_directory(target.parent, self.descriptors)
 
     def make_directories(self, names: Sequence[str]) -> None:
         """Make directories below the root, with one sync."""
         for name in names:
             (self.root / name).mkdir(exist_ok=True)
         if names:
-            sync_directory(self.root)
+            sync_directory(self.root, self.descriptors)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""
         shutil.rmtree(self.root / path, ignore_errors=True)
 
 
-def sync_directory(path: Path) -> None:
+def sync_directory(path: Path, descriptors: Descriptors) -> None:
     """Return when the names in a directory are on disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = descriptors.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -329,11 +329,20 @@ class Segment:
             opened.close()
 
     def rename(self, suffix: str) -> None:
-        """Give the files another ending, durably; readers that have them open do not notice."""
-        old = [self.path(name) for name in _FILES]
+        """Give the files another ending, durably; readers that have them open do not notice.
+
+        Raises:
+            OSError: the disk failed; it may be tried again.
+        """
+        again = False
+        for name in _FILES:
+            try:
+                self._files.rename(self.path(name), f"{self._directory}/{file_name(self.base_offset, name)}{suffix}")
+            except FileNotFoundError:
+                again = True
+        if again:  # it was renamed by an attempt that failed behind it
+            self._files.sync_directory(self._directory)
         self._suffix = suffix
-        for name, path in zip(_FILES, old, strict=True):
-            self._files.rename(path, self.path(name))
 
     def delete(self) -> None:
         """Remove the segment's files."""

@@ -43,6 +43,7 @@ class Listeners:
         self._response_memory = ResponseMemory()
         queued_max = config.get("queued.max.request.bytes")
         self._memory = RequestMemory(REQUEST_BYTES_MAX if queued_max < 0 else queued_max)
+        self._connections_max = 0
         self._empty = asyncio.Event()
 
     async def bind(self) -> None:
@@ -69,9 +70,10 @@ class Listeners:
         port = server.sockets[0].getsockname()[1]
         self.advertised[endpoint.name] = self._config.advertised_by(endpoint, port=port)
 
-    async def serve(self, node: NodeServices) -> None:
-        """Begin to accept."""
+    async def serve(self, node: NodeServices, connections_max: int) -> None:
+        """Begin to accept; no more connections than that, or than `max.connections` where that is less."""
         self._node = node
+        self._connections_max = min(connections_max, self._config.get("max.connections"))
         for server in self._servers:
             await server.start_serving()
 
@@ -90,8 +92,12 @@ class Listeners:
         )
 
     def _opened(self, connection: Connection) -> bool:
-        if len(self._connections) >= self._config.get("max.connections"):
-            self.complain(connection.host, "refused: max.connections is reached")
+        if len(self._connections) >= self._connections_max:
+            configured = self._connections_max == self._config.get("max.connections")
+            limit = (
+                "max.connections" if configured else f"what the limit of open files allows ({self._connections_max})"
+            )
+            self.complain(connection.host, f"refused: {limit} is reached")
             return False
         if self._by_host[connection.host] >= self._config.get("max.connections.per.ip"):
             self.complain(connection.host, "refused: max.connections.per.ip is reached")

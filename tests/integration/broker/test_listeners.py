@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from busway.net.connection import Connection
+from busway_bus.log.descriptors import Descriptors
 from busway_bus.server.listener import CannotListen
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.messages.cluster import DescribeClusterRequest
@@ -90,6 +91,23 @@ async def test_connections_of_all_listeners_count_together() -> None:
             assert await reader.read() == b""
         writer.transport.abort()
         first.close()
+
+
+async def test_connections_leave_descriptors_to_the_logs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where fewer files may be open than max.connections says, the limit is told that counts."""
+    monkeypatch.setattr(Descriptors, "left", 1)
+    async with LocalCluster() as cluster:
+        assert cluster.node is not None
+        first = Connection("127.0.0.1", cluster.node.advertised["PLAINTEXT"].port, client_id="test", timeout_s=SECONDS)
+        await first.connect()
+        reader, writer = await asyncio.open_connection("127.0.0.1", cluster.node.advertised["PLAINTEXT"].port)
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.transport.abort()
+        first.close()
+    assert "refused: what the limit of open files allows (1) is reached" in caplog.text
 
 
 async def test_a_second_listener_that_cannot_be_had_is_named() -> None:

@@ -98,6 +98,28 @@ def test_where_the_process_has_no_more_descriptors_one_is_spared(files, monkeypa
         files.open("another")
 
 
+def test_where_the_process_has_no_more_descriptors_names_come_to_disk_all_the_same(files, monkeypatch):
+    """A sync that cannot open the directory would count as a disk that failed, for ever; one file is spared for that."""
+    made = some(files, 3)
+    new = files.open("new")
+    new.append([b"not synced"])
+    real = os.open
+
+    def scarce(*args, **kwargs):
+        if sum(file.descriptor >= 0 for file in made) >= 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(os, "open", scarce)
+    new.sync()
+    monkeypatch.setattr(os, "open", real)
+    for file in made:
+        file.read(0, 1)
+    monkeypatch.setattr(os, "open", scarce)
+    files.replace("checkpoint", b"0")
+    assert files.read_bytes("checkpoint") == b"0"
+
+
 def test_threads_may_use_the_same_files(files):
     """Readers, writers and those who sync, with a descriptor taken away under each of them all the time."""
     made = some(files, 20)

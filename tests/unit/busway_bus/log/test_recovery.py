@@ -286,6 +286,31 @@ def test_deleted_segments_go_when_their_time_has_come():
     assert not names
 
 
+@pytest.mark.parametrize("failing", range(6))
+def test_a_deletion_that_failed_anywhere_is_finished_by_the_next_one(failing, monkeypatch):
+    """A file that kept its name would come back at the next start, before a gap that looks like damage."""
+    files = SimFiles()
+    log = filled(files)
+    start = log._segments[2].base_offset
+    log.advance_start(start, NOW)
+    renamed, real = [], files.rename
+
+    def rename(old, new):
+        renamed.append(new)
+        if len(renamed) == failing + 1:
+            raise OSError(24, "Too many open files")
+        real(old, new)
+
+    monkeypatch.setattr(files, "rename", rename)
+    with pytest.raises(OSError, match="Too many"):
+        log.remove_deleted(NOW + CONFIG.file_delete_delay_ms)
+    log.remove_deleted(NOW + CONFIG.file_delete_delay_ms)
+    assert not log.has_deleted
+    assert log_files(files) == [f"{base:020d}.log" for base in bases(log)]
+    files.cut_power(lambda limit: 0)
+    assert reopen(files, flushed=100).start_offset == start
+
+
 @pytest.mark.parametrize("steps", range(12))
 def test_a_crash_at_any_step_of_a_deletion_leaves_a_log_that_opens(steps):
     """Whole segments are there or not; nothing behind the new start is touched."""
