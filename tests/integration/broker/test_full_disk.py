@@ -32,7 +32,6 @@ def codes(answer) -> set[int]:
         (ApiKey.DELETE_TOPICS, ErrorCode.KAFKA_STORAGE_ERROR),
         (ApiKey.CREATE_PARTITIONS, ErrorCode.KAFKA_STORAGE_ERROR),
         (ApiKey.ALTER_CONFIGS, ErrorCode.KAFKA_STORAGE_ERROR),
-        (ApiKey.METADATA, ErrorCode.KAFKA_STORAGE_ERROR),
         (ApiKey.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ApiKey.INIT_PRODUCER_ID, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],

@@ -134,7 +134,7 @@ def test_a_file_in_use_is_closed_when_its_user_is_done(files):
     files.descriptors.give(file)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.pread(number, 3, 0)
-    with pytest.raises(OSError, match="Bad file descriptor"):
+    with pytest.raises(OSError, match="the file is closed"):
         file.read(0, 1)
 
 
