@@ -96,6 +96,7 @@ class Node:
                 metadata=metadata,
                 replicas=replicas,
                 creations=Creations(),
+                turns=replicas.turns,
                 sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
                 groups=GroupCoordinator(
                     self.config,

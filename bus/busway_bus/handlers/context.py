@@ -6,7 +6,7 @@ What lives here: `NodeServices`, all that handlers see of the node, `RequestCont
 
 import asyncio
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -38,7 +38,7 @@ class NodeServices:
     sessions: FetchSessions
     groups: GroupCoordinator
     creations: Creations
-    turns: Turns = field(default_factory=Turns)
+    turns: Turns
     producer_ids: range = range(0)
 
     @property

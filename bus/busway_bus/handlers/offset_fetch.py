@@ -6,11 +6,12 @@ Behaviour: a partition without an offset answers -1, one committed for an earlie
 *Not supported*: member epochs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from uuid import UUID
 
 from busway_bus.groups.offsets import CommittedOffset
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.context import Large, RequestContext
+from busway_bus.metadata.image import ClusterImage
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -32,13 +33,14 @@ GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
+Table = dict[tuple[str, int], CommittedOffset]
 Wanted = list[tuple[str | None, UUID, Sequence[int]]]
 
 
-async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Large:
     """Look every group up."""
     if context.api_version >= GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[await _group(group, context) for group in request.groups])
+        return await _groups(request.groups, context)
     try:
         table = await _table(request.group_id, context)
         code = ErrorCode.NONE
@@ -72,26 +74,40 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
     )
 
 
-async def _group(group: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
-    try:
-        table = await _table(group.group_id, context)
-    except KafkaError as problem:
-        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=problem.code)
+async def _groups(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext) -> Large:
+    """The answer for many groups; one whose offsets are all asked for is told once, however often it is named."""
+    answers: list[OffsetFetchResponseGroup] = []
+    whole: set[str] = set()
+    for group in groups:
+        if group.topics is None and group.group_id in whole:
+            continue
+        if group.topics is None:
+            whole.add(group.group_id)
+        try:
+            table = await _table(group.group_id, context)
+        except KafkaError as problem:
+            answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=problem.code))
+        else:
+            answers.append(await context.node.turns.run(context.client_host, _group(group, table, context)))
+    return Large(OffsetFetchResponse(groups=answers))
+
+
+def _group(
+    group: OffsetFetchRequestGroup, table: Table, context: RequestContext
+) -> Generator[None, None, OffsetFetchResponseGroup]:
+    """One group's answer, with a stop after each topic."""
     image = context.node.image
     wanted: Wanted = []
     if group.topics is None:
-        wanted = [
-            (name, image.topics[name].topic_id if name else ZERO_UUID, numbers) for name, _, numbers in _all(table)
-        ]
+        wanted = [(name, _id(image, name), numbers) for name, _, numbers in _all(table)]
     else:
         for topic in group.topics:
             by_id = context.api_version >= TOPIC_IDS_SINCE
             name = image.names.get(topic.topic_id) if by_id else topic.name
             wanted.append((name, topic.topic_id, topic.partition_indexes))
-    return OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        error_code=ErrorCode.NONE,
-        topics=[
+    answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=[])
+    for name, topic_id, numbers in wanted:
+        answer.topics.append(
             OffsetFetchResponseTopics(
                 name=name or "",
                 topic_id=topic_id,
@@ -106,12 +122,18 @@ async def _group(group: OffsetFetchRequestGroup, context: RequestContext) -> Off
                     for number, found in _find(table, name, numbers)
                 ],
             )
-            for name, topic_id, numbers in wanted
-        ],
-    )
+        )
+        yield
+    return answer
 
 
-async def _table(group_id: str, context: RequestContext) -> dict[tuple[str, int], CommittedOffset]:
+def _id(image: ClusterImage, name: str | None) -> UUID:
+    """The id of a topic; it may be gone since its offsets were looked up."""
+    found = image.topics.get(name or "")
+    return found.topic_id if found is not None else ZERO_UUID
+
+
+async def _table(group_id: str, context: RequestContext) -> Table:
     """The offsets of a group, once they are on disk: a crash must not take back what was told.
 
     Those of topics that are gone wait for the next check to be removed; they are not shown, least of all for a new topic of

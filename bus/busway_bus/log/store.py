@@ -6,7 +6,7 @@ What lives here: opening, creating, deleting and closing logs; checkpoints. What
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -334,18 +334,23 @@ class LogStore:
             self._files.replace(name, content)
             self._written[name] = content
 
-    def maintain(self, now_ms: int, producer_expiration_ms: int) -> list[str]:
-        """Roll, delete and forget what is due in every log; the files of what was deleted follow with `remove_deleted`.
+    def maintain(self, now_ms: int, producer_expiration_ms: int) -> Generator[None, None, list[str]]:
+        """Roll, delete and forget what is due in every log, with a stop after each; the files of what was deleted follow with
+        `remove_deleted`.
 
-        Answers what went wrong where: one log that fails must not keep the others from making room.
+        Returns what went wrong where: one log that fails must not keep the others from making room.
         """
         problems = []
-        for log in self.logs.values():
+        for key in tuple(self.logs):
+            log = self.logs.get(key)
+            if log is None:  # deleted since the last stop
+                continue
             log.producers.expire(now_ms, producer_expiration_ms)
             try:
                 log.maintain(now_ms)
             except OSError as problem:
                 problems.append(f"{log.directory}: {problem}")
+            yield
         return problems
 
     def close(self, *, clean: bool = True) -> None:

@@ -20,6 +20,7 @@ from busway_bus.replication.cleaning import Compactor, off_loop
 from busway_bus.replication.local_partitions import LocalPartitions, wall_ms
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.slices import Slices
+from busway_bus.replication.turns import Turns
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import BatchHeader
 from busway_protocol.types import Buffer
@@ -52,6 +53,7 @@ class ReplicaManager:
 
     Attributes:
         slices: for what computes for long.
+        turns: whose turn it is on the event loop.
     """
 
     def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher) -> None:
@@ -65,6 +67,7 @@ class ReplicaManager:
         self._inspections: set[asyncio.Task[Acknowledgement]] = set()
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
         self.slices = Slices()
+        self.turns = Turns()
 
     def may_have_lost(self) -> list[tuple[str, int]]:
         """After a start on what a killed process or a power cut left: the partitions that may have lost records that were read.
@@ -180,8 +183,10 @@ class ReplicaManager:
         self.slices.close()
 
     async def maintain(self) -> None:
-        """Retention, rolls, expiry, compaction and checkpoints; whatever waits for the disk does so in another thread."""
-        for problem in self._store.maintain(wall_ms(), self._config.get("producer.id.expiration.ms")):
+        """Retention, rolls, expiry, compaction and checkpoints; whatever waits for the disk does so in another thread, and what a
+        thousand logs take is done in turns with what clients ask."""
+        steps = self._store.maintain(wall_ms(), self._config.get("producer.id.expiration.ms"))
+        for problem in await self.turns.run("", steps):
             log.error("cannot roll a segment of %s", problem)
         flushes = [self._flush_later(each) for each in self.local if each.log.wants_flush]
         if flushes:

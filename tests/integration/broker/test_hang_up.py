@@ -115,8 +115,12 @@ def state(node):
     return image, logs
 
 
+WAITING = [key for key in CASES if key is not ApiKey.METADATA]
+"""What is answered when it is done; topics that are made behind Metadata are nobody's wait."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("key", CASES, ids=[key.name for key in CASES])
+@pytest.mark.parametrize("key", WAITING, ids=[key.name for key in WAITING])
 async def test_a_request_that_is_cancelled_at_any_wait_leaves_the_same_state_as_a_restart(key, caplog):
     """At its first wait, its second, …: live state and that of the next start agree, and asking again works."""
     cluster = LocalCluster(properties={"offsets.topic.num.partitions": "2"})
