@@ -15,6 +15,7 @@ import busway_bus.handlers
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_protocol.apis import ApiKey
+from busway_protocol.compile import REQUEST_ELEMENTS_MAX
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "COMPATIBILITY.md"
 HEAD = """# What of Kafka is served
@@ -43,13 +44,18 @@ def page() -> str:
         low, high = module.VERSIONS
         name = "".join(part.capitalize() for part in ApiKey(module.API).name.split("_"))
         rows.append(f"| {int(module.API)} | {name} | {low}-{high} | {_gap(missing)} |")
+    bounds = (
+        f"\n## Bounds that Kafka does not have\n\nA request names at most {REQUEST_ELEMENTS_MAX:,} things: topics, partitions, resources and members all "
+        "count. One that names more ends its connection, with a line in the broker's log; a consumer of more than about 6,000 topics of one "
+        "partition each is such a client. Memory for requests, answers and members is bounded in bytes, see `kernel/limits.py`.\n"
+    )
     settings = (
         f"\n## Settings\n\n{len(BROKER_CONFIGS)} broker settings and {len(TOPIC_CONFIGS)} topic settings are taken under Kafka's names, with "
         "Kafka's defaults. An unknown one keeps the broker from starting, and so does one whose feature is not there; both are named.\n\n"
         "| topic setting | default |\n|---|---|\n"
     )
     lines = [f"| `{name}` | {_cell(key.default)} |" for name, key in sorted(TOPIC_CONFIGS.items())]
-    return HEAD + "\n".join(rows) + "\n" + settings + "\n".join(lines) + "\n"
+    return HEAD + "\n".join(rows) + "\n" + bounds + settings + "\n".join(lines) + "\n"
 
 
 def _gap(found: re.Match[str] | None) -> str:
