@@ -10,7 +10,6 @@ With `--ci` it ends by itself. Meanwhile the service, the registry and the bus a
 import argparse
 import asyncio
 import itertools
-import signal
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ import httpx2
 from kit.command import run_demo
 from kit.faults import KillsInTurn
 from kit.load import send_all
-from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
+from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, until_stopped
 from kit.spark import missing
 from kit.summary import Summary
 from rich.console import Console
@@ -186,9 +185,7 @@ async def run(*, ci: bool, spark: bool) -> int:
                 code = summary.show(console)
                 if not ci:
                     console.print("the page stays until Ctrl-C")
-                    stopped = asyncio.Event()
-                    on_signals(stopped.set, signal.SIGINT, signal.SIGTERM)
-                    await stopped.wait()
+                    await until_stopped(service)
             return code
 
 

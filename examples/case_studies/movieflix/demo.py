@@ -11,7 +11,6 @@ the summary shows that nothing was lost and nothing was counted twice.
 import argparse
 import asyncio
 import contextlib
-import signal
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ import httpx2
 from kit.command import run_demo
 from kit.faults import KillsInTurn
 from kit.load import send_all
-from kit.parts import DemoFailed, Part, Parts, free_port, on_signals
+from kit.parts import DemoFailed, Part, Parts, free_port, until_stopped
 from kit.spark import missing
 from kit.summary import Summary
 from rich.console import Console, Group
@@ -176,9 +175,7 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
             if not demo.ci:
                 if live is not None:
                     live.update(_picture(demo, replay, found, console.height), refresh=True)
-                stopped = asyncio.Event()
-                on_signals(stopped.set, signal.SIGINT, signal.SIGTERM)
-                await stopped.wait()
+                await until_stopped(demo.service)
     finally:
         producing.cancel()
         await asyncio.wait([producing])

@@ -64,7 +64,7 @@ class Profile:
     Attributes:
         user_id: whose.
         events: how many events went into it.
-        started, finished: movies.
+        started, finished: viewings; a movie that is seen twice counts twice.
         watched_s: seconds played.
         ratings, rating_sum: how many, and their sum.
         loved: movies with four stars or more, newest first.
