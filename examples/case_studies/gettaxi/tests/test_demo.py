@@ -36,7 +36,7 @@ async def test_load_from_the_command_line(tmp_path: Path) -> None:
         await service.line()
         command = (sys.executable, "-m", "gettaxi.generate")
         load = await parts.start("load", *command, "--drivers", "5", "--seconds", "20", "--speed", "60")
-        assert (await load.line()).startswith("100 positions and ")
+        assert (await load.line()).startswith("100 positions of drivers, ")
         refused = await parts.start("refused", *command, "--drivers", "0")
         await refused.process.wait()
         assert "--drivers and --rides-per-minute are above 0" in refused.tail()
