@@ -149,7 +149,7 @@ def _offsets(data: Path) -> Iterator[dict[str, Any]]:
 @pytest.mark.slow
 async def test_the_metadata_log_is_read_by_kafka() -> None:
     """Topics, partitions, settings, deletions and producer ids are parsed by Kafka's metadata classes."""
-    async with LocalCluster() as cluster:
+    async with LocalCluster(properties={"offsets.topic.num.partitions": "50"}) as cluster:
         async with run_against(cluster.bootstrap_servers) as run:
             await run.admin.request(
                 InitProducerIdRequest(
