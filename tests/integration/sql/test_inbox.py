@@ -354,7 +354,8 @@ async def test_offsets_that_go_back_while_it_runs_are_looked_into(engine: AsyncE
             try:
                 await admin.create_topics([NewTopic("payments", 2)])
             except BrokerError as problem:  # the service asked for it in between, and so had it made with one partition
-                assert problem.code is ErrorCode.TOPIC_ALREADY_EXISTS
+                if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
                 await admin.create_partitions({"payments": 2})
         await service.send(10)  # one alone, so that the consumer finds its position beyond the end
         await has_written(engine, [0, 2, 4, 10])
