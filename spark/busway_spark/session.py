@@ -49,6 +49,8 @@ def session(
     defaults = {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
+        # A Python worker has 15 s to call back, which a machine that starts several JVMs at once may need, and the job is lost.
+        "spark.python.authenticate.socketTimeout": "60s",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),

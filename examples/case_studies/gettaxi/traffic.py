@@ -180,11 +180,11 @@ class Traffic:
             while _away(start, self._to[ride_id]) < SHORTEST_M:
                 self._to[ride_id] = self._corner(start, self.plan.longest_m / 2)
             lat, lng = self._degrees(start)
-            rider_id = f"rider-{self._random.randrange(10_000):04}"
             self.rides[ride_id] = Status.WAITING
-            self._riders[ride_id] = rider_id, start
             if self._random.random() < _CANCELS:
                 self._cancels_at[ride_id] = at + dt.timedelta(seconds=self._random.uniform(5, 40))
+            rider_id = f"rider-{self._random.randrange(10_000):04}"
+            self._riders[ride_id] = rider_id, start
             found.append(
                 Command(
                     ask=Ask.REQUESTED,
