@@ -12,7 +12,7 @@ RUN apt-get update -qq \
 FROM ${PYTHON_IMAGE} AS environment
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE NOTICE ./
 RUN python -c "import pathlib, tomllib; \
     build = tomllib.loads(pathlib.Path('pyproject.toml').read_text())['tool']['hatch']['build']; \
     folders = [pathlib.Path(name) for name in build['targets']['wheel']['packages']]; \
