@@ -74,11 +74,7 @@ class OsFile(Pooled):
             self._cut_back(descriptor)
             raise
         finally:
-            with self._guard:
-                self.users -= 1
-            self.recent = True
-            if self.closed:
-                self._pool.settle(self)
+            self._pool.give(self)
 
     def _taken(self) -> int:
         """What `Descriptors.take` gives, at less cost where the file is open: each record comes by here."""
@@ -100,11 +96,7 @@ class OsFile(Pooled):
         try:
             return os.pread(descriptor, size, position)
         finally:
-            with self._guard:
-                self.users -= 1
-            self.recent = True
-            if self.closed:
-                self._pool.settle(self)
+            self._pool.give(self)
 
     def lend(self) -> OsLoan:
         """Something to read the file with later, also when it is closed by then."""
