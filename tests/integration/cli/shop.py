@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import signal
+import sys
 from pathlib import Path
 
 from busway import App
@@ -16,16 +18,29 @@ orders = app.topic("orders", value=dict, format="json", partitions=3)
 done = app.topic("orders.done", value=dict, format="json", partitions=1)
 
 
+def line(*words: object) -> None:
+    """In one write: the workers share a pipe, and an unbuffered `print` writes word by word."""
+    os.write(sys.stdout.fileno(), (" ".join(map(str, words)) + "\n").encode())
+
+
+def tell() -> None:
+    """What each task waits for: SIGUSR2 asks for it where a test waits in vain."""
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stdout)
+    sys.stdout.flush()
+
+
 @app.on_assigned
 async def assigned(partitions: object) -> None:
     """For tests that wait for it."""
-    print("has", os.environ.get("BUSWAY_WORKER", "-"), os.getpid(), len(list(partitions)), flush=True)  # type: ignore[call-overload]
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, tell)
+    line("has", os.environ.get("BUSWAY_WORKER", "-"), os.getpid(), len(list(partitions)))  # type: ignore[call-overload]
 
 
 @app.subscribe(orders)
 async def handle(order: dict) -> None:  # type: ignore[type-arg]
     """Slow on request, or hangs where a file says so: the test ends the process meanwhile."""
-    print("begins", order["id"], os.getpid(), flush=True)
+    line("begins", order["id"], os.getpid())
     if order.get("slow"):
         await asyncio.sleep(float(order["slow"]))
     if Path("hang").exists():

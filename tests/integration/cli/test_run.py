@@ -1,6 +1,7 @@
 """`busway run` with processes of its own: workers that share a group, a reload, HTTP, and how it all ends."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -56,13 +57,30 @@ class Run:
 
     async def until(self, begin: str, count: int = 1) -> list[list[str]]:
         """Read until so many lines begin so; their words."""
-        assert self.process.stdout is not None
-        async with asyncio.timeout(SECONDS):
-            while len(found := [line.split() for line in self.lines if line.startswith(begin)]) < count:
-                raw = await self.process.stdout.readline()
-                assert raw, f"ended before {begin!r}: {self.lines}"
-                self.lines.append(raw.decode().rstrip())
+        try:
+            async with asyncio.timeout(SECONDS):
+                while len(found := [line.split() for line in self.lines if line.startswith(begin)]) < count:
+                    await self._line(f"ended before {begin!r}")
+        except TimeoutError:
+            pytest.fail(f"not {count} lines that begin with {begin!r}:\n" + "\n".join(await self._tasks()))
         return found
+
+    async def _line(self, otherwise: str) -> None:
+        assert self.process.stdout is not None
+        raw = await self.process.stdout.readline()
+        assert raw, f"{otherwise}: {self.lines}"
+        self.lines.append(raw.decode().rstrip())
+
+    async def _tasks(self) -> list[str]:
+        """All lines, with what each worker's tasks wait for at last."""
+        for one in {int(line.split()[2]) for line in self.lines if line.startswith("has ")}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGUSR2)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                while True:
+                    await self._line("ended")
+        return self.lines
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Its exit code; the rest of what it says is read."""
