@@ -19,15 +19,15 @@ class Chance(Protocol):
         """At least 0, below 1."""
         ...
 
-    def uniform(self, a: float, b: float) -> float:
+    def uniform(self, a: float, b: float, /) -> float:
         """Between a and b."""
         ...
 
-    def randrange(self, stop: int) -> int:
+    def randrange(self, stop: int, /) -> int:
         """At least 0, below `stop`."""
         ...
 
-    def shuffle(self, x: MutableSequence[Any]) -> None:
+    def shuffle(self, x: MutableSequence[Any], /) -> None:
         """Change the order in place."""
         ...
 
