@@ -5,7 +5,6 @@ What lives here: filling in -1 and the settings of internal topics. What does no
 
 from collections.abc import Mapping
 from typing import Final
-from uuid import uuid4
 
 from busway_bus.controller.topics import create
 from busway_bus.handlers.context import NodeServices
@@ -37,7 +36,7 @@ async def create_topic(
             "compression.type": "producer",
             "segment.bytes": str(max(segment_bytes, 1_048_576)),
         }
-    topic_id = uuid4()
+    topic_id = node.machine.uuid4()
     made = await node.metadata.run(
         lambda image: create(
             image,
