@@ -172,10 +172,10 @@ class Node:
         )
         return [
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
-            every(_UNFORCED_FLUSH_S, "flushing", services.replicas.flush_unforced),
-            every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.maintain),
+            every(_UNFORCED_FLUSH_S, "flushing", services.replicas.logs.flush_intervals),
+            every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.logs.maintain),
             every(_REOPEN_S, "opening partitions", self._reopen),
-            every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.checkpoint),
+            every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.logs.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]
 
