@@ -17,6 +17,7 @@ from busway_bus.controller.topics import check_name
 from busway_bus.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from busway_bus.handlers.context import Large, NodeServices, RequestContext, finished
 from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.kernel.topics import INTERNAL, TRANSACTIONS_TOPIC
 from busway_bus.metadata.image import TopicImage
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -35,8 +36,6 @@ IDS_ALONE_SINCE = 12
 NO_LEADER = -1
 DESCRIBED_AT_ONCE: Final = 500
 """Topics and partitions that are described while all others wait; of more, others get their turn between."""
-TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL: Final = frozenset({"__consumer_offsets", TRANSACTIONS_TOPIC})
 
 Asked = tuple[str | None, UUID]
 """A topic as it is asked for: by its name, or by its id."""
@@ -65,7 +64,7 @@ def _described(
     return context.in_turns(steps) if len(wanted) + partitions > DESCRIBED_AT_ONCE else finished(steps)
 
 
-def _missing(name: str | None, topic_id: UUID, creates: bool, node: NodeServices) -> MetadataResponseTopic:
+def _missing(name: str | None, topic_id: UUID, creates: bool, context: RequestContext) -> MetadataResponseTopic:
     if name is None:
         return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     try:
@@ -76,7 +75,8 @@ def _missing(name: str | None, topic_id: UUID, creates: bool, node: NodeServices
     if creates:
         answer.is_internal = name in INTERNAL
         if name != TRANSACTIONS_TOPIC:  # it comes with the transactions, and with settings of its own
-            node.creations.start(name, functools.partial(create_topic, node))
+            create = functools.partial(create_topic, context.node, context=context.for_controller)
+            context.node.creations.start(name, create)
     return answer
 
 
@@ -128,7 +128,7 @@ def _response(
                 topic.partitions.append(_partition(one, number, node))
                 yield
         else:
-            topic = _missing(*one, creates, node)
+            topic = _missing(*one, creates, context)
         if context.api_version < IDS_ALONE_SINCE:
             topic.name = topic.name or ""
         if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
