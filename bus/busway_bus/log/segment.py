@@ -31,6 +31,8 @@ from busway_protocol.records.batch import (
 OFFSETS_MAX: Final = 2**31 - 1
 """A segment's indexes hold offsets relative to its base in four bytes."""
 _SCAN_BYTES: Final = 64 * 1024
+_BATCHES_BYTES: Final = 1024 * 1024
+"""Read at once where every batch is checked."""
 _LOOK_BYTES: Final = 8 * 1024
 """Read at once between two index entries, which lie 4 KiB apart by default."""
 _UNDATED: Final = -2
@@ -401,16 +403,25 @@ class Segment:
             self._max_timestamp = self._max_timestamp_offset = -1
         end = position
         try:
-            for header, start in self.headers(position):
+            for header, batch, start in self._whole_batches(position):
                 gap = header.base_offset - self.next_offset
                 if gap < 0 or (gap and not config.compacted and header.base_offset >= gaps_below):
                     raise CorruptBatch(f"offset {header.base_offset} comes after {self.next_offset - 1}")
-                verify_crc(self._log.read(start, header.size_bytes), header)
+                verify_crc(batch, header)
                 self._note(header, start, config.index_interval_bytes)
                 end = start + header.size_bytes
         except CorruptBatch as problem:
             return end, problem
         return end, None if end == self.size else CorruptBatch(f"{self.size - end} bytes at the end are no whole batch")
+
+    def _whole_batches(self, position: int) -> Iterator[tuple[BatchHeader, memoryview, int]]:
+        """As `headers`, with the batches; many are read at a time."""
+        window, start = memoryview(b""), position
+        for header, at in self.headers(position):
+            end = at + header.size_bytes
+            if end > start + len(window):
+                start, window = at, memoryview(self._log.read(at, max(_BATCHES_BYTES, header.size_bytes)))
+            yield header, window[at - start : end - start], at
 
     def cut(self, size: int) -> None:
         """Cut the log file to its intact part."""
