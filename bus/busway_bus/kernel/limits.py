@@ -2,7 +2,8 @@
 
 What lives here: numbers that keep one peer, one topic or one mistake from taking the whole node. What does not:
 settings that an operator tunes (those are in `config`, under Kafka's names); a bound here is one that nobody should
-need to touch.
+need to touch. Nor what both ends of a connection have to agree on: sizes of the formats, and what a batch may become out of its codec
+(`busway_protocol.records.compression`). Nor the size of a single read or write, which bounds nothing.
 """
 
 from typing import Final
@@ -45,10 +46,6 @@ REQUEST_BYTES_LARGE: Final = 2 * 1024 * 1024
 REQUEST_BYTES_QUEUED_MAX: Final = 1024 * 1024
 """A connection that has so many bytes waiting behind the request that is worked on is not read from."""
 
-DECOMPRESSION_FACTOR_MAX: Final = 16
-"""Where the broker opens a batch (produce, timestamp look-up, compaction) it inflates at most this times
-max.message.bytes: honest data compresses well below it, bombs reach 1,000 and more."""
-
 SYNCS_AT_ONCE_MAX: Final = 8
 """Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
 
@@ -62,7 +59,7 @@ INFLATED_ON_LOOP_MAX: Final = 1024 * 1024
 """Bytes of records that are taken out of their codec and looked through at once: a batch that no client's default exceeds."""
 
 INSPECTIONS_MAX: Final = 4
-"""Batches that are out of their codec beside the event loop at a time: with the factor below, at most 64 MB by default."""
+"""Batches that are out of their codec beside the event loop at a time: with `inflated_max` of the records, at most 64 MB by default."""
 
 FETCH_PARTITIONS_BYTES_MAX: Final = 55 * 1024 * 1024
 """Default of fetch.max.bytes: a fetch response never grows past it, whatever the client asks for."""

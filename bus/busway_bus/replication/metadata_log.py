@@ -24,7 +24,7 @@ from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.features import METADATA_VERSION, SUPPORTED
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, PartitionRecord, from_bytes, to_bytes
-from busway_bus.replication.cleaning import off_loop
+from busway_bus.replication.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header, verify_crc
