@@ -10,8 +10,9 @@ import logging
 import uuid
 from collections.abc import Coroutine, Mapping
 
+from busway.net.machine import OS
 from busway_bus.controller.leaders import begin_epochs
-from busway_bus.coordinator.runtime import LOAD_GRACE_S, GroupCoordinator
+from busway_bus.coordinator.groups import LOAD_GRACE_S, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
 from busway_bus.handlers.topic_creation import create_topic
@@ -102,6 +103,7 @@ class Node:
                 groups=GroupCoordinator(
                     self.config,
                     replicas,
+                    OS,
                     create_topic=self._create_offsets_topic,
                     partitions=lambda: _count(metadata.image, OFFSETS_TOPIC),
                     topic_id=lambda: _topic_id(metadata.image, OFFSETS_TOPIC),
@@ -109,9 +111,9 @@ class Node:
                 ),
             )
             groups = self._services.groups
-            metadata.watch(groups.follow)
-            groups.load()
-            await groups.loaded(within_s=LOAD_GRACE_S)
+            metadata.watch(groups.runtime.follow)
+            groups.runtime.load()
+            await groups.runtime.wait_loaded(within_s=LOAD_GRACE_S)
             await self._listeners.serve(self._services, self._files.descriptors.left)
         except BaseException:
             await self._listeners.close()
@@ -168,7 +170,7 @@ class Node:
 
     async def _reopen(self) -> None:
         await self.services.replicas.local.reopen()
-        self.services.groups.look_again()
+        self.services.groups.runtime.look_again()
 
     async def stop(self, *, clean: bool = True) -> None:
         """Close the doors, finish what is under way, leave the data so that the next start trusts it.
@@ -184,7 +186,7 @@ class Node:
         await self._listeners.close(finish=clean)
         if self._services is not None:
             await self._services.creations.close()
-            self._services.groups.close()
+            self._services.groups.runtime.close()
             await self._services.metadata.drain()
             await self._services.replicas.close()
             await self._services.replicas.local.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from busway_bus.coordinator.runtime import GroupCoordinator
+from busway_bus.coordinator.groups import GroupCoordinator
 from busway_bus.handlers.creations import Creations
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.metadata.image import ClusterImage

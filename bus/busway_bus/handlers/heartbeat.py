@@ -15,7 +15,7 @@ VERSIONS = (0, 4)
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Note it."""
+    """Begin the member's session anew."""
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     try:

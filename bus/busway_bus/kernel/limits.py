@@ -86,5 +86,14 @@ MEMBER_BYTES: Final = 1024
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Members that were handed an id and have not come back with it yet, for one group."""
 
+GROUPS_PER_TICK_MAX: Final = 100
+"""Groups whose timers are looked at while all others wait: after a start all sessions end at one moment."""
+
+GROUPS_PER_EXPIRY_MAX: Final = 100
+"""Groups of which is looked for what has expired while all others wait."""
+
+RECORDS_PER_OWN_BATCH_MAX: Final = 1_000
+"""Records in a batch that a coordinator writes: one decision with very many must not make a batch that nobody can fetch."""
+
 STOP_WAIT_MS: Final = 5_000
 """A node that stops answers what it has begun, but does not wait longer for a slow disk or a client that reads nothing."""
