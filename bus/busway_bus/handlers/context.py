@@ -5,19 +5,22 @@ What lives here: `NodeServices`, all that handlers see of the node, `RequestCont
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from busway_bus.controller.controller import Controller, ControllerRequestContext
 from busway_bus.coordinator.groups import GroupCoordinator
 from busway_bus.handlers.creations import Creations
 from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.principal import ANONYMOUS, Principal
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.replication.turns import Turns
+from busway_protocol.machine import Machine
 
 R = TypeVar("R")
 
@@ -28,12 +31,20 @@ class CloseConnection(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class NodeServices:
-    """The parts of the node that handlers call."""
+    """The parts of the node that handlers call.
+
+    Attributes:
+        machine: the clocks, identifiers and chance of this node.
+        volume: how many bytes the volume of the data directory has, and how many of them are free; waits for the disk.
+    """
 
     config: BrokerConfig
+    machine: Machine
+    volume: Callable[[], tuple[int, int]]
     cluster_id: str
     directory_id: UUID
     metadata: MetadataLog
+    controller: Controller
     replicas: ReplicaManager
     sessions: FetchSessions
     groups: GroupCoordinator
@@ -102,6 +113,7 @@ class RequestContext:
     Attributes:
         advertised: where clients of the listener that it came by find this node.
         peer: whether the client is still there.
+        principal: who asks.
     """
 
     api_version: int
@@ -110,6 +122,12 @@ class RequestContext:
     advertised: Endpoint
     peer: Peer
     node: NodeServices
+    principal: Principal = ANONYMOUS
+
+    @property
+    def for_controller(self) -> ControllerRequestContext:
+        """On whose behalf this request asks the controller for something."""
+        return ControllerRequestContext(principal=self.principal)
 
     async def in_turns(self, steps: Generator[None, None, Any]) -> Large:
         """A large answer, which `steps` makes a little at a time, while others get theirs."""
