@@ -52,6 +52,12 @@ max.message.bytes: honest data compresses well below it, bombs reach 1,000 and m
 SYNCS_AT_ONCE_MAX: Final = 8
 """Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
 
+RECOVERY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Appended to one log between two producers' snapshots: what a start after a kill reads again of it at most, a tenth of a second."""
+
+RECOVERY_BYTES_SETTLED: Final = 256 * 1024
+"""The same where a log is looked at now and then (`log.retention.check.interval.ms`): ten thousand that rest are not read again."""
+
 INFLATED_ON_LOOP_MAX: Final = 1024 * 1024
 """Bytes of records that are taken out of their codec and looked through at once: a batch that no client's default exceeds."""
 
