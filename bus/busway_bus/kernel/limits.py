@@ -23,6 +23,12 @@ RESPONSE_BYTES_MAX: Final = 96 * 1024 * 1024
 """What all connections together hold of answers that were not taken. What a fetch answers with stays in the files until there is
 room for it, so this is met only where very many clients do not read, or ask for much else and do not."""
 
+ACCEPT_RETRY_MS: Final = 1_000
+"""How long nobody is let in where the system has no descriptors left: connections end in that time, and asking again costs the loop."""
+
+COLD_READS_MAX: Final = 4
+"""Slices of files that are brought into memory beside the event loop at a time: a disk has a few at work, and they take turns."""
+
 PARTIAL_REQUEST_TIMEOUT_MS: Final = 60_000
 """A request that has begun and of which nothing more comes for so long ends its connection."""
 
