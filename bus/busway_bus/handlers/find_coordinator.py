@@ -1,7 +1,8 @@
 """FindCoordinator (key 10, versions 0-6): which broker looks after a group.
 
 Versions: 1 has a key type, 3 is flexible, 4 asks for many at once (KIP-699), 6 knows share groups (KIP-932).
-Behaviour: this node coordinates every group; the topic of offsets is made when the first group asks.
+Behaviour: the leader of the partition that keeps a group coordinates it; the topic of offsets is made when the first group asks. While that
+partition has no leader, COORDINATOR_NOT_AVAILABLE.
 *Not supported*: transactions and share groups, refused so that a producer fails at once and with our words. Java's does on
 INVALID_REQUEST. librdkafka, which knows the versions before 4 only, asks again for as long as it is let on every error but
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: in these versions a transaction is refused with that one.
@@ -9,7 +10,9 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED: in these versions a transaction is refuse
 
 import logging
 
+from busway_bus.coordinator.placement import partition_for
 from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -53,5 +56,16 @@ def _one(key: str, key_type: int, missing: str, context: RequestContext) -> Coor
         code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, missing
     if code is not ErrorCode.NONE:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text)
-    endpoint = context.advertised
-    return Coordinator(key=key, node_id=context.node.node_id, host=endpoint.host, port=endpoint.port)
+    return _coordinator(key, OFFSETS_TOPIC, context)
+
+
+def _coordinator(key: str, topic: str, context: RequestContext) -> Coordinator:
+    """The leader of the partition that keeps the key."""
+    image = context.node.image
+    kept = image.topics.get(topic)
+    partition = None if kept is None else kept.partitions[partition_for(key, len(kept.partitions))]
+    address = None if partition is None else image.address(partition.leader, context.listener)
+    if partition is None or address is None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message="")
+    return Coordinator(key=key, node_id=partition.leader, host=address.host, port=address.port)
