@@ -7,6 +7,7 @@ Behaviour: offset -1 means the high watermark; the new start survives a restart.
 
 from busway_bus.handlers.context import RequestContext
 from busway_bus.replication.manager import wall_ms
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.offsets import (
@@ -19,6 +20,7 @@ from busway_protocol.messages.offsets import (
 
 API = ApiKey.DELETE_RECORDS
 VERSIONS = (0, 2)
+NEEDS = (Access(Operation.DELETE, Resource.TOPIC),)
 HIGH_WATERMARK = -1
 
 

@@ -13,6 +13,7 @@ from busway_protocol.messages.cluster import DescribeClusterBroker, DescribeClus
 
 API = ApiKey.DESCRIBE_CLUSTER
 VERSIONS = (0, 2)
+NEEDS = ()
 BROKERS = 1
 
 

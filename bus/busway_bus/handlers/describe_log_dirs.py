@@ -15,6 +15,7 @@ from busway_bus.log.os_files import volume
 from busway_bus.replication.cleaning import off_loop
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.partition import Partition
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.partitions import (
@@ -27,6 +28,7 @@ from busway_protocol.messages.partitions import (
 
 API = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS = (1, 5)
+NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 
 
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Large:

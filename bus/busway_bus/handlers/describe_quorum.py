@@ -9,6 +9,7 @@ else, or every part of it is refused.
 from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.metadata.records import TOPIC
 from busway_bus.replication.manager import wall_ms
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.quorum import (
@@ -23,6 +24,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.DESCRIBE_QUORUM
 VERSIONS = (0, 2)
+NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 TEXTS_SINCE = 2
 
 

@@ -10,6 +10,7 @@ from busway_bus.handlers.authorized import TOPIC_OPERATIONS
 from busway_bus.handlers.context import RequestContext
 from busway_bus.kernel.topics import INTERNAL
 from busway_bus.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.metadata import (
@@ -23,6 +24,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS = (0, 0)
+NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC),)
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:

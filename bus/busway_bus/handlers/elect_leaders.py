@@ -8,6 +8,7 @@ cannot lead.
 
 from busway_bus.controller.leaders import PREFERRED, UNCLEAN, ElectLeaders
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.partitions import (
@@ -19,6 +20,7 @@ from busway_protocol.messages.partitions import (
 
 API = ApiKey.ELECT_LEADERS
 VERSIONS = (0, 2)
+NEEDS = (Access(Operation.ALTER, Resource.CLUSTER),)
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:

@@ -13,6 +13,7 @@ import logging
 from busway_bus.coordinator.placement import partition_for
 from busway_bus.handlers.context import RequestContext
 from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -21,6 +22,7 @@ log = logging.getLogger("busway.groups")
 
 API = ApiKey.FIND_COORDINATOR
 VERSIONS = (0, 6)
+NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID))
 BATCHED_SINCE = 4
 GROUP, TRANSACTION = 0, 1
 

@@ -7,12 +7,14 @@ Behaviour: every topic and every broker; a type that is none at all is UNSUPPORT
 
 from busway_bus.handlers.context import RequestContext
 from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 API = ApiKey.LIST_CONFIG_RESOURCES
 VERSIONS = (0, 1)
+NEEDS = (Access(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),)
 TYPES_SINCE = 1
 LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
 TYPES = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER, CLIENT_METRICS, GROUP})

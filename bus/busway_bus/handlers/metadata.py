@@ -20,6 +20,7 @@ from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.kernel.topics import INTERNAL, TRANSACTIONS_TOPIC
 from busway_bus.metadata.image import NO_LEADER, ClusterImage, TopicImage
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.metadata import (
@@ -33,6 +34,11 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.METADATA
 VERSIONS = (0, 13)
+NEEDS = (
+    Access(Operation.DESCRIBE, Resource.TOPIC),
+    Access(Operation.CREATE, Resource.TOPIC),
+    Access(Operation.CREATE, Resource.CLUSTER),
+)
 IDS_ALONE_SINCE = 12
 DESCRIBED_AT_ONCE: Final = 500
 """Topics and partitions that are described while all others wait; of more, others get their turn between."""

@@ -13,6 +13,7 @@ from busway_bus.groups.records import OffsetCommitKey
 from busway_bus.groups.shard import Change
 from busway_bus.handlers.context import RequestContext
 from busway_bus.replication.manager import wall_ms
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -27,6 +28,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.OFFSET_COMMIT
 VERSIONS = (2, 10)
+NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.READ, Resource.TOPIC))
 TOPIC_IDS_SINCE = 10
 NOT_FOUND_SINCE = 9
 

@@ -9,6 +9,7 @@ from busway_bus.groups.classic_values import State
 from busway_bus.groups.records import OffsetCommitKey
 from busway_bus.groups.shard import Change
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -21,6 +22,7 @@ from busway_protocol.messages.groups_classic import (
 
 API = ApiKey.OFFSET_DELETE
 VERSIONS = (0, 0)
+NEEDS = (Access(Operation.DELETE, Resource.GROUP), Access(Operation.READ, Resource.TOPIC))
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:

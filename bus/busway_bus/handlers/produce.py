@@ -14,9 +14,11 @@ from collections.abc import Awaitable
 from typing import Any
 
 from busway_bus.handlers.context import CloseConnection, RequestContext
+from busway_bus.kernel.topics import INTERNAL
 from busway_bus.log.inspection import RecordsRefused
 from busway_bus.log.partition_log import AppendInfo
 from busway_bus.replication.manager import Allowance
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.produce import (
@@ -32,6 +34,11 @@ from busway_protocol.records.batch import CODEC_MASK, CRC_START, TRANSACTIONAL
 
 API = ApiKey.PRODUCE
 VERSIONS = (3, 13)
+NEEDS = (
+    Access(Operation.WRITE, Resource.TOPIC),
+    Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    Access(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
+)
 ADVERTISED_MIN = 0
 PIPELINED = True
 TOPIC_IDS_SINCE = 13
@@ -105,7 +112,7 @@ class _Writing:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}, it must be -1, 0 or 1")
         if not isinstance(records, memoryview) or len(records) == 0:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no records for this partition")
-        if name.startswith("__") and name in {"__consumer_offsets", "__transaction_state"}:
+        if name in INTERNAL:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker alone")
         if len(records) > CRC_START + 1:
             attributes = records[CRC_START + 1]
