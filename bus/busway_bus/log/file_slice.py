@@ -1,7 +1,7 @@
 """A part of a log file that goes to a client: read when its socket has room for it, not before.
 
 What lives here: the range, and the ways to the client: `take` gives bytes, `descriptor` and `position` are for `os.sendfile`, with
-`skip` after it. What does not: which range it is (`partition_log`) and when it is read (`server.outbox`). Whoever has a slice can read
+`skip` after it. What does not: which range it is (`partition_log`) and when it is read (`server.stream`). Whoever has a slice can read
 it, whatever becomes of the segment: its file stays open that long.
 """
 

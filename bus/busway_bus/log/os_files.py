@@ -17,8 +17,9 @@ from busway_bus.log.descriptors import FILES_SHARE, Descriptors, Pooled, raise_l
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 """Linux answers EAGAIN to a read with it that would wait for the disk; elsewhere a read waits."""
-_PROBED_BYTES: Final = 64 * 1024
-"""Pages come into memory and leave it many at a time, so one of so many bytes speaks for the others."""
+_PROBED_BYTES: Final = 256 * 1024
+"""Pages come into memory and leave it many at a time, so one of so many bytes speaks for the others; a probe costs as much as sending
+10 KiB."""
 _WARMED_BYTES: Final = 256 * 1024
 
 
