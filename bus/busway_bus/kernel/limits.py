@@ -17,6 +17,21 @@ CONNECTIONS_MAX: Final = 10_000
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """One CreateTopics call may not fill the disk with directories; above this, add topics."""
 
+TOPICS_UNDER_WAY_MAX: Final = 1_000
+"""Topics that wait to be made at one time; who asks for more is told the same and comes again."""
+
+SEGMENT_BYTES_MIN: Final = 1_048_576
+"""Of segment.bytes of a topic, in Kafka; offsets.topic.segment.bytes knows no such bound."""
+
+CREATED_PARTITIONS_MAX: Final = 10_000
+"""Partitions of one command, as in Kafka: more would make one batch of the metadata log too large."""
+
+COMMANDS_MAX: Final = 10_000
+"""Commands that wait for the writer or to be followed. Each connection has one at a time, but they outlive connections that come and go."""
+
+RECORDS_ENCODED_ON_LOOP_MAX: Final = 1_000
+"""Records of a decision that are encoded between two others' requests; more of them, in another thread."""
+
 TOPIC_NAME_CHARS_MAX: Final = 249
 """Kafka's limit: the directory name `topic-partition` plus `.delete` suffix must fit a file name of 255 bytes."""
 
@@ -52,6 +67,20 @@ REQUEST_BYTES_LARGE: Final = 2 * 1024 * 1024
 REQUEST_BYTES_QUEUED_MAX: Final = 1024 * 1024
 """A connection that has so many bytes waiting behind the request that is worked on is not read from."""
 
+FRAME_GROWTH_BYTES_MIN: Final = 4 * 1024
+"""A frame's buffer grows by so many bytes at least, and at most by `FRAME_GROWTH_BYTES_MAX`, however large the frame says it is."""
+
+FRAME_GROWTH_BYTES_MAX: Final = 1024 * 1024
+
+REQUESTS_PIPELINED_MAX: Final = 64
+"""Requests of one connection that are taken in before the first of them is answered."""
+
+GATHERED_BYTES_MAX: Final = 16 * 1024
+"""Answers up to so many bytes are written together; a larger one goes out at once, so that back-pressure is felt."""
+
+SENDFILE_BYTES_MIN: Final = 16 * 1024
+"""Sent by `sendfile`; less of a file goes through memory together with what stands around it: one system call in place of three costs less than copying."""
+
 SYNCS_AT_ONCE_MAX: Final = 8
 """Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
 
@@ -64,10 +93,37 @@ RECOVERY_BYTES_SETTLED: Final = 256 * 1024
 INFLATED_ON_LOOP_MAX: Final = 1024 * 1024
 """Bytes of records that are taken out of their codec and looked through at once: a batch that no client's default exceeds."""
 
+SLICE_S: Final = 0.001
+"""Work at a stretch beside the event loop: as it holds the interpreter, an answer may have to wait as long."""
+
 INSPECTIONS_MAX: Final = 4
 """Batches that are out of their codec beside the event loop at a time: with `inflated_max` of the records, at most 64 MB by default."""
 
-FETCH_PARTITIONS_BYTES_MAX: Final = 55 * 1024 * 1024
+FILES_MIN: Final = 64
+"""Files of logs that may be open at least, however few descriptors the system allows."""
+
+OTHER_DESCRIPTORS_MAX: Final = 64
+"""Descriptors that are neither files of logs nor connections: listeners, locks, directories and small files for a moment."""
+
+DESCRIPTORS_SCANNED_MAX: Final = 64
+"""Open files looked at when one more is opened: most are not in use, and the loop may be waiting."""
+
+FILE_NAME_BYTES_MAX: Final = 255
+"""What file systems take for one name."""
+
+CUTS_MAX: Final = 4
+"""Cuts of earlier starts that are kept beside those of the newest one: a broker that dies again and again must not fill the disk."""
+
+CLEANED_KEYS_MAX: Final = 500_000
+"""Keys of one round of cleaning: about 100 MB. A log with more is cleaned in several rounds, as Kafka does when its buffer is full."""
+
+CLEANER_PAUSE_S: Final = 0.003
+"""Rest between two slices, so that cleaning takes at most a quarter of a core."""
+
+POSITIONS_MAX: Final = 64
+"""Places in a segment that are remembered: of so many flushes, and of so many readers."""
+
+FETCH_BYTES_MAX: Final = 55 * 1024 * 1024
 """Default of fetch.max.bytes: a fetch response never grows past it, whatever the client asks for."""
 
 FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
@@ -94,6 +150,12 @@ MEMBER_BYTES: Final = 1024
 
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Members that were handed an id and have not come back with it yet, for one group."""
+
+SILENT_WAIT_MS_MIN: Final = 1_000
+"""How long silent static members are waited for at least; a member may ask for 0, and the timer must not spin."""
+
+STALE_DEADLINES_MIN: Final = 64
+"""Entries of a list of deadlines that count no more are swept out when there are so many of them, and more than of those that do."""
 
 GROUPS_PER_TICK_MAX: Final = 100
 """Groups whose timers are looked at while all others wait: after a start all sessions end at one moment."""

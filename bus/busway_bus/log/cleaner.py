@@ -9,7 +9,8 @@ it replaces are renamed to `.deleted`. What a start finds says what to do: `.cle
 
 from collections.abc import Iterator, Sequence
 
-from busway_bus.log.compaction import KEYS_MAX, KeyOffsets, Plan, cleaned_batch, due, groups, plan
+from busway_bus.kernel.limits import CLEANED_KEYS_MAX
+from busway_bus.log.compaction import KeyOffsets, Plan, cleaned_batch, due, groups, plan
 from busway_bus.log.file_names import SWAP
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.segment import Segment
@@ -45,7 +46,7 @@ class Cleaner:
         end: up to where the log is clean when all groups are done.
     """
 
-    def __init__(self, log: PartitionLog, chosen: Plan, *, now_ms: int, keys_max: int = KEYS_MAX) -> None:
+    def __init__(self, log: PartitionLog, chosen: Plan, *, now_ms: int, keys_max: int = CLEANED_KEYS_MAX) -> None:
         self._log = log
         self._plan = chosen
         self._now_ms = now_ms

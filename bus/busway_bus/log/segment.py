@@ -15,13 +15,12 @@ from busway_bus.kernel.files import File, Files
 from busway_bus.log.batch_file import BatchFile
 from busway_bus.log.file_names import DELETED, SEGMENT_FILES, file_name
 from busway_bus.log.file_slice import FileSlice
+from busway_bus.log.index import OFFSETS_MAX
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.positions import Positions
 from busway_bus.log.segment_indexes import SegmentIndexes
 from busway_protocol.records.batch import BatchHeader, CorruptBatch, verify_crc
 
-OFFSETS_MAX: Final = 2**31 - 1
-"""A segment's indexes hold offsets relative to its base in four bytes."""
 _UNDATED: Final = -2
 
 

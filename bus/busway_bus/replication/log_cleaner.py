@@ -8,10 +8,10 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final
 from weakref import WeakSet
 
 from busway.net.machine import OS
+from busway_bus.kernel.limits import CLEANER_PAUSE_S, SLICE_S
 from busway_bus.log.cleaner import Cleaner, cleanable
 from busway_bus.log.compaction import Plan
 from busway_bus.log.partition_log import PartitionLog
@@ -21,11 +21,6 @@ from busway_protocol.errors import ProtocolError
 from busway_protocol.machine import Machine
 
 log = logging.getLogger("busway.cleaner")
-
-SLICE_S: Final = 0.001
-"""Work at a stretch: decoding records holds the interpreter, so a produce may have to wait as long."""
-PAUSE_S: Final = 0.003
-"""Between two slices, so that cleaning takes at most a quarter of a core."""
 
 
 class LogCleaner:
@@ -37,7 +32,7 @@ class LogCleaner:
     """
 
     def __init__(
-        self, store: LogStore, machine: Machine = OS, *, slice_s: float = SLICE_S, pause_s: float = PAUSE_S
+        self, store: LogStore, machine: Machine = OS, *, slice_s: float = SLICE_S, pause_s: float = CLEANER_PAUSE_S
     ) -> None:
         self._monotonic_s = machine.monotonic_s
         self._store = store
