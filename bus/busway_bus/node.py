@@ -12,12 +12,13 @@ from uuid import UUID
 
 from busway.net.machine import OS
 from busway_bus.controller.leaders import begin_epochs
-from busway_bus.coordinator.runtime import LOAD_GRACE_S, OFFSETS_TOPIC, GroupCoordinator
+from busway_bus.coordinator.runtime import LOAD_GRACE_S, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.files import DataDirectory
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore

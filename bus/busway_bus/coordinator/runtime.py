@@ -17,6 +17,7 @@ from busway_bus.groups.classic_values import GroupLimits, Join, Joined, State, S
 from busway_bus.groups.records import GroupMetadataKey, key_bytes, parse, value_bytes
 from busway_bus.groups.shard import Change, GroupShard, founding, last_of_each
 from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
@@ -26,7 +27,6 @@ from busway_protocol.records.record import decode_records
 from busway_protocol.types import ZERO_UUID
 
 log = logging.getLogger("busway.groups")
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 LOAD_GRACE_S: Final = 0.5
 """How long a start waits for the groups: a small node answers for them from its first moment, a large one serves all else."""
 _APPLIED_AT_ONCE: Final = 100

@@ -8,10 +8,10 @@ from typing import Final
 
 from busway_bus.controller.topics import create
 from busway_bus.handlers.context import NodeServices
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.metadata.image import TopicImage
 
 DEFAULT: Final = -1
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 async def create_topic(
