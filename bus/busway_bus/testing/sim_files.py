@@ -24,6 +24,7 @@ class DiskFaults:
 
     Attributes:
         reads, writes, syncs: the chance that one fails with EIO; what a failed sync should have written is never written, as on Linux.
+        cold: the chance that what is read is not in memory.
         capacity: bytes of content that the disk holds; more fail with ENOSPC.
         sync_s: the shortest and the longest time that a sync takes.
     """
@@ -31,6 +32,7 @@ class DiskFaults:
     reads: float = 0.0
     writes: float = 0.0
     syncs: float = 0.0
+    cold: float = 0.0
     capacity: int | None = None
     sync_s: tuple[float, float] = (0.0, 0.0)
 
@@ -38,25 +40,36 @@ class DiskFaults:
 class SimLoan:
     """A file that can be read whatever becomes of its name."""
 
-    __slots__ = ("_content", "_files")
+    __slots__ = ("_content", "_files", "_path", "descriptor")
 
-    def __init__(self, files: "SimFiles", content: Content) -> None:
+    def __init__(self, files: "SimFiles", path: str, content: Content) -> None:
         self._files = files
+        self._path = path
         self._content = content
+        self.descriptor = -1
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on."""
         self._files.check_read()
         return bytes(self._content.cached[position : position + size])
 
+    def in_memory(self, position: int, size: int) -> bool:
+        """Whether it is not cold."""
+        return not self._files.is_cold(self._path)
+
+    def warm(self, position: int, size: int) -> None:
+        """The file is in memory from now on."""
+        self._files.cold.discard(self._path)
+
 
 class SimFile:
     """One open file."""
 
-    __slots__ = ("_content", "_directory", "_files", "_named", "_spoiled", "closed", "disposable", "size")
+    __slots__ = ("_content", "_directory", "_files", "_named", "_path", "_spoiled", "closed", "disposable", "size")
 
-    def __init__(self, files: "SimFiles", directory: Directory, content: Content) -> None:
+    def __init__(self, files: "SimFiles", path: str, directory: Directory, content: Content) -> None:
         self._files = files
+        self._path = path
         self._directory = directory
         self._content = content
         self._named = False
@@ -83,10 +96,20 @@ class SimFile:
         self._files.check_read()
         return bytes(self._content.cached[position : position + size])
 
+    def read_now(self, position: int, size: int) -> bytes:
+        """As `read`: all of it is in memory, unless it is cold.
+
+        Raises:
+            BlockingIOError: it is.
+        """
+        if self._files.is_cold(self._path):
+            raise BlockingIOError(errno.EAGAIN, "simulated pages that are not in memory", self._path)
+        return self.read(position, size)
+
     def lend(self) -> SimLoan:
         """Something to read the file with later, also when it is closed by then."""
         self._check_open()
-        return SimLoan(self._files, self._content)
+        return SimLoan(self._files, self._path, self._content)
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
@@ -138,6 +161,7 @@ class SimFiles:
         failing_syncs: when set, only syncs do.
         faults: what goes wrong now and then.
         syncs: how many waits for the disk there were, of files and of small files replaced.
+        cold: paths of files that are not in memory, until somebody waits for them.
         steps_left: when set, the power goes (`PowerCut`) at the step on the disk after so many more; from then on every step of whoever
             still runs is refused so, until `cut_power` or `power_on`.
         on_cut: called at that step.
@@ -152,6 +176,7 @@ class SimFiles:
         self.failing_syncs = False
         self.faults = DiskFaults()
         self.syncs = 0
+        self.cold: set[str] = set()
         self.steps_left: int | None = None
         self.on_cut: Callable[[], None] | None = None
         self.waits: Callable[[float], None] | None = None
@@ -196,6 +221,10 @@ class SimFiles:
         if self._hit(self.faults.reads):
             raise OSError(errno.EIO, "simulated input/output error in a read")
 
+    def is_cold(self, path: str) -> bool:
+        """Whether a file is not in memory now."""
+        return path in self.cold or self._hit(self.faults.cold)
+
     def check_sync(self) -> None:
         """Count a wait for the disk; raise OSError when syncs are made to fail."""
         self._step()
@@ -239,7 +268,7 @@ class SimFiles:
                 self.check_disk()
                 node = Content()
                 Change((directory, name, node))
-            return SimFile(self, directory, node)
+            return SimFile(self, path, directory, node)
 
     def read_bytes(self, path: str) -> bytes | None:
         """A whole small file, None when it is not there."""
@@ -355,7 +384,7 @@ class SimFiles:
         self._off = True
 
     def power_on(self) -> None:
-        """Take steps again, with the page cache as it is: only the process was gone."""
+        """Take steps again, with the page cache as it is."""
         self.steps_left = None
         self._off = False
 
