@@ -17,6 +17,7 @@ import asyncio
 import heapq
 import itertools
 import traceback
+import warnings
 from asyncio import Handle, TimerHandle
 from collections.abc import Callable
 from contextvars import Context
@@ -398,16 +399,19 @@ class SimLoop(asyncio.BaseEventLoop):
             process.ready.clear()
         self._events.clear()
         self._runnable.clear()
+        self.network.end()
         self.close()
 
     def bury(self) -> None:
         """Let go of the tasks. Python runs their `finally` blocks for it, which may not happen while anybody looks at what they did."""
-        for process in self.processes:
-            for task in process.tasks:
-                if not task.done():
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    end(task.get_coro())
-            process.tasks.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what was never awaited never will be
+            for process in self.processes:
+                for task in process.tasks:
+                    if not task.done():
+                        task._log_destroy_pending = False  # type: ignore[attr-defined]
+                        end(task.get_coro())
+                process.tasks.clear()
 
 
 def _refuse(options: dict[str, Any], what: str) -> None:
