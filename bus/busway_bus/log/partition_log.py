@@ -242,10 +242,13 @@ class PartitionLog:
             if not self.closed:
                 self._files.replace(f"{self.directory}/{EPOCHS}", content)
 
-    def keep_snapshot(self, offset: int, snapshot: bytes, *, instead_of: Sequence[int] = ()) -> None:
-        """Write the producers' state as of `offset`, likewise; one that cannot be written is no failure (see `recovery`)."""
+    def keep_snapshot(self, offset: int, snapshot: bytes, truncations: int, *, instead_of: Sequence[int] = ()) -> None:
+        """Write the producers' state as of `offset`, likewise; one that cannot be written is no failure (see `recovery`). Where the
+        log was truncated since the state was taken, nobody knows whether it ever comes to that."""
         with self._closing:
-            if not self.closed and write_snapshot(self._files, self.directory, offset, snapshot):
+            if self.closed or truncations != self._truncations:
+                return
+            if write_snapshot(self._files, self.directory, offset, snapshot):
                 for outdated in instead_of:
                     if outdated != offset:
                         self._files.remove(f"{self.directory}/{file_name(outdated, SNAPSHOT)}")
@@ -288,6 +291,7 @@ class PartitionLog:
     def batches(self, offset: int = 0) -> Iterator[bytes]:
         """Every batch from `offset` on, whole, for those who load their state from a log."""
         for segment in self._segments[reading.segment_at(self._segments, max(offset, self.start_offset)) :]:
+            segment.check()
             for header, position in segment.headers():
                 if header.last_offset >= offset:
                     yield segment.read(position, header.size_bytes)
@@ -428,6 +432,8 @@ class PartitionLog:
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Cut everything at and behind `offset`, as a follower does that has gone astray."""
+        with self._closing:
+            self._truncations += 1
         for name in self._files.list(self.directory):
             if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
                 self._files.remove(f"{self.directory}/{name}")
@@ -438,7 +444,6 @@ class PartitionLog:
         self.epochs.truncate(offset)
         self._files.replace(f"{self.directory}/{EPOCHS}", self.epochs.text().encode())
         self.flushed_offset = min(self.flushed_offset, offset)
-        self._truncations += 1
         self._proven_bytes = min(self._proven_bytes, self.active.size)
         self._between = [at for at in self._between if at <= offset]
         self.producers = replayed(self._files, self.directory, self._segments, now_ms)
