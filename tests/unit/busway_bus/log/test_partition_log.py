@@ -2,7 +2,7 @@
 
 import pytest
 
-from busway_bus.log import partition_log
+from busway_bus.log import snapshots
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.testing.sim_files import PowerCut, SimFiles
@@ -340,7 +340,7 @@ def test_a_flush_of_what_was_cut_off_says_nothing_of_what_came_after():
 
 def test_a_snapshot_of_what_was_cut_off_is_not_written(monkeypatch):
     """It would prove to a start that offsets are on disk which were given to other records since."""
-    monkeypatch.setattr(partition_log, "RECOVERY_BYTES_MAX", 1)
+    monkeypatch.setattr(snapshots, "RECOVERY_BYTES_MAX", 1)
     files = SimFiles()
     log = make(FOREVER, files)
     for _ in range(10):
