@@ -125,6 +125,11 @@ class RequestContext:
     principal: Principal = ANONYMOUS
 
     @property
+    def listener(self) -> str:
+        """The name of the listener that the request came by."""
+        return self.advertised.name
+
+    @property
     def for_controller(self) -> ControllerRequestContext:
         """On whose behalf this request asks the controller for something."""
         return ControllerRequestContext(principal=self.principal)

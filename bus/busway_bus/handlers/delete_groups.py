@@ -6,6 +6,7 @@ Behaviour: the group's offsets go with it.
 """
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -16,6 +17,7 @@ from busway_protocol.messages.groups_classic import (
 
 API = ApiKey.DELETE_GROUPS
 VERSIONS = (0, 2)
+NEEDS = (Access(Operation.DELETE, Resource.GROUP),)
 
 
 async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:

@@ -12,6 +12,7 @@ from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_states import State
 from busway_bus.handlers.authorized import GROUP_OPERATIONS
 from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -23,6 +24,7 @@ from busway_protocol.messages.groups_classic import (
 
 API = ApiKey.DESCRIBE_GROUPS
 VERSIONS = (0, 6)
+NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP),)
 NOT_FOUND_SINCE = 6
 
 

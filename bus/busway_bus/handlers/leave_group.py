@@ -6,6 +6,7 @@ Behaviour: each member for itself; the rest rebalances.
 """
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -17,6 +18,7 @@ from busway_protocol.messages.groups_classic import (
 
 API = ApiKey.LEAVE_GROUP
 VERSIONS = (0, 5)
+NEEDS = (Access(Operation.READ, Resource.GROUP),)
 BATCHED_SINCE = 3
 
 

@@ -10,12 +10,14 @@ from typing import Final
 
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 API = ApiKey.LIST_GROUPS
 VERSIONS = (0, 5)
+NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER), Access(Operation.DESCRIBE, Resource.GROUP))
 CLASSIC = "classic"
 
 

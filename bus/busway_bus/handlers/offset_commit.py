@@ -9,6 +9,7 @@ Behaviour: by a member of the current generation, or by anyone while the group i
 from busway_bus.groups.offsets import NewOffset
 from busway_bus.groups.shard import Place
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -21,6 +22,7 @@ from busway_protocol.messages.groups_classic import (
 
 API = ApiKey.OFFSET_COMMIT
 VERSIONS = (2, 10)
+NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.READ, Resource.TOPIC))
 TOPIC_IDS_SINCE = 10
 NOT_FOUND_SINCE = 9
 

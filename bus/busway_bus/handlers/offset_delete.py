@@ -6,6 +6,7 @@ while a group of another kind has members.
 """
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -17,6 +18,7 @@ from busway_protocol.messages.groups_classic import (
 
 API = ApiKey.OFFSET_DELETE
 VERSIONS = (0, 0)
+NEEDS = (Access(Operation.DELETE, Resource.GROUP), Access(Operation.READ, Resource.TOPIC))
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:

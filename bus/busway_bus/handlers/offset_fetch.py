@@ -12,6 +12,7 @@ from uuid import UUID
 from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.handlers.context import Large, RequestContext
 from busway_bus.metadata.image import ClusterImage
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -28,6 +29,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.OFFSET_FETCH
 VERSIONS = (1, 10)
+NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
 GROUP_ERROR_SINCE = 2
 GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
