@@ -53,7 +53,11 @@ class _Offline:
 
 
 class LocalPartitions:
-    """Every partition that this node has."""
+    """Every partition that this node has.
+
+    Attributes:
+        undeleted: whether deleted partitions keep their files until the next start, which has to know of the deletion.
+    """
 
     def __init__(self, config: BrokerConfig, store: LogStore, reconfigured: Callable[[Partition], None]) -> None:
         self._config = config
@@ -66,6 +70,7 @@ class LocalPartitions:
         self._epochs: dict[Key, int] = {}
         self._lost: set[Key] = set()
         self._started = False
+        self.undeleted = False
         self._doomed: deque[str] = deque()
         self._remover: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
@@ -248,6 +253,7 @@ class LocalPartitions:
         try:
             self._doomed += await off_loop(functools.partial(self._store.delete, doomed))
         except OSError as problem:
+            self.undeleted = True
             log.error("deleted partitions keep their files until the next start: %s", problem)
         if self._doomed and self._remover is None:
             self._remover = asyncio.ensure_future(self._remove())
