@@ -7,17 +7,19 @@ What does not: anything a part does.
 import asyncio
 import contextlib
 import logging
-import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from uuid import UUID
 
+from busway.net.machine import OS
 from busway_bus.controller.brokers import RegisterBroker, addresses
 from busway_bus.controller.controller import ITSELF, Controller
 from busway_bus.controller.leaders import BeginEpochs
-from busway_bus.coordinator.runtime import LOAD_GRACE_S, GroupCoordinator
+from busway_bus.coordinator.groups import LOAD_GRACE_S, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.files import DataDirectory
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
@@ -33,6 +35,7 @@ from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.replication.metadata_snapshots import SnapshotLimits
 from busway_bus.server.listener import Listeners
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
 
 log = logging.getLogger("busway.node")
 
@@ -49,12 +52,19 @@ class Node:
 
     Args:
         config: its settings.
+        machine: its clocks, identifiers and chance; nothing below this reads others. Timers, connections and work in threads are the
+            running event loop's.
+        files: opens the data directory at the path that the settings name.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, machine: Machine = OS, files: Callable[[str], DataDirectory] = OsFiles
+    ) -> None:
         self.config = config
+        self._machine = machine
+        self._open_files = files
         self._listeners = Listeners(config)
-        self._files: OsFiles | None = None
+        self._files: DataDirectory | None = None
         self._store: LogStore | None = None
         self._flusher = Flusher(self._disk_failed)
         self._services: NodeServices | None = None
@@ -90,18 +100,18 @@ class Node:
             CannotListen: the port cannot be bound.
         """
         # The directory first: a second start on it should learn who holds it, not that the port is taken.
-        self._files = OsFiles(self.config.data_dir)
+        self._files = self._open_files(self.config.data_dir)
         try:
             await self._listeners.bind()
-            self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=uuid.uuid4)
-            metadata = MetadataLog(self._store, self._flusher, self._snapshot_limits())
+            self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
+            metadata = MetadataLog(self._store, self._flusher, self._machine, self._snapshot_limits())
             await metadata.format()
             for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
                 log.warning("%s: %s", self.config.data_dir, line)
-            replicas = ReplicaManager(self.config, self._store, self._flusher)
+            replicas = ReplicaManager(self.config, self._store, self._flusher, self._machine)
             metadata.allow_snapshots(lambda: replicas.local.undeleted)
             await metadata.subscribe(replicas.local.follow)
-            self._controller, self._registered = LocalController(self.config, metadata, uuid.uuid4), False
+            self._controller, self._registered = LocalController(self.config, metadata, self._machine.uuid4), False
             if not self._store.clean:
                 await self._begin_epochs(replicas)
             await self._register(metadata.image)
@@ -109,6 +119,8 @@ class Node:
             metadata.watch(lambda: self._reports.set() if replicas.local.report() else None)
             self._services = NodeServices(
                 config=self.config,
+                machine=self._machine,
+                volume=self._files.volume,
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
@@ -120,6 +132,7 @@ class Node:
                 groups=GroupCoordinator(
                     self.config,
                     replicas,
+                    self._machine,
                     create_topic=self._create_offsets_topic,
                     partitions=lambda: _count(metadata.image, OFFSETS_TOPIC),
                     topic_id=lambda: _topic_id(metadata.image, OFFSETS_TOPIC),
@@ -127,10 +140,10 @@ class Node:
                 ),
             )
             groups = self._services.groups
-            metadata.watch(groups.follow)
-            groups.load()
-            await groups.loaded(within_s=LOAD_GRACE_S)
-            await self._listeners.serve(self._services, self._files.descriptors.left)
+            metadata.watch(groups.runtime.follow)
+            groups.runtime.load()
+            await groups.runtime.wait_loaded(within_s=LOAD_GRACE_S)
+            await self._listeners.serve(self._services, self._files.connections_max())
         except BaseException:
             await self._listeners.close()
             if self._store is not None:
@@ -203,7 +216,7 @@ class Node:
         assert self._store is not None
         return RegisterBroker(
             node_id=self.config.node_id,
-            incarnation=uuid.uuid4(),
+            incarnation=self._machine.uuid4(),
             endpoints=tuple(self.advertised.values()),
             rack=self.config.get("broker.rack"),
             directories=(self._store.identity.directory_id,),
@@ -247,11 +260,11 @@ class Node:
         return [
             self._report_changes(),
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
-            every(_UNFORCED_FLUSH_S, "flushing", services.replicas.flush_unforced),
-            every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.maintain),
+            every(_UNFORCED_FLUSH_S, "flushing", services.replicas.logs.flush_intervals),
+            every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.logs.maintain),
             every(_REOPEN_S, "opening partitions", self._reopen),
             every(_SNAPSHOT_S, "the snapshot of the metadata", services.metadata.maintain),
-            every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.checkpoint),
+            every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.logs.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]
 
@@ -260,7 +273,7 @@ class Node:
             await self._register(self.services.image)
         await self.services.replicas.local.reopen()
         await self._report(self.services.replicas.local)
-        self.services.groups.look_again()
+        self.services.groups.runtime.look_again()
 
     async def stop(self, *, clean: bool = True) -> None:
         """Close the doors, finish what is under way, leave the data so that the next start trusts it.
@@ -276,7 +289,7 @@ class Node:
         await self._listeners.close(finish=clean)
         if self._services is not None:
             await self._services.creations.close()
-            self._services.groups.close()
+            self._services.groups.runtime.close()
             await self._services.metadata.drain()
             await self._services.replicas.close()
             await self._services.replicas.local.close()
@@ -301,15 +314,15 @@ def _count(image: ClusterImage, topic: str) -> int:
     return len(found.partitions) if found is not None else 0
 
 
-def _topic_id(image: ClusterImage, topic: str) -> uuid.UUID | None:
+def _topic_id(image: ClusterImage, topic: str) -> UUID | None:
     found = image.topics.get(topic)
     return found.topic_id if found is not None else None
 
 
-def _partitions(image: ClusterImage) -> dict[tuple[str, int], uuid.UUID]:
+def _partitions(image: ClusterImage) -> dict[tuple[str, int], UUID]:
     known = {
         (topic.name, number): topic.topic_id
         for topic in image.topics.values()
         for number in range(len(topic.partitions))
     }
-    return {**known, (TOPIC, 0): uuid.UUID(int=TOPIC_ID_INT)}
+    return {**known, (TOPIC, 0): UUID(int=TOPIC_ID_INT)}

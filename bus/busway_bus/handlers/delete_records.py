@@ -6,7 +6,6 @@ Behaviour: offset -1 means the high watermark; the new start survives a restart.
 """
 
 from busway_bus.handlers.context import RequestContext
-from busway_bus.replication.manager import wall_ms
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -33,7 +32,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
         for topic in request.topics
     ]
     try:
-        await context.node.replicas.checkpoint()
+        await context.node.replicas.logs.checkpoint()
     except OSError:
         for partition in (partition for topic in topics for partition in topic.partitions):
             partition.error_code = partition.error_code or ErrorCode.KAFKA_STORAGE_ERROR
@@ -48,7 +47,7 @@ def _one(topic: str, wanted: DeleteRecordsPartition, context: RequestContext) ->
         offset = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
         if offset < 0 or offset > partition.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        partition.log.advance_start(offset, wall_ms())
+        partition.log.advance_start(offset, context.node.machine.wall_ms())
     except KafkaError as problem:
         return DeleteRecordsPartitionResult(
             partition_index=wanted.partition_index, low_watermark=-1, error_code=problem.code

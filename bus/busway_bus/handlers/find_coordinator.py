@@ -37,16 +37,17 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
             missing = problem.message or problem.code.name
             log.error("the topic of the groups cannot be made: %s", missing)
     if context.api_version >= BATCHED_SINCE:
-        found = [_one(key, request.key_type, missing, context) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
-    one = _one(request.key, request.key_type, missing, context)
-    text = one.error_message or ErrorCode(one.error_code).name  # as Kafka fills it in these versions
+        coordinators = [_served(key, request.key_type, missing, context) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=coordinators)
+    answer = _served(request.key, request.key_type, missing, context)
+    text = answer.error_message or ErrorCode(answer.error_code).name  # as Kafka fills it in these versions
     return FindCoordinatorResponse(
-        error_code=one.error_code, error_message=text, node_id=one.node_id, host=one.host, port=one.port
+        error_code=answer.error_code, error_message=text, node_id=answer.node_id, host=answer.host, port=answer.port
     )
 
 
-def _one(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
+def _served(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
+    """The coordinator, unless there are none of this type."""
     code, text = ErrorCode.NONE, ""
     if key_type == TRANSACTION:
         batched = context.api_version >= BATCHED_SINCE

@@ -17,7 +17,7 @@ NEEDS = (Access(Operation.READ, Resource.GROUP),)
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Note it."""
+    """Begin the member's session anew."""
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     try:

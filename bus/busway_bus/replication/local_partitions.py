@@ -9,23 +9,24 @@ import asyncio
 import functools
 import itertools
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
+from busway.net.machine import OS
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import Doomed, LogStore, Opening
 from busway_bus.metadata.delta import Delta
-from busway_bus.metadata.image import ClusterImage, TopicImage
+from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
 from busway_bus.replication.cleaning import off_loop
 from busway_bus.replication.partition import Partition
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
 
 log = logging.getLogger("busway.replication")
 
@@ -37,11 +38,6 @@ BATCH: Final = 32
 _ACCEPT: Final = (
     "Restore the file from a copy, or, to accept the loss, put an empty directory in place of the partition's"
 )
-
-
-def wall_ms() -> int:
-    """Milliseconds since 1970, as record timestamps count them."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +55,15 @@ class LocalPartitions:
         undeleted: whether deleted partitions keep their files until the next start, which has to know of the deletion.
     """
 
-    def __init__(self, config: BrokerConfig, store: LogStore, reconfigured: Callable[[Partition], None]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: LogStore,
+        reconfigured: Callable[[Partition], None],
+        machine: Machine = OS,
+    ) -> None:
+        self._wall_ms = machine.wall_ms
+        self._monotonic_s = machine.monotonic_s
         self._config = config
         self._reconfigured = reconfigured
         self._store = store
@@ -67,7 +71,7 @@ class LocalPartitions:
         self._offline: dict[Key, _Offline] = {}
         self._names: dict[UUID, str] = {}
         self._of: dict[UUID, dict[Key, None]] = {}
-        self._epochs: dict[Key, int] = {}
+        self._images: dict[Key, PartitionImage] = {}
         self._lost: set[Key] = set()
         self._started = False
         self.undeleted = False
@@ -153,11 +157,11 @@ class LocalPartitions:
             key = (topic.name, number)
             if self._config.node_id not in placed.replicas:
                 continue
-            self._epochs[key] = placed.leader_epoch
+            self._images[key] = placed
             (self._lost.add if placed.lost_on(self._config.node_id) else self._lost.discard)(key)
             partition = self._partitions.get(key)
             if partition is not None:
-                partition.leader_epoch = placed.leader_epoch
+                partition.registered(placed, self._monotonic_ms())
             elif key not in here:
                 here[key] = None
                 yield Opening(key=key, topic_id=topic.topic_id, config=config, new=self._started)
@@ -179,6 +183,9 @@ class LocalPartitions:
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
         return LogConfig.from_values(self._config.topic_config(image.topic_configs(topic)))
+
+    def _monotonic_ms(self) -> int:
+        return int(self._monotonic_s() * 1000)
 
     # Opening
 
@@ -204,20 +211,22 @@ class LocalPartitions:
                 openers.create_task(opener())
 
     def _load(self, batch: list[Opening]) -> list[PartitionLog | CorruptLog | OSError]:
-        now_ms = wall_ms()
+        now_ms = self._wall_ms()
         return [self._store.load(opening, now_ms) for opening in batch]
 
     def _put(self, opening: Opening, outcome: PartitionLog | Exception) -> None:
         key = opening.key
         if isinstance(outcome, PartitionLog):
             self._offline.pop(key, None)
-            self._partitions[key] = Partition(
+            partition = Partition.opened(
                 topic=key[0],
                 number=key[1],
                 topic_id=opening.topic_id,
                 log=self._store.adopt(opening, outcome),
-                leader_epoch=self._epochs[key],
+                node_id=self._config.node_id,
             )
+            partition.registered(self._images[key], self._monotonic_ms())
+            self._partitions[key] = partition
             return
         known = self._offline.get(key)
         self._offline[key] = _Offline(opening=opening, problem=outcome)
@@ -241,7 +250,7 @@ class LocalPartitions:
     def _doom(self, key: Key, topic_id: UUID) -> Doomed:
         """Serve a partition no more."""
         self._offline.pop(key, None)
-        self._epochs.pop(key, None)
+        self._images.pop(key, None)
         self._lost.discard(key)
         partition = self._partitions.pop(key, None)
         doomed = self._store.doom(key, topic_id)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from busway.net.machine import OS
 from busway_bus.kernel.decision import Decision
 from busway_bus.log.checkpoints import uuid_text
 from busway_bus.log.flusher import Flusher
@@ -25,9 +26,9 @@ from busway_bus.metadata.image import LOST, UNASSIGNED, ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, from_bytes, to_bytes
 from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.replication.cleaning import off_loop
-from busway_bus.replication.local_partitions import wall_ms
 from busway_bus.replication.metadata_snapshots import KEPT, LogPoint, MetadataSnapshots, SnapshotLimits
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
@@ -86,7 +87,10 @@ class MetadataLog:
         WrongDirectory: it is not the log of the topics in this directory.
     """
 
-    def __init__(self, store: LogStore, flusher: Flusher, limits: SnapshotLimits | None = None) -> None:
+    def __init__(
+        self, store: LogStore, flusher: Flusher, machine: Machine = OS, limits: SnapshotLimits | None = None
+    ) -> None:
+        self._wall_ms = machine.wall_ms
         self._flusher = flusher
         self._followers: list[Follower] = []
         self._watchers: list[Callable[[], None]] = []
@@ -102,7 +106,7 @@ class MetadataLog:
         try:
             topic_id, flushed = UUID(int=TOPIC_ID_INT), self._snapshots.flushed
             self._log: PartitionLog = store.open(
-                TOPIC, 0, topic_id, _KEEP, wall_ms(), new=store.formatted, flushed=flushed
+                TOPIC, 0, topic_id, _KEEP, self._wall_ms(), new=store.formatted, flushed=flushed
             )
             self._stored = self._replay()
         except CorruptLog as problem:
@@ -247,7 +251,7 @@ class MetadataLog:
         for record in decision.records:
             delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
         image = delta.image()
-        build = functools.partial(_batch, decision.records)
+        build = functools.partial(_batch, decision.records, self._wall_ms())
         self._append(build() if len(decision.records) < _BUILT_ON_LOOP_MAX else await off_loop(build))
         self._newest = image
         return _Outcome(command, self._flusher.request(self._log), image, delta, decision.reply, self._appended)
@@ -308,7 +312,7 @@ class MetadataLog:
         """Begin a snapshot of the picture where one is due; the node calls this now and then."""
         if self._snapshotting is not None or self._undeleted is None or self._undeleted():
             return
-        if self._snapshots.due(self._covered.bytes_total, wall_ms()):
+        if self._snapshots.due(self._covered.bytes_total, self._wall_ms()):
             self._snapshotting = asyncio.ensure_future(self._snapshot())
 
     async def _snapshot(self) -> None:
@@ -316,13 +320,13 @@ class MetadataLog:
         try:
             point, image = self._covered, self.image
             snapshot = SnapshotId(point.end_offset, LEADER_EPOCH)
-            if await self._snapshots.take(image, snapshot, point, wall_ms()):
-                self._log.roll(wall_ms())
+            if await self._snapshots.take(image, snapshot, point, self._wall_ms()):
+                self._log.roll(self._wall_ms())
                 await self._flusher.request(self._log)
                 await off_loop(self._snapshots.tidy)
                 if len(self._snapshots.ids) >= KEPT:
-                    self._log.advance_start(self._snapshots.ids[0].offset, wall_ms())
-                await off_loop(functools.partial(self._log.remove_deleted, wall_ms()))
+                    self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
+                await off_loop(functools.partial(self._log.remove_deleted, self._wall_ms()))
         except (OSError, KafkaError) as problem:
             log.warning("the metadata log keeps what its snapshot covers until the next one: %s", problem)
         finally:
@@ -335,7 +339,7 @@ class MetadataLog:
 
     def _append(self, batch: bytes | bytearray) -> None:
         try:
-            now_ms = wall_ms()
+            now_ms = self._wall_ms()
             self._log.append_own(batch, leader_epoch=LEADER_EPOCH, now_ms=now_ms)
         except OSError as problem:
             raise KafkaError(
@@ -344,12 +348,11 @@ class MetadataLog:
         self._appended = LogPoint(self._log.end_offset, now_ms, self._appended.bytes_total + len(batch))
 
 
-def _batch(records: tuple[Any, ...]) -> bytes | bytearray:
+def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:
     """One batch for one decision: all of it is there after a crash, or nothing."""
     builder = BatchBuilder()
-    now = wall_ms()
     for record in records:
-        builder.append(now, None, to_bytes(record))
+        builder.append(now_ms, None, to_bytes(record))
     return builder.build()
 
 

@@ -34,7 +34,7 @@ class Broker:
     def __init__(self, files: SimFiles, *, bytes_max: int = 1, snapshots: bool = True) -> None:
         self.store = LogStore(files, node_id=1, new_ids=new_id)
         self.flusher = Flusher()
-        self.log = MetadataLog(self.store, self.flusher, SnapshotLimits(bytes_max=bytes_max, interval_ms=0))
+        self.log = MetadataLog(self.store, self.flusher, limits=SnapshotLimits(bytes_max=bytes_max, interval_ms=0))
         if snapshots:
             self.log.allow_snapshots(lambda: False)
         self.controller = LocalController(BrokerConfig.defaults(), self.log, new_id)
