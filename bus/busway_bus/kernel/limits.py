@@ -52,6 +52,10 @@ max.message.bytes: honest data compresses well below it, bombs reach 1,000 and m
 SYNCS_AT_ONCE_MAX: Final = 8
 """Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
 
+SYNCS_NEXT_MAX: Final = SYNCS_AT_ONCE_MAX
+"""Logs whose next sync is prepared, for a thread that is done with one to go on with: more of them would be synced without what is
+appended until their turn comes."""
+
 INFLATED_ON_LOOP_MAX: Final = 1024 * 1024
 """Bytes of records that are taken out of their codec and looked through at once: a batch that no client's default exceeds."""
 

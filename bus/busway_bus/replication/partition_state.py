@@ -283,13 +283,13 @@ class PartitionState:
         self.role = role
 
     def _local_end_moved(self) -> Effects:
-        return _MOVED if self._advance() else _ACKNOWLEDGE
+        return self._advance() or _ACKNOWLEDGE
 
     def _advance(self) -> Effects:
         """Commit what all in-sync replicas have, and those that may be in sync already."""
         if self.role is not Role.LEADER or self.under_min_isr:
             return NOTHING
-        committed = self.local_end_offset
+        committed = self.log_end_offset if self.written_counts else self.flushed_offset
         if self.followers:
             for replica in self.maximal_isr:
                 if replica in self.followers:
