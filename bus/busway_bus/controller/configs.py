@@ -4,9 +4,11 @@ What lives here: replacing all settings of a topic and changing single ones (KIP
 from their properties file and are read-only on one node.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
+from busway_bus.controller.controller import Surroundings, only_checked, several
 from busway_bus.controller.topics import check_name
 from busway_bus.kernel.config_def import ConfigError, ConfigType
 from busway_bus.kernel.decision import Decision
@@ -16,7 +18,7 @@ from busway_bus.metadata.records import ConfigRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """What to do with one setting."""
 
     SET = 0
@@ -25,7 +27,37 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def check_request(updates: Sequence[tuple[str, int, str | None]]) -> None:
+Update = tuple[str, int, str | None]
+"""Name, operation and value of one setting's change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopicConfigs:
+    """Change the settings of topics, each whole or not at all; the reply has None for each that is changed, or why not.
+
+    Attributes:
+        updates: of each topic.
+        incremental: whether settings that are not named stay, or go back to their defaults.
+    """
+
+    updates: tuple[tuple[str, tuple[Update, ...]], ...]
+    incremental: bool
+    validate_only: bool = False
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[KafkaError | None, ...]]:
+        """One decision for all of them."""
+
+        def alteration(topic: str, updates: Sequence[Update]) -> Callable[[ClusterImage], Decision[None]]:
+            if self.incremental:
+                return lambda newest: change(newest, topic, updates)
+            values = {name: value or "" for name, _, value in updates}
+            return lambda newest: replace_all(newest, topic, values)
+
+        alterations = (alteration(topic, updates) for topic, updates in self.updates)
+        return only_checked(several(image, alterations), validate_only=self.validate_only)
+
+
+def check_request(updates: Sequence[Update]) -> None:
     """Refuse changes that are none: (name, operation, value), each name once, with a value unless it is deleted.
 
     Raises:
@@ -34,7 +66,7 @@ def check_request(updates: Sequence[tuple[str, int, str | None]]) -> None:
     names = [name for name, _, _ in updates]
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    if empty := [name for name, operation, value in updates if value is None and operation != Operation.DELETE]:
+    if empty := [name for name, operation, value in updates if value is None and operation != ConfigOperation.DELETE]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}")
 
 
@@ -50,7 +82,7 @@ def replace_all(image: ClusterImage, topic: str, wanted: Mapping[str, str]) -> D
     return _changes(topic, {**gone, **wanted})
 
 
-def change(image: ClusterImage, topic: str, operations: Sequence[tuple[str, int, str | None]]) -> Decision[None]:
+def change(image: ClusterImage, topic: str, operations: Sequence[Update]) -> Decision[None]:
     """Carry out (name, operation, value) on a topic's settings; what is deleted and not set changes nothing.
 
     Raises:
@@ -60,20 +92,20 @@ def change(image: ClusterImage, topic: str, operations: Sequence[tuple[str, int,
     current = image.topic_configs(topic)
     wanted: dict[str, str | None] = {}
     for name, operation, value in operations:
-        if operation == Operation.DELETE:
+        if operation == ConfigOperation.DELETE:
             if name in current:
                 wanted[name] = None
-        elif operation == Operation.SET:
+        elif operation == ConfigOperation.SET:
             wanted[name] = value
-        elif operation in {Operation.APPEND, Operation.SUBTRACT}:
-            wanted[name] = _edit_list(name, Operation(operation), current, value or "")
+        elif operation in {ConfigOperation.APPEND, ConfigOperation.SUBTRACT}:
+            wanted[name] = _edit_list(name, ConfigOperation(operation), current, value or "")
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: operation {operation} is not known")
     _check_values({**current, **wanted})
     return _changes(topic, wanted)
 
 
-def _edit_list(name: str, operation: Operation, current: Mapping[str, str], value: str) -> str:
+def _edit_list(name: str, operation: ConfigOperation, current: Mapping[str, str], value: str) -> str:
     key = TOPIC_CONFIGS.get(name)
     if key is None or key.type is not ConfigType.LIST:
         text = f"Can't {operation.name} to key {name} because its type is not LIST."
@@ -82,7 +114,7 @@ def _edit_list(name: str, operation: Operation, current: Mapping[str, str], valu
     assert isinstance(default, list)
     items = [item for item in current[name].split(",") if item] if name in current else list(default)
     edited = [item.strip() for item in value.split(",") if item.strip()]
-    if operation == Operation.APPEND:
+    if operation == ConfigOperation.APPEND:
         items += [item for item in edited if item not in items]
     else:
         items = [item for item in items if item not in edited]
