@@ -152,11 +152,12 @@ class ReplicaManager:
         if self._flusher.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
         try:
-            info = write(batch, leader_epoch=partition.leader_epoch, now_ms=self._wall_ms())
+            info = write(batch, leader_epoch=partition.state.leader_epoch, now_ms=self._wall_ms())
         except OSError as problem:
             text = f"cannot write {partition.log.directory}: {problem}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from problem
-        partition.appended()
+        if not info.duplicate:
+            partition.appended(info.last_offset)
         if partition.state.local_end_offset <= info.last_offset or partition.log.wants_flush:
             self.logs.flush(partition)
         return info
