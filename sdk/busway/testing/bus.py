@@ -20,7 +20,7 @@ from busway.app.handling.failures import dead_letter_topic
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
 from busway.extras import need
-from busway.net.machine import OS
+from busway.net.machine import OS, current_machine
 from busway.producer.producer import Producer
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
@@ -400,7 +400,10 @@ async def running_cluster() -> AsyncIterator[Cluster]:
     from busway_registry.server import RegistryServer
 
     with _quiet():
-        async with LocalCluster() as broker, RegistryServer(RegistryConfig(port=0, database="memory:")) as registry:
+        async with (
+            LocalCluster() as broker,
+            RegistryServer(RegistryConfig(port=0, database="memory:"), machine=current_machine()) as registry,
+        ):
             yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)
 
 
