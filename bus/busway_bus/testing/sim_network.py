@@ -250,6 +250,11 @@ class Network:
         far.soon(accept)
         return near
 
+    def end(self) -> None:
+        """The world is over."""
+        for end in self._ends:
+            end.vanish()
+
     def forget(self, end: SimTransport) -> None:
         """One end is closed."""
         self._ends.pop(end, None)
