@@ -1,0 +1,63 @@
+"""What a history must look like.
+
+What lives here: the list of all checks, what an anomaly is, and the rules of a topic. What does not: the checks themselves
+(`record_checks`, `group_checks`, `topic_checks`). All are pure: a history in, anomalies out.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tests.simulation.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """Something that must not be: its name in the list of anomalies, and the story in a line."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    """What may become of a topic's records.
+
+    Attributes:
+        compacted: older records of a key may go.
+        cut: records may go from the beginning on: by retention, or because somebody had them deleted.
+        retention_bytes: nothing goes by retention as long as what would be left is smaller; None where nothing goes by retention.
+        durable: acknowledged means on disk; where not, a power cut may take the end.
+        recreated: topics of this name come and go.
+    """
+
+    compacted: bool = False
+    cut: bool = False
+    retention_bytes: int | None = None
+    durable: bool = True
+    recreated: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether every record stays."""
+        return not (self.compacted or self.cut or self.recreated) and self.durable
+
+
+PLAIN: Final = TopicRules()
+Rules = Mapping[str, TopicRules]
+Check = Callable[[History, Rules], Iterator[Anomaly]]
+
+
+def check(history: History, rules: Rules) -> list[Anomaly]:
+    """Everything that is wrong with a history.
+
+    Args:
+        rules: of the topics that are not plain, by name.
+    """
+    from tests.simulation import group_checks, record_checks, topic_checks
+
+    checks = (*record_checks.CHECKS, *group_checks.CHECKS, *topic_checks.CHECKS)
+    return [anomaly for one in checks for anomaly in one(history, rules)]
