@@ -7,15 +7,18 @@ What does not: anything a part does.
 import asyncio
 import contextlib
 import logging
-import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from uuid import UUID
 
+from busway.net.machine import OS
 from busway_bus.controller.leaders import begin_epochs
-from busway_bus.coordinator.runtime import LOAD_GRACE_S, OFFSETS_TOPIC, GroupCoordinator
+from busway_bus.coordinator.runtime import LOAD_GRACE_S, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.files import DataDirectory
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
@@ -26,6 +29,7 @@ from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.server.listener import Listeners
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
 
 log = logging.getLogger("busway.node")
 
@@ -40,12 +44,19 @@ class Node:
 
     Args:
         config: its settings.
+        machine: its clocks, identifiers and chance; nothing below this reads others. Timers, connections and work in threads are the
+            running event loop's.
+        files: opens the data directory at the path that the settings name.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, machine: Machine = OS, files: Callable[[str], DataDirectory] = OsFiles
+    ) -> None:
         self.config = config
+        self._machine = machine
+        self._open_files = files
         self._listeners = Listeners(config)
-        self._files: OsFiles | None = None
+        self._files: DataDirectory | None = None
         self._store: LogStore | None = None
         self._flusher = Flusher(self._disk_failed)
         self._services: NodeServices | None = None
@@ -77,20 +88,22 @@ class Node:
             CannotListen: the port cannot be bound.
         """
         # The directory first: a second start on it should learn who holds it, not that the port is taken.
-        self._files = OsFiles(self.config.data_dir)
+        self._files = self._open_files(self.config.data_dir)
         try:
             await self._listeners.bind()
-            self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=uuid.uuid4)
-            metadata = MetadataLog(self._store, self._flusher)
+            self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
+            metadata = MetadataLog(self._store, self._flusher, self._machine)
             await metadata.format()
             for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
                 log.warning("%s: %s", self.config.data_dir, line)
-            replicas = ReplicaManager(self.config, self._store, self._flusher)
+            replicas = ReplicaManager(self.config, self._store, self._flusher, self._machine)
             await metadata.subscribe(replicas.local.follow)
             if not self._store.clean:
                 await metadata.run(lambda image: begin_epochs(image, replicas.may_have_lost()))
             self._services = NodeServices(
                 config=self.config,
+                machine=self._machine,
+                volume=self._files.volume,
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
@@ -101,6 +114,7 @@ class Node:
                 groups=GroupCoordinator(
                     self.config,
                     replicas,
+                    self._machine,
                     create_topic=self._create_offsets_topic,
                     partitions=lambda: _count(metadata.image, OFFSETS_TOPIC),
                     topic_id=lambda: _topic_id(metadata.image, OFFSETS_TOPIC),
@@ -111,7 +125,7 @@ class Node:
             metadata.watch(groups.follow)
             groups.load()
             await groups.loaded(within_s=LOAD_GRACE_S)
-            await self._listeners.serve(self._services, self._files.descriptors.left)
+            await self._listeners.serve(self._services, self._files.connections_max())
         except BaseException:
             await self._listeners.close()
             if self._store is not None:
@@ -208,15 +222,15 @@ def _count(image: ClusterImage, topic: str) -> int:
     return len(found.partitions) if found is not None else 0
 
 
-def _topic_id(image: ClusterImage, topic: str) -> uuid.UUID | None:
+def _topic_id(image: ClusterImage, topic: str) -> UUID | None:
     found = image.topics.get(topic)
     return found.topic_id if found is not None else None
 
 
-def _partitions(image: ClusterImage) -> dict[tuple[str, int], uuid.UUID]:
+def _partitions(image: ClusterImage) -> dict[tuple[str, int], UUID]:
     known = {
         (topic.name, number): topic.topic_id
         for topic in image.topics.values()
         for number in range(len(topic.partitions))
     }
-    return {**known, (TOPIC, 0): uuid.UUID(int=TOPIC_ID_INT)}
+    return {**known, (TOPIC, 0): UUID(int=TOPIC_ID_INT)}

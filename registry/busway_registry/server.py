@@ -3,12 +3,13 @@
 What lives here: joining store, use cases and HTTP; start and stop. What does not: sockets (`busway.net`).
 """
 
-import time
 from contextlib import AsyncExitStack
 from types import TracebackType
 
 from busway.net.http_server import serving
 from busway.net.listening import bind, in_url
+from busway.net.machine import OS
+from busway_protocol.machine import Machine
 from busway_registry.config import RegistryConfig
 from busway_registry.http.app import create_app
 from busway_registry.judging.judge import Judge
@@ -28,12 +29,13 @@ class RegistryServer:
 
     Args:
         config: its settings.
+        machine: its clock.
 
     Raises:
         NoStore: the database cannot be used.
     """
 
-    def __init__(self, config: RegistryConfig) -> None:
+    def __init__(self, config: RegistryConfig, machine: Machine = OS) -> None:
         self.config = config
         try:
             self._store = open_store(config.database)
@@ -41,7 +43,7 @@ class RegistryServer:
             raise _no_store(config.database, problem) from None
         settings = Settings(self._store, config.compatibility_level, mutable_mode=config.mutable_mode)
         self._pool = Pool()
-        registry = Registry(self._store, settings, Judge(self._pool), now_ms=lambda: int(time.time() * 1000))
+        registry = Registry(self._store, settings, Judge(self._pool), now_ms=machine.wall_ms)
         self._app = create_app(registry)
         self._port: int | None = None
         self._running = AsyncExitStack()

@@ -7,7 +7,6 @@ groups. The topic is made when the first group asks for its coordinator.
 import asyncio
 import functools
 import logging
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
@@ -18,26 +17,22 @@ from busway_bus.groups.classic_values import GroupLimits, Join, Joined, State, S
 from busway_bus.groups.records import GroupMetadataKey, key_bytes, parse, value_bytes
 from busway_bus.groups.shard import Change, GroupShard, founding, last_of_each
 from busway_bus.kernel.config import BrokerConfig
-from busway_bus.replication.manager import ReplicaManager, wall_ms
+from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
 from busway_protocol.types import ZERO_UUID
 
 log = logging.getLogger("busway.groups")
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 LOAD_GRACE_S: Final = 0.5
 """How long a start waits for the groups: a small node answers for them from its first moment, a large one serves all else."""
 _APPLIED_AT_ONCE: Final = 100
 """Groups and offsets that a load takes in before it lets others come in between."""
 BATCH_RECORDS_MAX: Final = 1_000
 """Records in one batch of ours: what a group with many partitions deletes must not make a batch nobody can fetch."""
-
-
-def new_member_id(prefix: str) -> str:
-    """A member id as Kafka makes them: what the client calls itself, and a random part."""
-    return f"{prefix}-{uuid.uuid4()}"
 
 
 class GroupCoordinator:
@@ -53,6 +48,7 @@ class GroupCoordinator:
         self,
         config: BrokerConfig,
         replicas: ReplicaManager,
+        machine: Machine,
         *,
         create_topic: Callable[[], Awaitable[None]],
         partitions: Callable[[], int],
@@ -61,6 +57,7 @@ class GroupCoordinator:
     ) -> None:
         self._config = config
         self._replicas = replicas
+        self._machine = machine
         self._create_topic = create_topic
         self._partitions = partitions
         self._topic_id = topic_id
@@ -79,7 +76,7 @@ class GroupCoordinator:
         """What was told of those that are being looked at again: it is told once."""
         self._loading: dict[int, asyncio.Task[GroupShard]] = {}
         self._unflushed: dict[int, asyncio.Future[None]] = {}
-        self._epoch_ms = wall_ms() - time.monotonic_ns() // 1_000_000
+        self._epoch_ms = machine.wall_ms() - int(machine.monotonic_s() * 1000)
         self._creating = asyncio.Lock()
 
     # Loading
@@ -119,7 +116,11 @@ class GroupCoordinator:
         self.load()
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(limits=self._limits, new_member_id=new_member_id)
+        return GroupShard(limits=self._limits, new_member_id=self._new_member_id)
+
+    def _new_member_id(self, prefix: str) -> str:
+        """A member id as Kafka makes them: what the client calls itself, and a random part."""
+        return f"{prefix}-{self._machine.uuid4()}"
 
     async def _load(self, number: int) -> GroupShard:
         kept = await self._replicas.slices.run(last_of_each(self._stored(number)))
@@ -211,7 +212,7 @@ class GroupCoordinator:
 
     def _now(self) -> int:
         """Wall time in ms that never jumps: sessions are counted with it, and setting the clock must not end them."""
-        return self._epoch_ms + time.monotonic_ns() // 1_000_000
+        return self._epoch_ms + int(self._machine.monotonic_s() * 1000)
 
     # Writing
 
@@ -259,7 +260,7 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, str(problem)) from problem
         for start in range(0, len(changes), BATCH_RECORDS_MAX):
             builder = BatchBuilder()
-            now = wall_ms()
+            now = self._machine.wall_ms()
             part = changes[start : start + BATCH_RECORDS_MAX]
             for key, value in part:
                 builder.append(now, key_bytes(key), value_bytes(value))
@@ -420,7 +421,7 @@ class GroupCoordinator:
             shard = self._shards.get(number)
             if shard is None:
                 continue  # the topic was deleted meanwhile
-            changes = shard.expired(wall_ms(), retention_ms, self._lives)
+            changes = shard.expired(self._machine.wall_ms(), retention_ms, self._lives)
             try:
                 await self._finished(self._append(number, changes))
             except KafkaError as problem:

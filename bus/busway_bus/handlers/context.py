@@ -5,7 +5,7 @@ What lives here: `NodeServices`, all that handlers see of the node, `RequestCont
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
@@ -18,6 +18,7 @@ from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.replication.turns import Turns
+from busway_protocol.machine import Machine
 
 R = TypeVar("R")
 
@@ -28,9 +29,16 @@ class CloseConnection(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class NodeServices:
-    """The parts of the node that handlers call."""
+    """The parts of the node that handlers call.
+
+    Attributes:
+        machine: the clocks, identifiers and chance of this node.
+        volume: how many bytes the volume of the data directory has, and how many of them are free; waits for the disk.
+    """
 
     config: BrokerConfig
+    machine: Machine
+    volume: Callable[[], tuple[int, int]]
     cluster_id: str
     directory_id: UUID
     metadata: MetadataLog

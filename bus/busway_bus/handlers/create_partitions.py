@@ -11,6 +11,7 @@ from busway_bus.controller.reassign import check_replicas
 from busway_bus.controller.topics import grow
 from busway_bus.handlers.context import RequestContext
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -43,7 +44,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
 
 async def _one(topic: CreatePartitionsTopic, validate_only: bool, context: RequestContext) -> None:
     node = context.node
-    if topic.name == "__consumer_offsets":
+    if topic.name == OFFSETS_TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "growing the offsets topic would move groups to other partitions")
 
     def decide(image: ClusterImage) -> Decision[None]:

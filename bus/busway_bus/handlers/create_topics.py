@@ -6,7 +6,6 @@ Behaviour: each topic for itself; validate_only checks without creating. Texts a
 """
 
 from collections import Counter
-from uuid import uuid4
 
 from busway_bus.controller.reassign import check_replicas
 from busway_bus.controller.topics import create
@@ -69,7 +68,7 @@ async def _one(topic: CreatableTopic, validate_only: bool, context: RequestConte
         partitions, factor = len(topic.assignments), 1
     configs = {config.name: config.value for config in topic.configs}
     if validate_only:
-        count, topic_id = _count(topic, context), uuid4()
+        count, topic_id = _count(topic, context), node.machine.uuid4()
         create(
             node.image,
             topic.name,

@@ -6,7 +6,6 @@ Behaviour: offset -1 means the high watermark; the new start survives a restart.
 """
 
 from busway_bus.handlers.context import RequestContext
-from busway_bus.replication.manager import wall_ms
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.offsets import (
@@ -46,7 +45,7 @@ def _one(topic: str, wanted: DeleteRecordsPartition, context: RequestContext) ->
         offset = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
         if offset < 0 or offset > partition.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        partition.log.advance_start(offset, wall_ms())
+        partition.log.advance_start(offset, context.node.machine.wall_ms())
     except KafkaError as problem:
         return DeleteRecordsPartitionResult(
             partition_index=wanted.partition_index, low_watermark=-1, error_code=problem.code

@@ -6,12 +6,10 @@ Logs of partitions that do not exist or are offline are left out.
 *Not supported*: nothing is left out.
 """
 
-import functools
 from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from busway_bus.handlers.context import Large, RequestContext
-from busway_bus.log.os_files import volume
 from busway_bus.replication.cleaning import off_loop
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.partition import Partition
@@ -32,7 +30,7 @@ VERSIONS = (1, 5)
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Large:
     """Describe the one directory."""
     node = context.node
-    total, usable = await off_loop(functools.partial(volume, node.config.data_dir))
+    total, usable = await off_loop(node.volume)
     return await context.in_turns(_response(request, context, total, usable))
 
 

@@ -8,7 +8,6 @@ else, or every part of it is refused.
 
 from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.metadata.records import TOPIC
-from busway_bus.replication.manager import wall_ms
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.quorum import (
@@ -47,7 +46,7 @@ def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQ
 
 
 def _quorum(node: NodeServices) -> PartitionData:
-    log, now = node.metadata.log, wall_ms()
+    log, now = node.metadata.log, node.machine.wall_ms()
     return PartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,

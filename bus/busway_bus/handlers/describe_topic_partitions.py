@@ -8,6 +8,7 @@ offline after damage has no leader. Without access control everybody may do ever
 from busway_bus.controller.topics import check_name
 from busway_bus.handlers.authorized import TOPIC_OPERATIONS
 from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.topics import INTERNAL
 from busway_bus.metadata.image import PartitionImage, TopicImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.apis import ApiKey
@@ -24,7 +25,6 @@ from busway_protocol.types import ZERO_UUID
 API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS = (0, 0)
 NO_LEADER = -1
-INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:

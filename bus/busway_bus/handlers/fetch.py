@@ -9,7 +9,6 @@ read from the files as the client takes them. A batch damaged on disk is CORRUPT
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Iterator
 from typing import Any, Final
 from uuid import UUID
@@ -49,7 +48,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
         raise PeerGone  # reading has no other effect than its answer
     try:
         session, full = context.node.sessions.open(
-            request, by_id=context.api_version >= TOPIC_IDS_SINCE, now_ms=time.monotonic_ns() // 1_000_000
+            request, by_id=context.api_version >= TOPIC_IDS_SINCE, now_ms=int(context.node.machine.monotonic_s() * 1000)
         )
     except KafkaError as problem:
         return FetchResponse(error_code=problem.code, responses=[])

@@ -17,6 +17,7 @@ from busway_bus.controller.topics import check_name
 from busway_bus.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from busway_bus.handlers.context import Large, NodeServices, RequestContext, finished
 from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.kernel.topics import INTERNAL, TRANSACTIONS_TOPIC
 from busway_bus.metadata.image import TopicImage
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -35,8 +36,6 @@ IDS_ALONE_SINCE = 12
 NO_LEADER = -1
 DESCRIBED_AT_ONCE: Final = 500
 """Topics and partitions that are described while all others wait; of more, others get their turn between."""
-TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL: Final = frozenset({"__consumer_offsets", TRANSACTIONS_TOPIC})
 
 Asked = tuple[str | None, UUID]
 """A topic as it is asked for: by its name, or by its id."""

@@ -12,7 +12,6 @@ from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.groups.records import OffsetCommitKey
 from busway_bus.groups.shard import Change
 from busway_bus.handlers.context import RequestContext
-from busway_bus.replication.manager import wall_ms
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -36,7 +35,7 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
     changes: list[Change] = []
     topics = []
     whole = _refused(request, context)
-    now = wall_ms()
+    now = context.node.machine.wall_ms()
     for topic in request.topics:
         name = _name(topic, context)
         known = context.node.image.topics.get(name or "")

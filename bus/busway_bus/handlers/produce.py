@@ -14,6 +14,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from busway_bus.handlers.context import CloseConnection, RequestContext
+from busway_bus.kernel.topics import INTERNAL
 from busway_bus.log.inspection import RecordsRefused
 from busway_bus.log.partition_log import AppendInfo
 from busway_bus.replication.manager import Allowance
@@ -105,7 +106,7 @@ class _Writing:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}, it must be -1, 0 or 1")
         if not isinstance(records, memoryview) or len(records) == 0:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no records for this partition")
-        if name.startswith("__") and name in {"__consumer_offsets", "__transaction_state"}:
+        if name in INTERNAL:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker alone")
         if len(records) > CRC_START + 1:
             attributes = records[CRC_START + 1]

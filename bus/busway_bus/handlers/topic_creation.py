@@ -5,14 +5,13 @@ What lives here: filling in -1 and the settings of internal topics. What does no
 
 from collections.abc import Mapping
 from typing import Final
-from uuid import uuid4
 
 from busway_bus.controller.topics import create
 from busway_bus.handlers.context import NodeServices
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.metadata.image import TopicImage
 
 DEFAULT: Final = -1
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 async def create_topic(
@@ -37,7 +36,7 @@ async def create_topic(
             "compression.type": "producer",
             "segment.bytes": str(max(segment_bytes, 1_048_576)),
         }
-    topic_id = uuid4()
+    topic_id = node.machine.uuid4()
     made = await node.metadata.run(
         lambda image: create(
             image,

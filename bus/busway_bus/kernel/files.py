@@ -83,3 +83,16 @@ class Files(Protocol):
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""
+
+
+class DataDirectory(Files, Protocol):
+    """The data directory of one node, nobody else's while it is open."""
+
+    def volume(self) -> tuple[int, int]:
+        """How many bytes the volume has, and how many of them may still be written; -1 where it does not say."""
+
+    def connections_max(self) -> int:
+        """How many connections may be open beside the files."""
+
+    def close(self) -> None:
+        """Give the directory back."""

@@ -172,6 +172,18 @@ class OsFiles:
             os.close(self._lock)
             self._lock = -1
 
+    def volume(self) -> tuple[int, int]:
+        """How many bytes the volume of the directory has, and how many of them may still be written; -1 where it does not say."""
+        try:
+            usage = shutil.disk_usage(self.root)
+        except OSError:
+            return -1, -1
+        return usage.total, usage.free
+
+    def connections_max(self) -> int:
+        """How many descriptors are left for connections."""
+        return self.descriptors.left
+
     def open(self, path: str) -> OsFile:
         """The file at `path`, made when it is not there."""
         opened = OsFile(self.root / path, self.descriptors)
@@ -263,12 +275,3 @@ def sync_directory(path: Path, descriptors: Descriptors) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def volume(directory: str) -> tuple[int, int]:
-    """How many bytes the volume of a directory has, and how many of them may still be written; -1 where it does not say."""
-    try:
-        usage = shutil.disk_usage(directory)
-    except OSError:
-        return -1, -1
-    return usage.total, usage.free

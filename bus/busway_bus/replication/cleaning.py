@@ -7,16 +7,17 @@ is written (`log.cleaner`).
 import asyncio
 import functools
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 from weakref import WeakSet
 
+from busway.net.machine import OS
 from busway_bus.log.cleaner import LogCleaner, cleanable
 from busway_bus.log.compaction import Plan
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
 from busway_protocol.errors import ProtocolError
+from busway_protocol.machine import Machine
 
 log = logging.getLogger("busway.cleaner")
 R = TypeVar("R")
@@ -41,10 +42,14 @@ class Compactor:
     """Cleans the compacted logs of a store, the filthiest first.
 
     Args:
+        machine: whose clock measures the slices.
         slice_s, pause_s: how long to work at a stretch, and how long to rest then.
     """
 
-    def __init__(self, store: LogStore, *, slice_s: float = SLICE_S, pause_s: float = PAUSE_S) -> None:
+    def __init__(
+        self, store: LogStore, machine: Machine = OS, *, slice_s: float = SLICE_S, pause_s: float = PAUSE_S
+    ) -> None:
+        self._monotonic_s = machine.monotonic_s
         self._store = store
         self._slice_s = slice_s
         self._pause_s = pause_s
@@ -109,12 +114,12 @@ class Compactor:
         log.error("%s is not compacted any more until the next start: %s", candidate.directory, problem)
 
     async def _slices(self, steps: Iterator[None]) -> None:
-        more = functools.partial(_advance, steps, self._slice_s)
+        more = functools.partial(_advance, steps, self._slice_s, self._monotonic_s)
         while await off_loop(more):  # noqa: ASYNC110 - a rest, there is no event to wait for
             await asyncio.sleep(self._pause_s)
 
 
-def _advance(steps: Iterator[None], budget_s: float) -> bool:
+def _advance(steps: Iterator[None], budget_s: float, monotonic_s: Callable[[], float]) -> bool:
     """Take steps until the time is up; answers whether there may be more."""
-    end = time.perf_counter() + budget_s
-    return any(time.perf_counter() >= end for _ in steps)
+    end = monotonic_s() + budget_s
+    return any(monotonic_s() >= end for _ in steps)

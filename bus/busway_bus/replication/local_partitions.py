@@ -9,13 +9,13 @@ import asyncio
 import functools
 import itertools
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
+from busway.net.machine import OS
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
@@ -25,6 +25,7 @@ from busway_bus.metadata.image import ClusterImage, TopicImage
 from busway_bus.replication.cleaning import off_loop
 from busway_bus.replication.partition import Partition
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
 
 log = logging.getLogger("busway.replication")
 
@@ -38,11 +39,6 @@ _ACCEPT: Final = (
 )
 
 
-def wall_ms() -> int:
-    """Milliseconds since 1970, as record timestamps count them."""
-    return time.time_ns() // 1_000_000
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Offline:
     """A partition that could not be opened, and why."""
@@ -54,7 +50,14 @@ class _Offline:
 class LocalPartitions:
     """Every partition that this node has."""
 
-    def __init__(self, config: BrokerConfig, store: LogStore, reconfigured: Callable[[Partition], None]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: LogStore,
+        reconfigured: Callable[[Partition], None],
+        machine: Machine = OS,
+    ) -> None:
+        self._wall_ms = machine.wall_ms
         self._config = config
         self._reconfigured = reconfigured
         self._store = store
@@ -192,7 +195,7 @@ class LocalPartitions:
                 openers.create_task(opener())
 
     def _load(self, batch: list[Opening]) -> list[PartitionLog | CorruptLog | OSError]:
-        now_ms = wall_ms()
+        now_ms = self._wall_ms()
         return [self._store.load(opening, now_ms) for opening in batch]
 
     def _put(self, opening: Opening, outcome: PartitionLog | Exception) -> None:

@@ -17,15 +17,14 @@ from busway_bus.log.partition_log import AppendInfo, PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.log.validate import check_batch
 from busway_bus.replication.cleaning import Compactor, off_loop
-from busway_bus.replication.local_partitions import LocalPartitions, wall_ms
+from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.slices import Slices
 from busway_bus.replication.turns import Turns
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
 from busway_protocol.records.batch import BatchHeader
 from busway_protocol.types import Buffer
-
-__all__ = ["ReplicaManager", "wall_ms"]
 
 log = logging.getLogger("busway.replication")
 
@@ -56,18 +55,19 @@ class ReplicaManager:
         turns: whose turn it is on the event loop.
     """
 
-    def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher) -> None:
+    def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher, machine: Machine) -> None:
+        self._wall_ms = machine.wall_ms
         self._config = config
         self._store = store
         self._flusher = flusher
-        self.local = LocalPartitions(config, store, self._reconfigured)
+        self.local = LocalPartitions(config, store, self._reconfigured, machine)
         self.find, self.name_of = self.local.find, self.local.name_of
-        self._compactor = Compactor(store)
+        self._compactor = Compactor(store, machine)
         self._checkpointing = asyncio.Lock()
         self._inspections: set[asyncio.Task[Acknowledgement]] = set()
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
-        self.slices = Slices()
-        self.turns = Turns()
+        self.slices = Slices(machine)
+        self.turns = Turns(machine)
 
     def may_have_lost(self) -> list[tuple[str, int]]:
         """After a start on what a killed process or a power cut left: the partitions that may have lost records that were read.
@@ -99,7 +99,7 @@ class ReplicaManager:
         """
         header = check_batch(records, partition.log.config)
         if partition.turn is None and allowance.take(header.records_count):
-            batch = inspected_at_once(records, header, partition.log.config, wall_ms())
+            batch = inspected_at_once(records, header, partition.log.config, self._wall_ms())
             if batch is not None:
                 return self._append(partition, functools.partial(partition.log.append_inspected, batch))
         before = partition.turn
@@ -120,7 +120,7 @@ class ReplicaManager:
         try:
             try:
                 async with self._inspecting:
-                    batch = await self.slices.run(inspect(records, header, partition.log.config, wall_ms()))
+                    batch = await self.slices.run(inspect(records, header, partition.log.config, self._wall_ms()))
             finally:
                 if before is not None:  # also where this one is refused: those behind it wait for it alone
                     await asyncio.wait([before])
@@ -145,7 +145,7 @@ class ReplicaManager:
         if self._flusher.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
         try:
-            info = write(leader_epoch=partition.leader_epoch, now_ms=wall_ms())
+            info = write(leader_epoch=partition.leader_epoch, now_ms=self._wall_ms())
         except OSError as problem:
             text = f"cannot write {written.directory}: {problem}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from problem
@@ -185,7 +185,7 @@ class ReplicaManager:
     async def maintain(self) -> None:
         """Retention, rolls, expiry, compaction and checkpoints; whatever waits for the disk does so in another thread, and what a
         thousand logs take is done in turns with what clients ask."""
-        steps = self._store.maintain(wall_ms(), self._config.get("producer.id.expiration.ms"))
+        steps = self._store.maintain(self._wall_ms(), self._config.get("producer.id.expiration.ms"))
         for problem in await self.turns.run("", steps):
             log.error("cannot roll a segment of %s", problem)
         flushes = [self._flush_later(each) for each in self.local if each.log.wants_flush]
@@ -195,13 +195,12 @@ class ReplicaManager:
             if partition.log.has_deleted:
                 await self._remove_deleted(partition.log)
         if self._config.get("log.cleaner.enable"):
-            await self._compactor.run(wall_ms())
+            await self._compactor.run(self._wall_ms())
         await self.checkpoint()
 
-    @staticmethod
-    async def _remove_deleted(cut: PartitionLog) -> None:
+    async def _remove_deleted(self, cut: PartitionLog) -> None:
         try:
-            await off_loop(functools.partial(cut.remove_deleted, wall_ms()))
+            await off_loop(functools.partial(cut.remove_deleted, self._wall_ms()))
         except OSError as problem:
             log.error("cannot remove deleted segments of %s: %s", cut.directory, problem)
 

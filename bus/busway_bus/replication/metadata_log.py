@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from busway.net.machine import OS
 from busway_bus.kernel.decision import Decision
 from busway_bus.log.checkpoints import uuid_text
 from busway_bus.log.flusher import Flusher
@@ -23,8 +24,8 @@ from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, PartitionRecord, from_bytes, to_bytes
 from busway_bus.replication.cleaning import off_loop
-from busway_bus.replication.local_partitions import wall_ms
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
@@ -74,7 +75,8 @@ class MetadataLog:
         WrongDirectory: it is not the log of the topics in this directory.
     """
 
-    def __init__(self, store: LogStore, flusher: Flusher) -> None:
+    def __init__(self, store: LogStore, flusher: Flusher, machine: Machine = OS) -> None:
+        self._wall_ms = machine.wall_ms
         self._flusher = flusher
         self._followers: list[Follower] = []
         self._watchers: list[Callable[[], None]] = []
@@ -85,7 +87,7 @@ class MetadataLog:
         self._directories: set[UUID] = set()
         try:
             topic_id = UUID(int=TOPIC_ID_INT)
-            self._log: PartitionLog = store.open(TOPIC, 0, topic_id, _KEEP, wall_ms(), new=store.formatted)
+            self._log: PartitionLog = store.open(TOPIC, 0, topic_id, _KEEP, self._wall_ms(), new=store.formatted)
             self._stored = self._replay()
         except CorruptLog as problem:
             raise CorruptLog(f"{problem}. {_REMEDY}") from None
@@ -205,7 +207,7 @@ class MetadataLog:
         for record in decision.records:
             delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
         image = delta.image()
-        build = functools.partial(_batch, decision.records)
+        build = functools.partial(_batch, decision.records, self._wall_ms())
         self._append(build() if len(decision.records) < _BUILT_ON_LOOP_MAX else await off_loop(build))
         await self._flusher.request(self._log)
         self._newest = image
@@ -240,19 +242,18 @@ class MetadataLog:
         if self._flusher.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
         try:
-            self._log.append_own(batch, leader_epoch=1, now_ms=wall_ms())
+            self._log.append_own(batch, leader_epoch=1, now_ms=self._wall_ms())
         except OSError as problem:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {problem.strerror or problem}"
             ) from problem
 
 
-def _batch(records: tuple[Any, ...]) -> bytes | bytearray:
+def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:
     """One batch for one decision: all of it is there after a crash, or nothing."""
     builder = BatchBuilder()
-    now = wall_ms()
     for record in records:
-        builder.append(now, None, to_bytes(record))
+        builder.append(now_ms, None, to_bytes(record))
     return builder.build()
 
 

@@ -5,10 +5,12 @@ generator that gives way often. More threads would not make it faster: the inter
 """
 
 import asyncio
-import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, TypeVar
+
+from busway.net.machine import OS
+from busway_protocol.machine import Machine
 
 R = TypeVar("R")
 SLICE_S: Final = 0.001
@@ -23,16 +25,17 @@ class _Over(Generic[R]):
 
 
 class Slices:
-    """Runs generators to their ends beside the loop."""
+    """Runs generators to their ends beside the loop, in slices by the clock of `machine`."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine = OS) -> None:
+        self._monotonic_s = machine.monotonic_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="busway-slices")
 
     async def run(self, steps: Generator[None, None, R]) -> R:
         """What `steps` returns or raises, after all of them."""
         loop = asyncio.get_running_loop()
         while True:
-            over = await loop.run_in_executor(self._thread, _slice, steps)
+            over = await loop.run_in_executor(self._thread, _slice, steps, self._monotonic_s)
             if over is not None:
                 return over.result
 
@@ -41,10 +44,10 @@ class Slices:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
 
-def _slice(steps: Generator[None, None, R]) -> _Over[R] | None:
-    end = time.perf_counter() + SLICE_S
+def _slice(steps: Generator[None, None, R], monotonic_s: Callable[[], float]) -> _Over[R] | None:
+    end = monotonic_s() + SLICE_S
     try:
-        while time.perf_counter() < end:
+        while monotonic_s() < end:
             next(steps)
     except StopIteration as over:
         return _Over(over.value)

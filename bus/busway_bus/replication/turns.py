@@ -8,8 +8,10 @@ work that touches nothing that changes, which has a thread (`slices`).
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
-from time import monotonic
 from typing import Final, TypeVar
+
+from busway.net.machine import OS
+from busway_protocol.machine import Machine
 
 R = TypeVar("R")
 ROUND_S: Final = 0.005
@@ -17,9 +19,10 @@ ROUND_S: Final = 0.005
 
 
 class Turns:
-    """Shares the loop between clients."""
+    """Shares the loop between clients, by the clock of `machine`."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine = OS) -> None:
+        self._monotonic_s = machine.monotonic_s
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
         self._end: float | None = None
         self._handle: asyncio.Handle | None = None
@@ -27,7 +30,7 @@ class Turns:
 
     def over(self) -> bool:
         """Whether whoever asks should `wait` rather than work on: the round is over, or it was given its turn and others wait."""
-        now = monotonic()
+        now = self._monotonic_s()
         if self._end is None:
             self._end = now + ROUND_S
             self._schedule()
@@ -46,9 +49,9 @@ class Turns:
             if answer.done():
                 steps.close()
                 return
-            end = monotonic() + ROUND_S
+            end = self._monotonic_s() + ROUND_S
             try:
-                while monotonic() < end:
+                while self._monotonic_s() < end:
                     next(steps)
             except StopIteration as last:
                 answer.set_result(last.value)
@@ -70,11 +73,11 @@ class Turns:
         self._end = None
         if not self._waiting:
             return
-        self._end = monotonic() + ROUND_S
+        self._end = self._monotonic_s() + ROUND_S
         self._schedule()
         self._granting = True
         try:
-            while self._waiting and monotonic() < self._end:
+            while self._waiting and self._monotonic_s() < self._end:
                 host = next(iter(self._waiting))
                 turns = self._waiting.pop(host)
                 turn = turns.popleft()

@@ -210,6 +210,17 @@ class SimFiles:
             if not self._tree[path].cut_power(pick):
                 del self._tree[path]
 
+    def volume(self) -> tuple[int, int]:
+        """It does not say."""
+        return -1, -1
+
+    def connections_max(self) -> int:
+        """Enough."""
+        return 1_000_000
+
+    def close(self) -> None:
+        """Give the directory back."""
+
     def _parent(self, path: str) -> None:
         directory = path.rpartition("/")[0]
         if directory and directory not in self._directories:

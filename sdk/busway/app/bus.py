@@ -7,7 +7,6 @@ signals (`serving`).
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -402,7 +401,7 @@ class App(Declarations):
             serdes.encode(topic, "key", key),
             headers=headers,
             partition=partition,
-            timestamp_ms=timestamp_ms if timestamp_ms is not None else int(time.time() * 1000),
+            timestamp_ms=timestamp_ms,
         )
 
     async def send_encoded(

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Final
 
+from busway.net.machine import has_threads
+
 log = logging.getLogger("busway.app")
 
 THREADS_MAX: Final = 256
@@ -52,6 +54,9 @@ class Threads:
         loop = asyncio.get_running_loop()
         call = _Call(name, function, arguments, contextvars.copy_context(), loop, loop.create_future())
         self._calls.add(call)
+        if not has_threads():
+            loop.run_in_executor(None, self._make, call)
+            return await call.result
         if self._started < min(len(self._calls), self._limit):
             self._started += 1
             threading.Thread(target=self._work, name=f"busway-handler-{self._started}", daemon=True).start()
@@ -69,18 +74,21 @@ class Threads:
 
     def _work(self) -> None:
         while (call := self._queue.get()) is not None:
-            result: Any = None
-            problem: BaseException | None = None
-            if not call.result.cancelled():
-                try:
-                    result = call.context.run(call.function, **call.arguments)
-                except BaseException as raised:  # noqa: BLE001 - it is raised where the call is awaited
-                    problem = raised
             try:
-                call.loop.call_soon_threadsafe(self._done, call, result, problem)
+                self._make(call)
             except RuntimeError:
                 return  # the event loop has ended: nobody waits any more
-            del call, result, problem  # an idle thread keeps no record alive
+            del call  # an idle thread keeps no record alive
+
+    def _make(self, call: _Call) -> None:
+        result: Any = None
+        problem: BaseException | None = None
+        if not call.result.cancelled():
+            try:
+                result = call.context.run(call.function, **call.arguments)
+            except BaseException as raised:  # noqa: BLE001 - it is raised where the call is awaited
+                problem = raised
+        call.loop.call_soon_threadsafe(self._done, call, result, problem)
 
     def _done(self, call: _Call, result: Any, problem: BaseException | None) -> None:
         self._calls.discard(call)

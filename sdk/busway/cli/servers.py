@@ -9,7 +9,6 @@ import gc
 import importlib
 import logging
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -18,6 +17,7 @@ import typer
 
 from busway.cli.output import AsJson, CommandFailed, write_json
 from busway.extras import need
+from busway.net.machine import OS
 
 HOME: Final = Path(".busway")
 """Where `up`, `broker` and `registry` keep things unless they are told: the same place, so that they find each other's."""
@@ -41,7 +41,7 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start a broker and a schema registry; Ctrl-C stops them."""
-    begun = time.perf_counter()
+    begun = OS.monotonic_s()
     need("registry", "busway up")
     from busway_bus import door as bus
 
@@ -106,7 +106,7 @@ def _tell(text: str) -> None:
 
 
 def _ms(begun: float) -> str:
-    return f"{(time.perf_counter() - begun) * 1000:.0f} ms"
+    return f"{(OS.monotonic_s() - begun) * 1000:.0f} ms"
 
 
 def _hint(bootstrap: str) -> str:

@@ -6,7 +6,6 @@ the broker says that they help. What does not: what is asked.
 
 import asyncio
 import logging
-import random
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from busway.cluster.retry import Backoff
 from busway.cluster.seldom import Seldom
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
 from busway.net.connection import Connection
+from busway.net.machine import current_machine
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -72,7 +72,7 @@ class ClusterClient:
 
     def backoff(self) -> Backoff:
         """A fresh row of waits."""
-        return Backoff(random.random)
+        return Backoff(current_machine().chance.random)
 
     async def start(self) -> None:
         """Reach the cluster once.
@@ -157,7 +157,7 @@ class ClusterClient:
             return min(idle, key=lambda found: found.waiting)
         problems = []
         known = list(self.metadata.brokers.values())
-        random.shuffle(known)
+        current_machine().chance.shuffle(known)
         for host, port in [*known, *self._bootstrap]:
             try:
                 return await self._open(((host, port), ""), host, port)

@@ -4,9 +4,10 @@ What lives here: how often one may come. What does not: what is told.
 """
 
 import logging
-import time
 from collections.abc import Callable, Hashable
 from typing import Final
+
+from busway.net.machine import current_machine
 
 EVERY_S: Final = 10.0
 """Lines about the same thing are this far apart at least; the next one tells how many were left out."""
@@ -17,14 +18,14 @@ _THINGS_MAX: Final = 1_000
 class Seldom:
     """A logger that repeats itself at most every `EVERY_S`."""
 
-    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] | None = None) -> None:
         self._log = log
         self._clock = clock
         self._told: dict[Hashable, tuple[float, int]] = {}
 
     def tell(self, level: int, about: Hashable, text: str, *arguments: object) -> None:
         """Log a line unless one about the same thing was logged just now."""
-        now = self._clock()
+        now = (self._clock or current_machine().monotonic_s)()
         last, left_out = self._told.get(about, (-EVERY_S, 0))
         if now - last < EVERY_S:
             self._told[about] = last, left_out + 1

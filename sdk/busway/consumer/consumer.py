@@ -15,8 +15,6 @@ from typing import Any, Final
 from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.fetcher import Fetcher
 from busway.consumer.group import GroupMember, Partitions
-from busway.consumer.heart import HeartMaker
-from busway.consumer.heart_thread import ThreadHeart
 from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.topics import Topics
 from busway.errors import BuswayError, CommitFailed, NotRunning
@@ -51,8 +49,6 @@ class Consumer:
         bootstrap_servers: `host:port`, several with commas or as a list.
         client_id: told to the brokers.
         listener: told of partitions that come and go.
-        heart: what shows the group that the consumer lives: on a thread of its own, which a reader that computes for long does not stop,
-            or `TaskHeart` on the reader's event loop, for simulations.
         options: see `ConsumerOptions`, which are also accepted as keyword arguments.
     """
 
@@ -62,7 +58,6 @@ class Consumer:
         bootstrap_servers: Addresses = "localhost:9092",
         client_id: str = "busway",
         listener: RebalanceListener | None = None,
-        heart: HeartMaker = ThreadHeart,
         **options: Any,
     ) -> None:
         self.options = options_from(ConsumerOptions, options)
@@ -81,7 +76,6 @@ class Consumer:
                 self._cluster,
                 self.options,
                 connect=connect,
-                heart=heart,
                 on_revoked=self._revoked,
                 on_assigned=self._assigned,
                 on_lost=self._lost,

@@ -14,7 +14,8 @@ from typing import Final
 
 from busway.cluster.client import ClusterClient
 from busway.consumer.coordinator import PASSING, Coordinator, Member
-from busway.consumer.heart import HeartMaker, Pace
+from busway.consumer.heart import Pace
+from busway.consumer.heart_thread import ThreadHeart
 from busway.consumer.membership_classic import Membership
 from busway.consumer.offsets import GroupOffsets
 from busway.errors import BrokerError, ConnectionFailed, RequestTimedOut
@@ -44,8 +45,7 @@ class GroupMember:
     """Keeps one member in its group.
 
     Args:
-        connect: makes a client of its own for what runs on another event loop.
-        heart: makes what shows that the member lives.
+        connect: makes a client of its own for what shows that the member lives, on another event loop.
         on_revoked: awaited with partitions before they are given up; while it runs they are still this member's.
         on_assigned: awaited with the whole new assignment and what of it is new.
         on_lost: awaited when the partitions are gone already.
@@ -57,7 +57,6 @@ class GroupMember:
         options: ConsumerOptions,
         *,
         connect: Callable[[], ClusterClient],
-        heart: HeartMaker,
         on_revoked: Callable[[Partitions], Awaitable[None]],
         on_assigned: Callable[[Partitions, Partitions], Awaitable[None]],
         on_lost: Callable[[Partitions], Awaitable[None]],
@@ -82,7 +81,7 @@ class GroupMember:
             group=self._group,
             timeout_s=options.request_timeout_ms / 1000,
         )
-        self._heart = heart(self._coordinator, connect, Pace.of(options))
+        self._heart = ThreadHeart(self._coordinator, connect, Pace.of(options))
         self._news = asyncio.Event()
         """Something of what follows was set."""
         self._rejoin = False

@@ -1,8 +1,7 @@
 """Showing a group that its member lives.
 
-What lives here: `beat`, which does it until the group says something else or the reader has been away for too long, what runs it
-(`Heart`), and the plain kind of that. What does not: the kind that a blocked event loop does not stop (`heart_thread`), what the member
-does about the group's answer (`group`).
+What lives here: `beat`, which does it until the group says something else or the reader has been away for too long. What does not: where
+it runs, so that a blocked event loop does not stop it (`heart_thread`), what the member does about the group's answer (`group`).
 
 A coordinator that cannot be reached, that has moved or is loading says nothing about the member: it is looked up and asked again, in
 the name of the same member and generation, however long that takes. Only its own word ends a session.
@@ -13,11 +12,11 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from busway.cluster.client import ClusterClient
 from busway.consumer.coordinator import PASSING, Coordinator, Member
 from busway.errors import BrokerError, BuswayError, NotRunning
+from busway.net.machine import current_machine
 from busway.options import ConsumerOptions
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import HeartbeatRequest
@@ -29,26 +28,23 @@ _TRIES_IN_SESSION: Final = 3
 
 
 class Reader:
-    """When records were last asked for; any thread may tell it, and look.
+    """When records were last asked for; any thread may tell it, and look."""
 
-    Args:
-        clock: seconds that only grow.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._polled_s: float | None = None
 
     def polled(self) -> None:
         """Records are asked for now."""
+        now_s = current_machine().monotonic_s()
         with self._lock:
-            self._polled_s = self._clock()
+            self._polled_s = now_s
 
     def away_s(self) -> float:
         """Since when none were; 0 before the first time."""
+        now_s = current_machine().monotonic_s()
         with self._lock:
-            return 0.0 if self._polled_s is None else self._clock() - self._polled_s
+            return 0.0 if self._polled_s is None else now_s - self._polled_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,60 +67,6 @@ class Pace:
 
 Told = Callable[[Member, ErrorCode | None], None]
 """What the group answered to a member; None: its reader was away for too long, and it has left."""
-
-
-class Heart(Protocol):
-    """What beats for a member beside all else that it does."""
-
-    reader: Reader
-
-    def start(self, member: Member, told: Told) -> None:
-        """Beat for this member from now on, and for none before it; `told` is called on the event loop that starts it."""
-
-    def stop(self) -> None:
-        """Beat no more."""
-
-    def abort(self) -> None:
-        """Beat no more and drop the connections, as when the process is killed."""
-
-    async def close(self) -> None:
-        """Let go of everything."""
-
-
-HeartMaker = Callable[[Coordinator, Callable[[], ClusterClient], Pace], Heart]
-"""Makes a heart: from the member's own way to the coordinator, which belongs to the reader's event loop, or with connections of its own."""
-
-
-class TaskHeart:
-    """Beats in a task of the reader's own event loop: deterministic, and stopped by whatever stops that loop."""
-
-    def __init__(self, coordinator: Coordinator, connect: Callable[[], ClusterClient], pace: Pace) -> None:
-        self._coordinator = coordinator
-        self._pace = pace
-        self._task: asyncio.Task[None] | None = None
-        self.reader = Reader(lambda: asyncio.get_running_loop().time())
-
-    def start(self, member: Member, told: Told) -> None:
-        """As `Heart.start`."""
-        self.stop()
-        self._task = asyncio.get_running_loop().create_task(
-            beat(self._coordinator, member, self.reader, self._pace, told), name="busway-heart"
-        )
-
-    def stop(self) -> None:
-        """As `Heart.stop`."""
-        if self._task is not None:
-            self._task.cancel()
-
-    def abort(self) -> None:
-        """As `Heart.abort`; the connections are the reader's."""
-        self.stop()
-
-    async def close(self) -> None:
-        """As `Heart.close`."""
-        self.stop()
-        if self._task is not None:
-            await asyncio.wait([self._task])
 
 
 async def beat(coordinator: Coordinator, member: Member, reader: Reader, pace: Pace, told: Told) -> None:

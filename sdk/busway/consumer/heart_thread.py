@@ -4,20 +4,21 @@ What lives here: `ThreadHeart`, and the one thread of a process in which the hea
 is (`heart`).
 
 The thread has an event loop, connections and look-ups of its own. The two loops share nothing: what one tells the other is a call with
-values that nobody changes, put on the other's queue; when the reader last polled is behind a lock (`heart.Reader`).
+values that nobody changes, put on the other's queue; when the reader last polled is behind a lock (`heart.Reader`). A simulated loop is
+alone, and stands for the thread's as well.
 """
 
 import asyncio
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable
 
 from busway.cluster.client import ClusterClient
 from busway.consumer.coordinator import Coordinator, Member
 from busway.consumer.heart import Pace, Reader, Told, beat
 from busway.errors import BuswayError
+from busway.net.machine import has_threads
 from busway_protocol.errors import ErrorCode
 
 
@@ -72,18 +73,19 @@ class ThreadHeart:
     """
 
     def __init__(self, coordinator: Coordinator, connect: Callable[[], ClusterClient], pace: Pace) -> None:
-        self.reader = Reader(time.monotonic)
+        self.reader = Reader()
         self._group = coordinator.group
         self._connect = connect
         self._pace = pace
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_beside = True
         # What follows belongs to the thread.
         self._cluster: ClusterClient | None = None
         self._coordinator: Coordinator | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self, member: Member, told: Told) -> None:
-        """As `Heart.start`."""
+        """Beat for this member from now on, and for none before it; `told` is called on the event loop that starts it."""
         here = asyncio.get_running_loop()
 
         def tell(member: Member, code: ErrorCode | None) -> None:
@@ -91,28 +93,30 @@ class ThreadHeart:
                 here.call_soon_threadsafe(told, member, code)
 
         if self._loop is None:
-            self._loop = _thread.enter()
+            self._is_beside = has_threads()
+            self._loop = _thread.enter() if self._is_beside else here
         self._loop.call_soon_threadsafe(self._begin, member, tell)
 
     def stop(self) -> None:
-        """As `Heart.stop`."""
+        """Beat no more."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._end)
 
     def abort(self) -> None:
-        """As `Heart.abort`."""
+        """Beat no more and drop the connections, as when the process is killed."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._drop)
 
     async def close(self) -> None:
-        """As `Heart.close`."""
+        """Let go of everything."""
         loop, self._loop = self._loop, None
         if loop is None:
             return
         try:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), loop))
         finally:
-            _thread.leave()
+            if self._is_beside:
+                _thread.leave()
 
     # In the thread
 

@@ -26,9 +26,14 @@ OS: Final = Machine(
 
 
 def current_machine() -> Machine:
-    """The machine of the running event loop; look it up once, at start, and keep it.
+    """The machine of the running event loop, the real one where none runs; look it up once, at start, and keep it."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return OS
+    return cast("Machine", getattr(loop, "machine", OS))
 
-    Raises:
-        RuntimeError: no event loop runs in this thread.
-    """
-    return cast("Machine", getattr(asyncio.get_running_loop(), "machine", OS))
+
+def has_threads() -> bool:
+    """Whether threads may run beside the running event loop; a simulated one is alone, and does their work itself."""
+    return current_machine() is OS

@@ -5,14 +5,13 @@ What lives here: `Producer`: partition, size and buffer checks, then the accumul
 
 import asyncio
 import logging
-import random
-import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import MessageTooLarge, NotRunning
+from busway.net.machine import OS, current_machine
 from busway.options import ProducerOptions, options_from
 from busway.producer.accumulator import RECORD_OVERHEAD, Accumulator, Together
 from busway.producer.sender import Sender
@@ -52,6 +51,7 @@ class Producer:
         self._sender = Sender(self._cluster, self._accumulator, self.options)
         self._task: asyncio.Task[None] | None = None
         self._keyless: dict[str, tuple[int, int]] = {}
+        self._wall_ms = OS.wall_ms
 
     async def start(self) -> None:
         """Connect, and take a producer id.
@@ -59,6 +59,7 @@ class Producer:
         Raises:
             ConnectionFailed: no broker can be reached.
         """
+        self._wall_ms = current_machine().wall_ms
         await self._cluster.start()
         try:
             if self.options.enable_idempotence:
@@ -140,7 +141,7 @@ class Producer:
         accumulator = self._accumulator
         while accumulator.buffered + size > self.options.buffer_memory and accumulator.buffered:
             await self._space(topic)
-        timestamp_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else _checked(timestamp_ms)
+        timestamp_ms = self._wall_ms() if timestamp_ms is None else _checked(timestamp_ms)
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[RecordMetadata] = loop.create_future()
         number = self._choose(topic, key, size) if partition is None else self._given(topic, partition)
@@ -176,7 +177,7 @@ class Producer:
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
         loop, accumulator = asyncio.get_running_loop(), self._accumulator
-        timestamp_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else _checked(timestamp_ms)
+        timestamp_ms = self._wall_ms() if timestamp_ms is None else _checked(timestamp_ms)
         where = topic, self._given(topic, partition)
         together = Together(loop.create_future)
         latest: Headers = ()
@@ -290,7 +291,7 @@ class Producer:
             return partition_for_key(key, count)
         number, used = self._keyless.get(topic, (-1, 0))
         if number < 0 or number >= count or used + size > self.options.batch_size:
-            number, used = random.randrange(count), 0  # noqa: S311 - spreads load, guards nothing
+            number, used = current_machine().chance.randrange(count), 0
         self._keyless[topic] = (number, used + size)
         return number
 

@@ -3,11 +3,11 @@
 What lives here: joining the codec, the frame and the registry's client. What does not: any of the three.
 """
 
-import time
 from typing import Any, Final
 from urllib.parse import quote
 
 from busway.errors import BuswayError
+from busway.net.machine import current_machine
 from busway.serde.avro import AvroCodec
 from busway.serde.errors import Undecodable, Unencodable
 from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
@@ -109,7 +109,8 @@ class RegisteredAvro:
 
     async def _text(self, schema_id: int) -> str:
         unknown = Undecodable(f"schema id {schema_id} is not in the registry at {self._registry.url}")
-        if time.monotonic() < self._unknown.get(schema_id, 0.0):
+        clock = current_machine().monotonic_s
+        if clock() < self._unknown.get(schema_id, 0.0):
             raise unknown
         try:
             return await self._registry.schema(schema_id)
@@ -118,5 +119,5 @@ class RegisteredAvro:
                 raise BuswayError(f"schema {schema_id} cannot be had: {problem}") from None
         if len(self._unknown) >= _UNKNOWN_MAX:
             self._unknown.clear()
-        self._unknown[schema_id] = time.monotonic() + _UNKNOWN_S
+        self._unknown[schema_id] = clock() + _UNKNOWN_S
         raise unknown

@@ -72,9 +72,9 @@ class Holds:
             positions=frozenset(what for what in held if isinstance(what, int)),
         )
 
-    def next_in_s(self, now_s: float) -> float:
-        """Seconds until the first wait ends; infinity if nothing waits."""
-        return min((until_s - now_s for _, until_s in self._waits.values() if until_s > now_s), default=float("inf"))
+    def next_s(self, looked_s: float) -> float:
+        """When the first wait ends of those that were held at `looked_s`, which may have passed since; infinity if none was."""
+        return min((until_s for _, until_s in self._waits.values() if until_s > looked_s), default=float("inf"))
 
 
 def is_its_own(problem: Exception) -> bool:

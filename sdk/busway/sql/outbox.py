@@ -18,10 +18,9 @@ The columns are those that Debezium's outbox event router reads, so a connector 
 
 import asyncio
 import contextlib
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sqlalchemy import Connection, Executable, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
@@ -31,6 +30,7 @@ from busway.app.declaring.routes import BadDeclaration, Headers, Topic
 from busway.app.extension import Extension
 from busway.app.serdes import Serdes
 from busway.errors import NotRunning
+from busway.net.machine import current_machine
 from busway.sql.headers import pack_headers
 from busway.sql.reach import patiently
 from busway.sql.relay import MARK, OUTBOX_ID, Relay, channel
@@ -183,7 +183,7 @@ class Outbox(Extension):
         waiting = select(*columns).where(table.c.published_ms.is_(None)).group_by(table.c.aggregatetype)
         async with self._engine.connect() as connection:
             found = (await connection.execute(waiting.order_by(table.c.aggregatetype))).all()
-        now_ms = time.time() * 1000
+        now_ms = current_machine().wall_ms()
         return [
             OutboxStatus(topic=topic, waiting=count, oldest_s=max(now_ms - oldest_ms, 0) / 1000)
             for topic, count, oldest_ms in found
@@ -264,15 +264,16 @@ class Outbox(Extension):
             )
         if any(name == OUTBOX_ID for name, _ in headers):
             raise BadDeclaration(f"the header {OUTBOX_ID} is the outbox's own")
+        machine = current_machine()
         return {
-            "id": uuid4(),
+            "id": machine.uuid4(),
             "aggregatetype": topic.name,
             "aggregateid": serdes.encode(topic, "key", key),
             "type": type(value).__name__[:_LONGEST_TYPE] if value is not None else "tombstone",
             "payload": serdes.encode(topic, "value", value),
             "headers": pack_headers(headers),
             "partition": partition,
-            "timestamp_ms": timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000,
+            "timestamp_ms": timestamp_ms if timestamp_ms is not None else machine.wall_ms(),
         }
 
     def _statement(self, dialect: str, row: dict[str, Any]) -> Executable:

@@ -5,7 +5,6 @@ What lives here: telling an outage from a mistake, and waiting with growing paus
 
 import asyncio
 import logging
-import random
 import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -15,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from busway.app.handling.failures import Exponential
 from busway.errors import BrokerError, BuswayError
+from busway.net.machine import current_machine
 
 log = logging.getLogger("busway.sql")
 T = TypeVar("T")
@@ -70,7 +70,7 @@ async def patiently(work: Callable[[], Awaitable[T]], what: str, away: Callable[
         except (SQLAlchemyError, BuswayError, OSError) as problem:
             if not away(problem):
                 raise
-            wait_s = WAITS.wait_s(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
+            wait_s = WAITS.wait_s(attempt, current_machine().chance.random())
             log.warning("%s waits %.1f s: %s", what, wait_s, words(problem))
         attempt += 1
         await asyncio.sleep(wait_s)

@@ -17,8 +17,6 @@ the same header `busway_outbox-id`; a consumer that must not see a record twice 
 import asyncio
 import contextlib
 import logging
-import random
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
@@ -29,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from busway.cluster.client import Addresses
 from busway.errors import BuswayError
+from busway.net.machine import current_machine
 from busway.producer.producer import Producer
 from busway.sql.headers import unpack_headers
 from busway.sql.holds import Holds
@@ -84,7 +83,6 @@ class Relay:
         self._poll_interval_s = poll_interval_s
         self._bootstrap_servers = bootstrap_servers
         self._options = {"linger_ms": 0, "metadata_timeout_ms": METADATA_TIMEOUT_MS, **producer, "client_id": client_id}
-        self._holds = Holds(random.random)
         self._woken = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -98,6 +96,9 @@ class Relay:
 
     async def __aenter__(self) -> "Relay":
         self._loop = asyncio.get_running_loop()
+        self._machine = current_machine()
+        self._holds = Holds(self._machine.chance.random)
+        self._looked_s = self._machine.monotonic_s()
         event.listen(self._engine.sync_engine, "checkin", self._returned)
         self._task = asyncio.create_task(self._run(), name="busway-outbox-relay")
         return self
@@ -139,7 +140,7 @@ class Relay:
                             await self._rest(connection)
             except Exception as problem:  # noqa: BLE001 - the relay's top loop: whatever it is, the rows are safe and tried again
                 attempt += 1
-                wait_s = WAITS.wait_s(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
+                wait_s = WAITS.wait_s(attempt, self._machine.chance.random())
                 log.warning("the outbox waits %.1f s: %s", wait_s, words(problem))
                 await self._sleep(wait_s)
             finally:
@@ -188,7 +189,8 @@ class Relay:
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
         if self._listens:
             waits.append(asyncio.ensure_future(_notified(connection)))
-        timeout_s = min(self._poll_interval_s, self._holds.next_in_s(time.monotonic()))
+        due_s = self._holds.next_s(self._looked_s) - self._machine.monotonic_s()
+        timeout_s = min(self._poll_interval_s, max(due_s, 0.0))
         try:
             await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -211,7 +213,7 @@ class Relay:
         done = [position for positions in published for position in positions]
         if done:
             mine = self._table.c.position.in_(done)
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = self._machine.wall_ms()
             await connection.execute(
                 update(self._table).where(mine).values(published_ms=now_ms)
                 if self._keep
@@ -222,7 +224,8 @@ class Relay:
 
     def _first(self) -> Select[Any]:
         columns = self._table.c
-        held = self._holds.now(time.monotonic())
+        self._looked_s = self._machine.monotonic_s()
+        held = self._holds.now(self._looked_s)
         wanted: list[ColumnElement[bool]] = [columns.published_ms.is_(None)]
         if held.topics:
             wanted.append(columns.aggregatetype.not_in(sorted(held.topics)))
@@ -247,7 +250,9 @@ class Relay:
                     headers=[(OUTBOX_ID, str(row.id).encode()), *unpack_headers(row.headers)],
                 )
             except (BuswayError, ValueError) as problem:
-                wait_s = self._holds.failed(row.aggregatetype, row.aggregateid, row.position, problem, time.monotonic())
+                wait_s = self._holds.failed(
+                    row.aggregatetype, row.aggregateid, row.position, problem, self._machine.monotonic_s()
+                )
                 log.error(
                     "outbox: %s (id %s) cannot be published, again in %.1f s: %s",
                     row.aggregatetype,

@@ -11,8 +11,9 @@ import pytest
 from tests.integration.broker.groups_probe import Run, run_against
 
 from busway_bus.controller.topics import delete
-from busway_bus.coordinator.runtime import OFFSETS_TOPIC, GroupCoordinator, partition_for
+from busway_bus.coordinator.runtime import GroupCoordinator, partition_for
 from busway_bus.groups.shard import founding
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.log.os_files import OsFiles
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.apache_kafka import ApacheKafka
 
-from busway_bus.replication.manager import wall_ms
+from busway.net.machine import OS
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 from busway_protocol.compile import decode, encode
@@ -138,7 +138,7 @@ def story(found: list[tuple[BatchHeader, list[Record]]]) -> list[tuple[object, .
 async def test_our_cleaner_leaves_what_kafkas_leaves() -> None:
     """The same batches, rolls and cleanings, the second behind the delete horizon of the first: headers, offsets, sequences,
     flags, records and empty batches are the same."""
-    cycles = workload(2, wall_ms())
+    cycles = workload(2, OS.wall_ms())
     theirs, ours = [], []
     settings = {"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0.01"}
     with ApacheKafka(settings, heap="256m") as kafka:
@@ -156,7 +156,7 @@ async def test_our_cleaner_leaves_what_kafkas_leaves() -> None:
                 await produce(cluster.bootstrap_servers, batch)
             assert cluster.node is not None
             replicas = cluster.node.services.replicas
-            replicas.find("t", 0).log.roll(wall_ms())
+            replicas.find("t", 0).log.roll(OS.wall_ms())
             await produce(cluster.bootstrap_servers, last)
             await replicas.maintain()
             ours.append(story(await read(cluster.bootstrap_servers)))

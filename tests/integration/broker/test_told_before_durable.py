@@ -11,7 +11,7 @@ import pytest
 from tests.integration.broker.groups_probe import Run, run_against
 from tests.integration.broker.test_groups import offset
 
-from busway_bus.coordinator.runtime import OFFSETS_TOPIC
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.replication.partition import Partition
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode

@@ -9,8 +9,7 @@ import pytest
 from tests.interop.broker import BuswayProcess
 
 from busway import Consumer, Producer, TopicPartition
-from busway.consumer.heart import TaskHeart
-from busway.consumer.heart_thread import ThreadHeart, _thread
+from busway.consumer.heart_thread import _thread
 
 pytestmark = pytest.mark.slow
 SESSION_S = 0.5
@@ -50,9 +49,8 @@ async def test_a_reader_that_computes_for_longer_than_the_session_stays_a_member
         assert consumer.member_id() == before
 
 
-@pytest.mark.parametrize("heart", [ThreadHeart, TaskHeart], ids=["thread", "task"])
 async def test_a_reader_that_never_comes_back_leaves_its_group(
-    heart: Any, broker: BuswayProcess, topic: str, group: str, caplog: pytest.LogCaptureFixture
+    broker: BuswayProcess, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Within max_poll_interval_ms others have its partitions, and the log says why; when it asks again, it is in again."""
     await one_record(broker, topic)
@@ -62,9 +60,9 @@ async def test_a_reader_that_never_comes_back_leaves_its_group(
         "group_id": group,
         "session_timeout_ms": 30_000,
     }
-    async with Consumer(topic, heart=heart, max_poll_interval_ms=200, **options) as gone:
+    async with Consumer(topic, max_poll_interval_ms=200, **options) as gone:
         await gone.getone()
-        async with Consumer(topic, heart=heart, **options) as other, asyncio.timeout(20):
+        async with Consumer(topic, **options) as other, asyncio.timeout(20):
             await other.getone()
             assert "max_poll_interval_ms=200" in caplog.text
         async with asyncio.timeout(20):

@@ -6,7 +6,6 @@ does not: which record is next and waiting before the next attempt (`lane`), whe
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from busway.errors import BuswayError
 from busway.serde.errors import Undecodable
 from busway.serde.plain import SchemaMissing
 from busway.types import Record, TopicPartition
+from busway_protocol.machine import Machine
 
 log = logging.getLogger("busway.app")
 
@@ -96,13 +96,15 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptParts:
-    """What attempts are made of: the group's name, who watches, how to read a record and how to send one as it is."""
+    """What attempts are made of: the group's name, who watches, how to read a record and how to send one as it is, whose time and
+    chance."""
 
     group: str
     hooks: Hooks
     read: Callable[[Record], ConsumerRecord[Any, Any]]
     send_raw: SendRaw
     counts: Counts
+    machine: Machine
 
 
 class Attempts:
@@ -249,13 +251,17 @@ class Attempts:
     # Failing
 
     async def _failed(self, item: Item, problem: Exception, started: float, attempt: int) -> float | None:
-        wait_s = self.route.retry.wait_s(problem, attempt)
+        wait_s = self.wait_s(problem, attempt)
         self.tell([item], "dead_lettered" if wait_s is None else "retried", started, attempt, problem)
         if wait_s is None:
             await self.bury(item, problem, attempt)
         else:
             self.warn(item, problem, attempt, wait_s)
         return wait_s
+
+    def wait_s(self, problem: Exception, attempt: int) -> float | None:
+        """Seconds until the next attempt; None to give up."""
+        return self.route.retry.wait_s(problem, attempt, self._parts.machine.chance.random)
 
     def warn(self, item: Item, problem: Exception, attempt: int, wait_s: float) -> None:
         """A record, or a batch that begins with it, is tried again."""
@@ -301,7 +307,7 @@ class Attempts:
 
     def clock(self) -> float:
         """When a call begins, if somebody wants to know how long it takes."""
-        return time.perf_counter() if self._parts.hooks.watched else 0.0
+        return self._parts.machine.monotonic_s() if self._parts.hooks.watched else 0.0
 
     async def reached(self, point: str, item: Item) -> None:
         """A step is reached, if somebody wants to know."""
@@ -330,7 +336,7 @@ class Attempts:
                 offset=first.offset,
                 records=len(items),
                 outcome=outcome,
-                seconds=time.perf_counter() - started,
+                seconds=self._parts.machine.monotonic_s() - started,
                 attempt=attempt,
                 problem=problem,
             )

@@ -107,7 +107,7 @@ class BatchLane(Lane):
             try:
                 await attempts.call([typed for _, typed in part], sent)
             except Exception as problem:  # noqa: BLE001 - the user's code; the batch is tried again or halved
-                wait_s = None if once else attempts.route.retry.wait_s(problem, mark.attempt)
+                wait_s = None if once else attempts.wait_s(problem, mark.attempt)
                 lost = wait_s is None and len(part) == 1
                 attempts.tell(items, "dead_lettered" if lost else "retried", started, mark.attempt, problem)
                 if wait_s is None:

@@ -3,7 +3,6 @@
 What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What does not: waiting and sending (`worker`).
 """
 
-import random
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -72,8 +71,8 @@ class Retry:
             if not isinstance(kinds, tuple) or not all(isinstance(kind, type) for kind in kinds):
                 raise ValueError(f"{name}: {kinds!r:.80} is no tuple of exception classes, such as (TimeoutError,)")
 
-    def wait_s(self, problem: Exception, attempt: int, chance: Callable[[], float] = random.random) -> float | None:
-        """Seconds until the next attempt after `attempt` failed; None to give up."""
+    def wait_s(self, problem: Exception, attempt: int, chance: Callable[[], float]) -> float | None:
+        """Seconds until the next attempt after `attempt` failed; None to give up. `chance` gives random numbers below 1."""
         if attempt >= self.attempts or not isinstance(problem, self.on) or isinstance(problem, self.give_up_on):
             return None
         return self.backoff.wait_s(attempt, chance())

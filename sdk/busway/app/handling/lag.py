@@ -9,12 +9,12 @@ import inspect
 import logging
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
 from busway.app.declaring.routes import Route
+from busway.net.machine import OS
 
 log = logging.getLogger("busway.app")
 
@@ -55,7 +55,7 @@ class LoopWatch:
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         while not self._ended.wait(_LOOK_EVERY_S):
             answered = threading.Event()
-            asked_s = time.monotonic()
+            asked_s = OS.monotonic_s()
             try:
                 loop.call_soon_threadsafe(answered.set)
             except RuntimeError:
@@ -79,7 +79,7 @@ class LoopWatch:
             log.log(
                 logging.INFO if handler is None else logging.WARNING,
                 "the event loop goes on after %.1f s",
-                time.monotonic() - asked_s,
+                OS.monotonic_s() - asked_s,
             )
 
     def _look(self, frame: FrameType | None) -> tuple[str | None, str]:

@@ -6,7 +6,6 @@ not: which record that is (`schedule`), an attempt (`attempts`), feeding and com
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -89,11 +88,12 @@ class Lane:
         """Handle one record after the other, for as long as there is one that may run."""
         mark = Current()
         current.set(mark)
-        turn = time.monotonic()
+        clock = self._parts.attempts.machine.monotonic_s
+        turn = clock()
         try:
             while not self.closing and (found := self.schedule.next()) is not None:
                 await self._handle(*found, mark)
-                if (now := time.monotonic()) - turn > TURN_S:
+                if (now := clock()) - turn > TURN_S:
                     await asyncio.sleep(0)
                     turn = now
         except GivenUp:

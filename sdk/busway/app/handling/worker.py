@@ -10,11 +10,11 @@ letters.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.declaring.routes import BATCH_MAX, ConsumerRecord, Route
+from busway.app.declaring.routes import BATCH_MAX, ConsumerRecord
 from busway.app.handling.ack import CompletedOffsets
 from busway.app.handling.attempts import AttemptParts, Counts, HandlerFailed, Item, SendRaw
 from busway.app.handling.batches import BatchLane
@@ -25,6 +25,7 @@ from busway.app.hooks import Hooks
 from busway.app.offset_set import OffsetSet
 from busway.consumer.consumer import Consumer, RebalanceListener
 from busway.errors import BrokerError, BuswayError, CommitFailed
+from busway.net.machine import current_machine, has_threads
 from busway.types import OffsetAndMetadata, Record, TopicPartition
 from busway_protocol.errors import ErrorCode
 
@@ -61,8 +62,6 @@ class WorkerParts:
     sleep: Sleep
     commit_interval_s: float
     drain_timeout_s: float
-    watch: Callable[[Sequence[Route]], AbstractContextManager[None]] = LoopWatch
-    """What tells of a handler that keeps the event loop; it has a thread, so where that must be deterministic: `nullcontext`."""
 
 
 class Assigned:
@@ -154,6 +153,7 @@ class Worker(RebalanceListener):
                 read=parts.read,
                 send_raw=parts.send_raw,
                 counts=self._counts,
+                machine=current_machine(),
             ),
             sleep=parts.sleep,
             finished=self._finished,
@@ -193,7 +193,7 @@ class Worker(RebalanceListener):
         feeding = asyncio.ensure_future(self._feed(self.consumer))
         waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
         try:
-            with self._parts.watch([handler.route for handler in self._parts.handlers]):
+            with self._watch():
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 if wait.done():
@@ -206,6 +206,10 @@ class Worker(RebalanceListener):
             await self._close(list(self._assigned))
             if not self._failed.done():
                 self._failed.cancel()
+
+    def _watch(self) -> AbstractContextManager[None]:
+        """What tells of a handler that keeps the event loop, from a thread."""
+        return LoopWatch([handler.route for handler in self._parts.handlers]) if has_threads() else nullcontext()
 
     async def _feed(self, consumer: Consumer) -> None:
         while True:

@@ -7,7 +7,6 @@ The brokers are asked only when somebody looks, at most once in `LOOK_EVERY_S`: 
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from busway.admin.admin import Admin
 from busway.app.extension import Extension, Handling
 from busway.app.monitoring.progress import Progress
 from busway.errors import BuswayError
+from busway.net.machine import current_machine
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -49,12 +49,10 @@ class Health(Extension):
     Args:
         stall_timeout_s: a partition with lag may be without a finished record for so long; counted from the first look that saw the
             lag, so that an idle partition whose next record has just come is not called stuck.
-        clock: seconds that only grow.
+        clock: seconds that only grow; None for those of the machine.
     """
 
-    def __init__(
-        self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] | None = None) -> None:
         if stall_timeout_s <= 0:
             raise ValueError(f"stall_timeout_s: {stall_timeout_s} is not above 0")
         self.stall_timeout_s = stall_timeout_s
@@ -68,6 +66,10 @@ class Health(Extension):
         self._joined = False
         self._looking = asyncio.Lock()
         self._looked_s: float | None = None
+
+    def now_s(self) -> float:
+        """Seconds that only grow."""
+        return (self._clock or current_machine().monotonic_s)()
 
     # What the app tells
 
@@ -86,7 +88,7 @@ class Health(Extension):
         """Partitions came."""
         self._joined = True
         self._looked_s = None
-        self.progress.assigned(partitions, self._clock())
+        self.progress.assigned(partitions, self.now_s())
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
@@ -96,18 +98,18 @@ class Health(Extension):
     def finished(self, handling: Handling) -> None:
         """A record that is tried again is no progress."""
         if handling.outcome != "retried":
-            self.progress.finished(TopicPartition(handling.topic, handling.partition), self._clock())
+            self.progress.finished(TopicPartition(handling.topic, handling.partition), self.now_s())
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Offsets are committed."""
-        self.progress.committed(offsets, self._clock())
+        self.progress.committed(offsets, self.now_s())
 
     # Looking
 
     async def look(self) -> None:
         """Ask the brokers for ends and unknown offsets; a failure is kept in `unreachable`."""
         async with self._looking:
-            now_s = self._clock()
+            now_s = self.now_s()
             app = self._app
             if app is None or (self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S):
                 return
@@ -120,7 +122,7 @@ class Health(Extension):
                 self.unreachable = problem
             else:
                 self.unreachable = None
-            self._looked_s = self._clock()
+            self._looked_s = self.now_s()
 
     async def _ask(self, app: "App") -> None:
         if not (partitions := self.progress.partitions):
@@ -135,10 +137,10 @@ class Health(Extension):
             known = {one: found[one].offset for one in unknown & found.keys()}
             # Meanwhile the app may have committed, which is newer than what was asked.
             self.progress.committed(
-                {one: at for one, at in {**begin, **known}.items() if one in self.progress.unknown}, self._clock()
+                {one: at for one, at in {**begin, **known}.items() if one in self.progress.unknown}, self.now_s()
             )
         ends = await self._admin.list_offsets(dict.fromkeys(partitions, _LATEST))
-        self.progress.ends(ends, self._clock())
+        self.progress.ends(ends, self.now_s())
 
     def parked(self) -> Mapping[TopicPartition, int]:
         """How many records of each partition wait for their next attempt."""
@@ -162,7 +164,7 @@ class Health(Extension):
         reasons = tuple(
             f"{one.partition.topic}-{one.partition.partition} is {one.lag} records behind at offset {one.committed} and has "
             f"finished none for {one.idle_s:.0f} s"
-            for one in self.progress.all(self._clock())
+            for one in self.progress.all(self.now_s())
             if one.stuck_s >= self.stall_timeout_s
         )
         return Readiness(ready=not reasons, reasons=reasons)

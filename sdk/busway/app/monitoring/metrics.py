@@ -21,7 +21,6 @@ serving them (`busway.web`). An app without it counts nothing.
 | `process_*` | | of prometheus-client: CPU, memory, open files |
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
@@ -50,9 +49,7 @@ class Metrics(Health):
         stall_timeout_s, clock: as in `Health`.
     """
 
-    def __init__(
-        self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] | None = None) -> None:
         super().__init__(stall_timeout_s=stall_timeout_s, clock=clock)
         self.registry = registry = CollectorRegistry(auto_describe=False)
         """Where a service may put figures of its own."""
@@ -69,7 +66,7 @@ class Metrics(Health):
         self._rebalances = Counter("busway_rebalances", "How often partitions came or went.", registry=registry)
         self._build = Gauge("busway_build_info", "What runs.", ("app", "group", "version"), registry=registry)
         self._of: dict[tuple[str, str, str], Callable[[Handling], None]] = {}
-        registry.register(_Partitions(self, clock))
+        registry.register(_Partitions(self))
         ProcessCollector(registry=registry)
 
     async def exposition(self) -> bytes:
@@ -137,9 +134,8 @@ class Metrics(Health):
 class _Partitions(Collector):
     """The figures that are read off when somebody looks."""
 
-    def __init__(self, health: Health, clock: Callable[[], float]) -> None:
+    def __init__(self, health: Health) -> None:
         self._health = health
-        self._clock = clock
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """One family for each."""
@@ -149,7 +145,7 @@ class _Partitions(Collector):
         idle = GaugeMetricFamily(
             "busway_seconds_since_progress", "Since a record was finished, or the partition came.", labels=where
         )
-        found = self._health.progress.all(self._clock())
+        found = self._health.progress.all(self._health.now_s())
         for one in found:
             labels = (one.partition.topic, str(one.partition.partition))
             idle.add_metric(labels, one.idle_s)

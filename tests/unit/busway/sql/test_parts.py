@@ -21,7 +21,7 @@ def test_a_record_that_is_refused_holds_its_key() -> None:
     refused = MessageTooLarge("too large")
     assert holds.failed("t", b"k", 1, refused, 100.0) == pytest.approx(0.1)
     assert holds.now(100.05).keys == {("t", b"k")}
-    assert holds.next_in_s(100.05) == pytest.approx(0.05)
+    assert holds.next_s(100.05) == pytest.approx(100.1)
     assert holds.now(100.2).keys == frozenset()
     assert holds.failed("t", b"k", 1, refused, 100.2) == pytest.approx(0.2)
     assert not holds.now(100.3).topics
@@ -53,6 +53,16 @@ def test_too_many_keys_hold_their_topic() -> None:
         holds.failed("t", b"%d" % number, number, MessageTooLarge("too large"), 0.0)
     held = holds.now(0.05)
     assert (len(held.keys), held.topics) == (MAX_HELD, {"t"})
+
+
+def test_a_wait_that_ends_while_the_relay_looks_wakes_it() -> None:
+    """The row was left out of the look, so the relay must look again at once, and not when its interval has passed."""
+    holds = Holds(lambda: 0.0)
+    holds.failed("t", b"k", 1, MessageTooLarge("too large"), 100.0)
+    looked_s, rests_s = 100.09, 100.2
+    assert holds.now(looked_s).keys
+    assert holds.next_s(looked_s) < rests_s
+    assert holds.next_s(rests_s) == float("inf"), "it was not left out of a look at that time"
 
 
 def test_headers_come_back() -> None:

@@ -2,24 +2,29 @@
 
 import asyncio
 from collections.abc import Generator
+from dataclasses import replace
 
 import pytest
 
-from busway_bus.replication import turns as turns_module
+from busway.net.machine import OS
 from busway_bus.replication.turns import Turns
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock() -> list[float]:
     """The time, which the work below moves."""
-    now = [0.0]
-    monkeypatch.setattr(turns_module, "monotonic", lambda: now[0])
-    return now
+    return [0.0]
 
 
-async def test_one_connection_waits_for_one_turn_of_a_host_of_500(clock: list[float]) -> None:
+@pytest.fixture
+def turns(clock: list[float]) -> Turns:
+    """By that clock."""
+    return Turns(replace(OS, monotonic_s=lambda: clock[0]))
+
+
+async def test_one_connection_waits_for_one_turn_of_a_host_of_500(clock: list[float], turns: Turns) -> None:
     """Each turn takes a whole round; the other host's comes after the first of them."""
-    turns, done = Turns(), []
+    done = []
 
     def turn(name: str) -> None:
         done.append(name)
@@ -36,9 +41,9 @@ async def test_one_connection_waits_for_one_turn_of_a_host_of_500(clock: list[fl
     assert rounds >= 501
 
 
-async def test_who_was_given_a_turn_does_one_thing_while_others_wait(clock: list[float]) -> None:
+async def test_who_was_given_a_turn_does_one_thing_while_others_wait(clock: list[float], turns: Turns) -> None:
     """And may go on where nobody does, until the round is over."""
-    turns, told = Turns(), []
+    told = []
     turns.wait("a", lambda: told.append(turns.over()))
     turns.wait("a", lambda: told.append(turns.over()))
     while len(told) < 2:
@@ -52,9 +57,9 @@ async def test_who_was_given_a_turn_does_one_thing_while_others_wait(clock: list
     assert not turns.over()
 
 
-async def test_long_work_is_done_a_round_at_a_time(clock: list[float]) -> None:
+async def test_long_work_is_done_a_round_at_a_time(clock: list[float], turns: Turns) -> None:
     """Another client's turn comes between; what it raises is raised, and what nobody waits for is closed."""
-    turns, done = Turns(), []
+    done = []
 
     def steps(name: str, count: int) -> Generator[None, None, str]:
         try:

@@ -3,11 +3,13 @@
 import asyncio
 import itertools
 import struct
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from busway.net.machine import OS
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import (
     PARTIAL_REQUEST_CONTENDED_MS,
@@ -16,7 +18,6 @@ from busway_bus.kernel.limits import (
     REQUEST_BYTES_LARGE,
     REQUEST_BYTES_PER_S_MIN,
 )
-from busway_bus.replication import turns as turns_module
 from busway_bus.replication.turns import Turns
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
@@ -78,11 +79,11 @@ class Clock:
 class Peer:
     """A connection without a network."""
 
-    def __init__(self, memory: RequestMemory, clock: Clock) -> None:
+    def __init__(self, memory: RequestMemory, clock: Clock, turns: Turns | None = None) -> None:
         self.clock = clock
         self.socket = Socket()
         self.connection = Connection(
-            cast("Any", SimpleNamespace(turns=Turns())),
+            cast("Any", SimpleNamespace(turns=turns or Turns())),
             advertised=Endpoint(name="X", host="h", port=1),
             max_request_bytes=100 * MIB,
             scratch=scratch_buffer(),
@@ -160,20 +161,20 @@ async def test_a_stall_behind_a_whole_request_in_the_same_read_is_seen(clock: Cl
     assert peer.overdue_after(2)
 
 
-async def test_requests_without_end_let_others_have_their_turn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_without_end_let_others_have_their_turn(clock: Clock) -> None:
     """A thousand requests in one read are answered in order, in as many turns of the loop as they need."""
     moments = itertools.count()
-    monkeypatch.setattr(turns_module, "monotonic", lambda: next(moments) * 0.001)
-    peer = Peer(RequestMemory(100 * MIB), clock)
+    turns = Turns(replace(OS, monotonic_s=lambda: next(moments) * 0.001))
+    peer = Peer(RequestMemory(100 * MIB), clock, turns)
     frames = [announce(8) + struct.pack(">hhi", ApiKey.API_VERSIONS, 99, number) for number in range(1_000)]
     peer.send(b"".join(frames))
-    turns = 0
+    rounds = 0
     while len(peer.socket.correlation_ids) < 1_000:
         before = len(peer.socket.correlation_ids)
         await asyncio.sleep(0)
         assert len(peer.socket.correlation_ids) - before < 20
-        turns += 1
-    assert turns > 50
+        rounds += 1
+    assert rounds > 50
     assert peer.socket.correlation_ids == list(range(1_000))
 
 

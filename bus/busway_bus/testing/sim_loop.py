@@ -1,0 +1,402 @@
+"""A deterministic event loop: many processes in one thread, in virtual time.
+
+What lives here: which callback runs next, and when. Each process has a loop of its own as far as it can tell: its callbacks run in the
+order in which they were asked for, a round at a time; which process has the next round, what comes first of two things at the same
+moment, and how long work in threads takes, is drawn by the seed. Time stands still while code runs, but for a tiny step for each
+callback and each reading of a clock, and moves to the next event when nothing is left to run. Work in threads is done at one moment,
+like a single step, some time after it was asked for. What does not: the network (`sim_network`), the disk (`sim_files`), faults
+(`world`).
+
+The callback of a process that has crashed never runs again, whatever it was: a task's step, a timer, the answer of a thread.
+"""
+
+# mypy: disable-error-code="override"
+# asyncio's generic signatures say nothing here that is not said by its own documentation.
+
+import asyncio
+import heapq
+import itertools
+import traceback
+from asyncio import Handle, TimerHandle
+from collections.abc import Callable
+from contextvars import Context
+from random import Random
+from typing import Any, Final, NoReturn
+
+from busway_bus.testing.sim_network import Network
+from busway_bus.testing.sim_process import PROCESS, Crashed, Host, Process
+from busway_bus.testing.sim_tasks import SimFuture, SimTask, end, where
+from busway_bus.testing.sim_threads import Threads
+from busway_bus.testing.trace import Trace
+from busway_protocol.machine import Machine
+
+STEP_S: Final = 1e-6
+"""Virtual time that a callback takes."""
+READING_S: Final = 2e-5
+"""Virtual time that each reading of a monotonic clock takes, so that whoever works until a moment gets there."""
+STEPS_MAX: Final = 5_000_000
+VIRTUAL_S_MAX: Final = 24 * 3600.0
+_CANCELLED_MIN: Final = 512
+"""Timers that were cancelled and are carried along before the queue is cleaned."""
+
+
+class NotSimulated(NotImplementedError):
+    """Something that the simulated machine does not have; the text says what, and what to do."""
+
+
+class Stuck(Exception):
+    """Nothing is left to happen and the workload has not ended, or it takes without end; the text has the stacks of all tasks."""
+
+
+Event = tuple[float, float, int, Process | None, Any]
+"""When, the draw that decides between equal moments, a number, and the process whose handle it is; None: a call of the world's own."""
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """The loop of a world.
+
+    Args:
+        seed: of everything that is drawn.
+
+    Attributes:
+        chance: decides the order of things.
+        problems: mistakes: exceptions that nobody took, in processes that live.
+        steps: callbacks that have run.
+    """
+
+    def __init__(self, seed: object, *, steps_max: int = STEPS_MAX, virtual_s_max: float = VIRTUAL_S_MAX) -> None:
+        super().__init__()
+        self._seed = seed
+        self._now = 0.0
+        self._events: list[Event] = []
+        self._cancelled = 0
+        self._numbers = itertools.count()
+        self._runnable: list[Process] = []
+        self._threads = Threads(self)
+        self._steps_max = steps_max
+        self._virtual_s_max = virtual_s_max
+        self.steps = 0
+        self.chance = Random(f"{seed}/order")  # noqa: S311 - a simulation can be run again
+        self.trace = Trace()
+        self.problems: list[str] = []
+        self.hosts: dict[str, Host] = {}
+        self.processes: list[Process] = []
+        self.network = Network(self, Random(f"{seed}/network"))  # noqa: S311 - a simulation can be run again
+        self.world = self.new_process("world")
+
+    # Processes
+
+    def host(self, name: str) -> Host:
+        """The host of this name, made when it is not there."""
+        host = self.hosts.get(name)
+        if host is None:
+            number = len(self.hosts)
+            host = self.hosts[name] = Host(name, f"10.0.{number // 250}.{number % 250 + 1}")
+        return host
+
+    def new_process(self, host_name: str) -> Process:
+        """One more process on a host."""
+        process = Process(self.host(host_name), self._seed, self.time, self._reading)
+        self.processes.append(process)
+        return process
+
+    @property
+    def machine(self) -> Machine:
+        """The machine of the process whose code runs (`busway.net.machine.current_machine`)."""
+        return PROCESS.get(self.world).machine
+
+    def crash(self, process: Process, why: str) -> None:
+        """End a process at once: none of its callbacks runs from now on. Its sockets are the network's."""
+        if process.dead:
+            return
+        self.tell(process, why)
+        process.dead = True
+        process.ready.clear()
+        process.stalled.clear()
+        waiting, process.waiting = process.waiting, {}
+        for future in waiting:
+            if not future.done():
+                future.set_exception(Crashed(f"{process.name}: {why}"))
+
+    def freeze(self, process: Process) -> None:
+        """Stop a process, as SIGSTOP does; what happens to it piles up."""
+        if not process.dead and not process.frozen:
+            self.tell(process, "frozen")
+            process.frozen = True
+
+    def thaw(self, process: Process) -> None:
+        """Let it go on."""
+        if process.dead or not process.frozen:
+            return
+        self.tell(process, "thawed")
+        process.frozen = False
+        stalled, process.stalled = process.stalled, []
+        for work in stalled:
+            self.later(self.chance.uniform(0, 0.001), work)
+        self.wake(process)
+
+    def tell(self, process: Process, what: str) -> None:
+        """One line of the trace."""
+        self.trace.add(self._now, process.name, what)
+
+    # Time
+
+    def time(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self._now
+
+    def _reading(self) -> float:
+        self._now += READING_S
+        return self._now
+
+    # What is to run
+
+    def wake(self, process: Process) -> None:
+        """Give a process with something to run its round when its turn comes."""
+        if not process.queued and not process.frozen and process.ready:
+            process.queued = True
+            self._runnable.append(process)
+
+    def put(self, handle: Handle) -> None:
+        """Let a handle run in its process, after what is to run there already."""
+        process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
+        if not process.dead:
+            process.ready.append(handle)
+            if not process.queued and not process.frozen:
+                process.queued = True
+                self._runnable.append(process)
+
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
+        """As of asyncio."""
+        handle = Handle(callback, args, self, context)
+        self.put(handle)
+        return handle
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
+        """As of asyncio: there are no threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
+        """As of asyncio."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
+        """As of asyncio; the order of two timers of the same moment is drawn."""
+        handle = TimerHandle(when, callback, args, self, context)
+        process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
+        handle._scheduled = True  # type: ignore[attr-defined]
+        heapq.heappush(self._events, (when, self.chance.random(), next(self._numbers), process, handle))
+        return handle
+
+    def later(self, delay: float, work: Callable[[], None]) -> None:
+        """Something that happens outside of every process: on the wire, in a thread."""
+        heapq.heappush(self._events, (self._now + delay, self.chance.random(), next(self._numbers), None, work))
+
+    def at(self, when: float, work: Callable[[], None]) -> None:
+        """As `later`, at a moment."""
+        heapq.heappush(self._events, (when, self.chance.random(), next(self._numbers), None, work))
+
+    def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
+        self._cancelled += 1
+        if self._cancelled > _CANCELLED_MIN and self._cancelled * 2 > len(self._events):
+            self._events = [event for event in self._events if event[3] is None or not event[4]._cancelled]
+            heapq.heapify(self._events)
+            self._cancelled = 0
+
+    def _run_once(self) -> None:
+        events = self._events
+        if not self._runnable:
+            self._next_moment()
+            events = self._events
+        while events and events[0][0] <= self._now:
+            self._fire(heapq.heappop(events))
+            events = self._events
+        runnable = self._runnable
+        if not runnable:
+            return
+        number = self.chance.randrange(len(runnable)) if len(runnable) > 1 else 0
+        runnable[number], runnable[-1] = runnable[-1], runnable[number]
+        self._round(runnable.pop())
+
+    def _next_moment(self) -> None:
+        events = self._events
+        while events and events[0][3] is not None and events[0][4]._cancelled:
+            heapq.heappop(events)
+            self._cancelled -= 1
+        if not events:
+            self._stuck("nothing is left to happen, and the workload has not ended")
+        self._now = max(self._now, events[0][0])
+        if self._now > self._virtual_s_max:
+            self._stuck(f"{self._virtual_s_max:g} s of virtual time are over, and the workload has not ended")
+
+    def _fire(self, event: Event) -> None:
+        process, what = event[3], event[4]
+        if process is None:
+            what()
+            return
+        what._scheduled = False
+        if what._cancelled:
+            self._cancelled -= 1
+        elif not process.dead:
+            process.ready.append(what)
+            if not process.queued and not process.frozen:
+                process.queued = True
+                self._runnable.append(process)
+
+    def _round(self, process: Process) -> None:
+        """What the loop of one process does at a stretch: all that was ready when it began."""
+        ready = process.ready
+        todo = len(ready)
+        self.steps += todo
+        for _ in range(todo):
+            if process.frozen or process.dead:
+                break
+            handle = ready.popleft()
+            if not handle._cancelled:
+                self._now += STEP_S
+                handle._run()
+        process.queued = False
+        if ready:
+            self.wake(process)
+        if self.steps > self._steps_max:
+            self._stuck(f"{self._steps_max} steps are over, and the workload has not ended")
+
+    def _stuck(self, what: str) -> NoReturn:
+        raise Stuck(f"{what}\n{self.stacks()}")
+
+    def stacks(self) -> str:
+        """Where the tasks of all processes that live stand."""
+        lines: list[str] = []
+        for process in self.processes:
+            if process.dead:
+                continue
+            for task in process.tasks:
+                if not task.done():
+                    lines.append(f"{process.name}: {task.get_name()}")
+                    lines += [f"    {where}" for where in where(task.get_coro())]
+        return "\n".join(lines)
+
+    # asyncio's own makings
+
+    def create_future(self) -> SimFuture:
+        """As of asyncio."""
+        future = SimFuture(loop=self)
+        future.number = next(self._numbers)
+        future.process = PROCESS.get(self.world)
+        return future
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None, **options: Any) -> Any:
+        """As of asyncio; the task belongs to the process of its context."""
+        self._check_closed()  # type: ignore[attr-defined]
+        process = (PROCESS.get(self.world) if context is None else context.get(PROCESS)) or self.world
+        process.tasks_made += 1
+        task = SimTask(
+            process,
+            next(self._numbers),
+            coro,
+            loop=self,
+            name=name or f"{process.name}/{process.tasks_made}",
+            context=context,
+            **options,
+        )
+        process.keep(task)
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> SimFuture:
+        """As of asyncio (`sim_threads`)."""
+        return self._threads.submit(executor, func, args)
+
+    # The network
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        """The addresses of a host of this world."""
+        return self.network.addresses(host, port)
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        """As of asyncio."""
+        _refuse(options, "create_connection")
+        return await self.network.connect(protocol_factory, host, port)
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        """As of asyncio."""
+        start_serving = options.pop("start_serving", True)
+        _refuse(options, "create_server")
+        return self.network.listen(protocol_factory, host, port, start=start_serving)
+
+    # What there is none of
+
+    def add_signal_handler(self, sig: int, callback: Any, *args: Any) -> None:
+        """Nobody sends signals here: a world freezes and crashes its processes."""
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """There is none."""
+        return False
+
+    async def subprocess_exec(self, *_: Any, **__: Any) -> Any:
+        """Refused."""
+        raise NotSimulated(
+            "a simulated process cannot start a program; run that part in the loop, or outside of the simulation"
+        )
+
+    async def subprocess_shell(self, *_: Any, **__: Any) -> Any:
+        """Refused."""
+        await self.subprocess_exec()
+
+    def add_reader(self, *_: Any) -> Any:
+        """Refused."""
+        raise NotSimulated("the simulated network has no file descriptors; use create_connection and create_server")
+
+    def add_writer(self, *_: Any) -> Any:
+        """Refused."""
+        self.add_reader()
+
+    def _process_events(self, event_list: Any) -> None:
+        """There are none of the operating system."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps."""
+
+    # Mistakes
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Note what nobody took; nothing of a process that is gone."""
+        handle, future = context.get("handle"), context.get("future") or context.get("task")
+        if handle is not None:
+            process = handle._context.get(PROCESS, self.world)
+        else:
+            process = getattr(future, "process", None) or PROCESS.get(self.world)
+        if process.dead or self.is_closed():
+            return
+        problem = context.get("exception")
+        text = f"{process.name}: {context.get('message')}"
+        if problem is not None:
+            text += "\n" + "".join(traceback.format_exception(problem))
+        elif future is not None:
+            text += f" {future!r}"
+        self.problems.append(text)
+        self.tell(process, f"mistake: {type(problem).__name__ if problem is not None else context.get('message')}")
+
+    def end(self) -> None:
+        """The world is over: nothing happens any more. What its processes left stays as it is until `bury`."""
+        for process in self.processes:
+            process.dead = True
+            process.ready.clear()
+        self._events.clear()
+        self._runnable.clear()
+        self.close()
+
+    def bury(self) -> None:
+        """Let go of the tasks. Python runs their `finally` blocks for it, which may not happen while anybody looks at what they did."""
+        for process in self.processes:
+            for task in process.tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    end(task.get_coro())
+            process.tasks.clear()
+
+
+def _refuse(options: dict[str, Any], what: str) -> None:
+    if options.get("ssl") is not None:
+        raise NotSimulated(f"the simulated network carries no TLS: {what}(ssl=…); use PLAINTEXT in a simulation")
+    if options.get("sock") is not None:
+        raise NotSimulated(f"the simulated network has no sockets of the system: {what}(sock=…); give host and port")

@@ -1,0 +1,283 @@
+"""The network of a simulated world.
+
+What lives here: hosts' addresses, who listens where, opening connections, and what can go wrong between two hosts: delays, silence in
+one direction, connections that are reset. What does not: one connection (`sim_transport`), the order of things (`sim_loop`).
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterable
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from busway_bus.testing.sim_process import PROCESS, Host, Process
+from busway_bus.testing.sim_transport import SimTransport
+
+if TYPE_CHECKING:
+    from busway_bus.testing.sim_loop import SimLoop
+
+_OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_ALL: Final = frozenset({None, "", "0.0.0.0", "::"})  # noqa: S104 - of a host that is simulated
+_SYN_S: Final = 1.0
+"""How often who connects knocks again where nothing answers."""
+_PORTS_FROM: Final = 32_768
+
+
+@dataclass(slots=True, kw_only=True)
+class Weather:
+    """What the network is like.
+
+    Attributes:
+        delay_s: the shortest and the longest time that a packet takes.
+        cut_chance: how often what is written together arrives in two pieces.
+        window_bytes: what is on its way and unread of one connection before its sender has to wait.
+    """
+
+    delay_s: tuple[float, float] = (0.00005, 0.001)
+    cut_chance: float = 0.1
+    window_bytes: tuple[int, ...] = (64 * 1024, 256 * 1024)
+
+
+class SimSocket:
+    """What is asked of a socket object."""
+
+    def __init__(self, name: tuple[str, int]) -> None:
+        self._name = name
+        self.family = socket.AF_INET
+        self.type = socket.SOCK_STREAM
+
+    def getsockname(self) -> tuple[str, int]:
+        """Address and port."""
+        return self._name
+
+    def setsockopt(self, *_: Any) -> None:
+        """There is nothing to tune."""
+
+
+class SimServer(asyncio.AbstractServer):
+    """A listening socket."""
+
+    def __init__(
+        self, network: "Network", factory: Callable[[], Any], key: tuple[str, int], process: Process, context: Context
+    ) -> None:
+        self._network = network
+        self.factory = factory
+        self.key = key
+        self.process = process
+        self.context = context
+        self.serving = False
+        self.sockets = (SimSocket((process.host.address, key[1])),)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The world's."""
+        return self._network.loop
+
+    def is_serving(self) -> bool:
+        """Whether connections are accepted."""
+        return self.serving
+
+    async def start_serving(self) -> None:
+        """Accept from now on."""
+        self.serving = True
+
+    async def serve_forever(self) -> None:
+        """Until it is cancelled."""
+        self.serving = True
+        try:
+            await self._network.loop.create_future()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Accept no more."""
+        self.serving = False
+        self._network.release(self)
+
+    def close_clients(self) -> None:
+        """Not kept here."""
+
+    async def wait_closed(self) -> None:
+        """It is closed at once."""
+
+
+class Network:
+    """All hosts' network.
+
+    Attributes:
+        weather: what it is like now.
+    """
+
+    def __init__(self, loop: "SimLoop", chance: Random) -> None:
+        self.loop = loop
+        self.chance = chance
+        self.weather = Weather()
+        self._listening: dict[tuple[str, int], SimServer] = {}
+        self._ports = _PORTS_FROM
+        self._silent: dict[tuple[str, str], None] = {}
+        self._ends: dict[SimTransport, None] = {}
+        self.connections = 0
+
+    # Names
+
+    def host_of(self, name: str | None) -> Host | None:
+        """The host that a name or an address means for the process that asks."""
+        if name in _OWN or name in _ALL:
+            return PROCESS.get(self.loop.world).host
+        for host in self.loop.hosts.values():
+            if name in {host.name, host.address}:
+                return host
+        return None
+
+    def addresses(self, name: Any, port: Any) -> list[Any]:
+        """As `getaddrinfo` answers.
+
+        Raises:
+            socket.gaierror: there is no such host.
+        """
+        if isinstance(name, bytes):
+            name = name.decode()
+        host = self.host_of(name)
+        if host is None:
+            raise socket.gaierror(socket.EAI_NONAME, f"there is no host {name} in this world")
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host.address, int(port or 0)))]
+
+    # Listening
+
+    def listen(self, factory: Callable[[], Any], host: Any, port: Any, *, start: bool) -> SimServer:
+        """Bind a port of the host of the process that asks.
+
+        Raises:
+            OSError: another process has it.
+        """
+        process = PROCESS.get(self.loop.world)
+        if not port:
+            self._ports += 1
+            port = self._ports
+        if self.host_of(host) is not process.host:
+            raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of {process.host.name}")
+        key = (process.host.name, int(port))
+        if key in self._listening:
+            raise OSError(errno.EADDRINUSE, f"{key[0]}:{key[1]} is taken")
+        server = self._listening[key] = SimServer(self, factory, key, process, copy_context())
+        server.serving = start
+        return server
+
+    def release(self, server: SimServer) -> None:
+        """A port is free again."""
+        if self._listening.get(server.key) is server:
+            del self._listening[server.key]
+
+    # Connecting
+
+    def delay(self) -> float:
+        """How long one packet takes."""
+        return self.chance.uniform(*self.weather.delay_s)
+
+    def passes(self, sender: Host, receiver: Host) -> bool:
+        """Whether packets get from one host to another."""
+        return not self._silent or (sender.name, receiver.name) not in self._silent
+
+    async def connect(self, factory: Callable[[], Any], name: Any, port: Any) -> tuple[SimTransport, Any]:
+        """Open a connection.
+
+        Raises:
+            socket.gaierror: there is no such host.
+            ConnectionRefusedError: nobody listens there.
+        """
+        process = PROCESS.get(self.loop.world)
+        self.addresses(name, port)
+        there = self.host_of(name)
+        assert there is not None
+        await asyncio.sleep(self.delay())
+        while not (there.up and self.passes(process.host, there) and self.passes(there, process.host)):  # noqa: ASYNC110 - as TCP does
+            await asyncio.sleep(_SYN_S)
+        server = self._listening.get((there.name, int(port)))
+        if server is None or not server.serving:
+            await asyncio.sleep(self.delay())
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"{there.name}:{port} refuses connections")
+        near = self._pair(process, server)
+        await asyncio.sleep(self.delay())
+        if near.lost:
+            raise ConnectionResetError(errno.ECONNRESET, f"{there.name}:{port} closed the connection")
+        protocol = factory()
+        near.begin(protocol)
+        return near, protocol
+
+    def _pair(self, process: Process, server: SimServer) -> SimTransport:
+        self.connections += 1
+        self._ports += 1
+        ours, theirs = (process.host.address, self._ports), (server.process.host.address, server.key[1])
+        window = self.chance.choice(self.weather.window_bytes)
+        name = f"{process.name}>{server.process.name}:{self.connections}"
+        near = SimTransport(self, process, name=name, ours=ours, theirs=theirs, window=window, context=copy_context())
+        far = SimTransport(
+            self, server.process, name=name, ours=theirs, theirs=ours, window=window, context=server.context.copy()
+        )
+        near.peer, far.peer = far, near
+        self._ends[near] = self._ends[far] = None
+        self.loop.tell(process, f"connects {name}")
+
+        def accept() -> None:
+            if not far.lost and server.serving:
+                far.begin(server.factory())
+            else:
+                far.kernel_closed(reset=True)
+
+        far.soon(accept)
+        return near
+
+    def forget(self, end: SimTransport) -> None:
+        """One end is closed."""
+        self._ends.pop(end, None)
+
+    # Faults
+
+    def between(self, one: str, other: str | None = None) -> Iterable[SimTransport]:
+        """The ends on one host of its connections, with one other host or with all."""
+        return [
+            end
+            for end in self._ends
+            if end.process.host.name == one and (other is None or end.peer.process.host.name == other)
+        ]
+
+    def cut(self, one: str, other: str | None = None) -> int:
+        """Reset the connections of a host, with one other or with all, in the middle of what is on its way; answers how many."""
+        ends = list(self.between(one, other))
+        for end in ends:
+            self.loop.tell(end.process, f"cut {end.name}")
+            end.drop(ConnectionResetError(errno.ECONNRESET, "the connection was cut"))
+            end.peer.drop(ConnectionResetError(errno.ECONNRESET, "the connection was cut"))
+        return len(ends)
+
+    def silence(self, sender: str, receiver: str) -> None:
+        """Let nothing from `sender` reach `receiver`; what is sent meanwhile arrives when that ends."""
+        self._silent[sender, receiver] = None
+        self.loop.trace.add(self.loop.time(), "network", f"silence {sender}>{receiver}")
+
+    def heal(self, sender: str | None = None, receiver: str | None = None) -> None:
+        """End silences: this one, or all."""
+        ended = [pair for pair in self._silent if sender is None or pair == (sender, receiver)]
+        for pair in ended:
+            del self._silent[pair]
+            self.loop.trace.add(self.loop.time(), "network", f"heard again {pair[0]}>{pair[1]}")
+        for end in list(self._ends):
+            end.peer.arrivals_pass()
+
+    def process_ended(self, process: Process, *, silent: bool) -> None:
+        """The sockets of a process that is gone: their peers hear of it, or of nothing (a power cut)."""
+        for server in [server for server in self._listening.values() if server.process is process]:
+            server.close()
+        for end in [end for end in self._ends if end.process is process]:
+            if silent:
+                end.vanish()
+            else:
+                end.kernel_closed(reset=bool(self.chance.randrange(2)))
+
+    def host_is_back(self, host: Host) -> None:
+        """A host has power again, and resets the connections of before that somebody still sends on."""
+        for end in list(self._ends):
+            if end.vanished and end.process.host is host:
+                end.answer_the_past()

@@ -1,0 +1,99 @@
+"""Work in threads, without any.
+
+What lives here: the executors of simulated processes. Work is done at one moment, some time after it was asked for, when one of its
+executor's threads is free; who asked is told at once or later. What does not: what the disk makes of it (`sim_files`).
+"""
+
+from asyncio import Handle
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Final
+
+from busway_bus.testing.sim_process import PROCESS, Process
+from busway_bus.testing.sim_tasks import SimFuture
+
+if TYPE_CHECKING:
+    from busway_bus.testing.sim_loop import SimLoop
+
+THREADS: Final = 8
+"""Of the default executor of a process."""
+_BEGIN_S: Final = (0.00005, 0.002)
+"""From being asked for to being done, on a host that is not slow."""
+
+
+class _Pool:
+    """The threads of one executor of one process."""
+
+    def __init__(self, executor: Any, threads: int) -> None:
+        self.executor = executor  # so that no other one gets its id
+        self.free = threads
+        self.waiting: deque[Callable[[], None]] = deque()
+
+
+class Threads:
+    """The executors of all processes of a world."""
+
+    def __init__(self, loop: "SimLoop") -> None:
+        self._loop = loop
+        self._pools: dict[tuple[Process, int | None], _Pool] = {}
+
+    def submit(self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> SimFuture:
+        """Do `func` some time from now; the future has its outcome."""
+        loop = self._loop
+        process, context, future = PROCESS.get(loop.world), copy_context(), loop.create_future()
+        pool = self._pool(process, executor)
+
+        def begin() -> None:
+            loop.later(loop.chance.uniform(*_BEGIN_S) * process.host.slowness, work)
+
+        def work() -> None:
+            if process.dead:
+                return
+            if process.frozen:
+                process.stalled.append(work)
+                return
+            if not (future.cancelled() and loop.chance.random() < 0.5):  # it may have begun before it was cancelled
+                self._do(process, context, future, func, args)
+            if pool.waiting:
+                pool.waiting.popleft()()
+            else:
+                pool.free += 1
+
+        if pool.free:
+            pool.free -= 1
+            begin()
+        else:
+            pool.waiting.append(begin)
+        return future
+
+    def _pool(self, process: Process, executor: Any) -> _Pool:
+        key = (process, None if executor is None else id(executor))
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = _Pool(executor, getattr(executor, "_max_workers", THREADS))
+        return pool
+
+    def _do(
+        self, process: Process, context: Context, future: SimFuture, func: Callable[..., Any], args: tuple[Any, ...]
+    ) -> None:
+        loop = self._loop
+        loop.tell(process, f"thread {getattr(func, '__qualname__', None) or type(func).__name__}")
+        outcome: Any = None
+        problem: BaseException | None = None
+        try:
+            outcome = context.run(func, *args)
+        except BaseException as raised:  # noqa: BLE001 - it is told to whoever waits
+            problem = raised
+        if process.dead:
+            return
+
+        def tell() -> None:
+            if future.cancelled():
+                return
+            if problem is not None:
+                future.set_exception(problem)
+            else:
+                future.set_result(outcome)
+
+        loop.put(Handle(tell, (), loop, context))

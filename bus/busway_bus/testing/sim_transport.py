@@ -1,0 +1,378 @@
+"""One end of a simulated connection.
+
+What lives here: an asyncio transport over bytes in memory, as TCP does it: flow control in both directions, bytes that are cut
+anywhere, half-closed ends, resets. What does not: who listens where and what goes wrong (`sim_network`).
+
+Two layers are kept apart, as in an operating system. What a process has handed over is on its way, whatever becomes of the process;
+what it has not is lost with it; what has arrived waits for a process that is frozen.
+"""
+
+import asyncio
+import errno
+import zlib
+from asyncio import Handle
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, Final
+
+from busway_bus.testing.sim_process import PROCESS, Process
+
+if TYPE_CHECKING:
+    from busway_bus.testing.sim_network import Network
+
+_HIGH: Final = 64 * 1024
+_READ_MAX: Final = 256 * 1024
+"""What one read takes, as of asyncio."""
+_ORDER_S: Final = 1e-9
+"""Between two packets of one direction, which keep their order."""
+
+
+class SimTransport(asyncio.Transport):
+    """One end.
+
+    Attributes:
+        process: whose it is.
+        peer: the other end.
+        lost: whether it is closed for its process.
+        vanished: whether its host lost power, so that nobody answers.
+    """
+
+    def __init__(
+        self,
+        network: "Network",
+        process: Process,
+        *,
+        name: str,
+        ours: tuple[str, int],
+        theirs: tuple[str, int],
+        window: int,
+        context: Context,
+    ) -> None:
+        super().__init__({"sockname": ours, "peername": theirs})
+        self._network = network
+        self._loop = network.loop
+        self.process = process
+        self.name = name
+        self.peer: SimTransport
+        context.run(PROCESS.set, process)
+        self._context = context
+        self._protocol: Any = None
+        self._buffered = False
+        # What the process has not handed over yet
+        self._unsent: deque[bytes] = deque()
+        self._unsent_bytes = 0
+        self._high, self._low = _HIGH, _HIGH // 4
+        self._writing_paused = False
+        self._ending = False
+        self._ended = False
+        self._closing = False
+        self.lost = False
+        # What is on its way
+        self._window = window
+        self._last_arrival = 0.0
+        self._held: list[bytes | None] = []
+        self._closed = False
+        self.vanished = False
+        self._missed = False
+        # What has arrived
+        self._inbox: deque[bytes] = deque()
+        self._eof = False
+        self._eof_told = False
+        self._reset: OSError | None = None
+        self._reading = True
+        self._read_queued = False
+        self._read_handle = Handle(self._read, (), self._loop, context)
+        self._pump_handle = Handle(self._pump, (), self._loop, context)
+        self._pump_queued = False
+
+    # The process's side
+
+    def soon(self, callback: Callable[..., None], *args: Any) -> None:
+        """Call in the process of this end."""
+        self._loop.call_soon(callback, *args, context=self._context)
+
+    def begin(self, protocol: Any) -> None:
+        """The connection is made."""
+        self.set_protocol(protocol)
+        protocol.connection_made(self)
+        self._look()
+
+    def set_protocol(self, protocol: Any) -> None:
+        """As of asyncio."""
+        self._protocol = protocol
+        self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
+
+    def get_protocol(self) -> Any:
+        """As of asyncio."""
+        return self._protocol
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Names of both ends, and something like a socket."""
+        if name == "socket":
+            from busway_bus.testing.sim_network import SimSocket
+
+            return SimSocket(super().get_extra_info("sockname"))
+        return super().get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        """As of asyncio."""
+        return self._closing
+
+    def is_reading(self) -> bool:
+        """As of asyncio."""
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        """As of asyncio."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """As of asyncio."""
+        if not self._reading and not self._closing:
+            self._reading = True
+            self._look()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """As of asyncio."""
+        if high is None:
+            high = _HIGH if low is None else 4 * low
+        self._high, self._low = high, high // 4 if low is None else low
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """As of asyncio: low and high."""
+        return self._low, self._high
+
+    def get_write_buffer_size(self) -> int:
+        """As of asyncio."""
+        return self._unsent_bytes
+
+    def can_write_eof(self) -> bool:
+        """It can be half closed."""
+        return True
+
+    def write(self, data: Any) -> None:
+        """As of asyncio."""
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        """As of asyncio."""
+        if self._ending:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._closing:
+            return
+        data = b"".join(list_of_data)
+        if not data:
+            return
+        if self._reset is not None:
+            self._break_off(self._reset)
+            return
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        self._pump()
+
+    def write_eof(self) -> None:
+        """As of asyncio."""
+        if not self._ending and not self._closing:
+            self._ending = True
+            self._pump()
+
+    def close(self) -> None:
+        """As of asyncio."""
+        if self._closing:
+            return
+        self._closing = True
+        if not self._unsent:
+            self.soon(self._lose, None)
+
+    def abort(self) -> None:
+        """As of asyncio."""
+        self._break_off(None)
+
+    def _break_off(self, problem: OSError | None) -> None:
+        if self.lost:
+            return
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        if not self._closing or problem is None:
+            self._closing = True
+            self.soon(self._lose, problem)
+
+    def _lose(self, problem: OSError | None) -> None:
+        if self.lost:
+            return
+        self.lost = True
+        if self._protocol is not None:
+            self._protocol.connection_lost(problem)
+        self.kernel_closed(reset=bool(self._inbox))
+
+    def _pump(self) -> None:
+        """Hand over what the window has room for."""
+        self._pump_queued = False
+        while self._unsent and self._window > 0:
+            data = self._unsent.popleft()
+            if len(data) > self._window:
+                self._unsent.appendleft(data[self._window :])
+                data = data[: self._window]
+            self._unsent_bytes -= len(data)
+            self._window -= len(data)
+            self._send(data)
+        if self._unsent_bytes > self._high and not self._writing_paused:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+        elif self._writing_paused and self._unsent_bytes <= self._low:
+            self._writing_paused = False
+            self._protocol.resume_writing()
+        if not self._unsent:
+            if self._closing and not self.lost:
+                self.soon(self._lose, None)
+            elif self._ending and not self._ended:
+                self._ended = True
+                self._ship(None)
+
+    def _read(self) -> None:
+        """Give the process what has arrived."""
+        self._read_queued = False
+        if self._closing or not self._reading:
+            return
+        if self._inbox:
+            self._read_some()
+        elif self._reset is not None:
+            self._break_off(self._reset)
+        elif self._eof and not self._eof_told:
+            self._eof_told = True
+            if not self._protocol.eof_received():
+                self.close()
+        self._look()
+
+    def _read_some(self) -> None:
+        inbox = self._inbox
+        data = inbox.popleft()
+        while inbox and len(data) < _READ_MAX:
+            data += inbox.popleft()
+        if self._buffered:
+            room = self._protocol.get_buffer(-1)
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            if count < len(data):
+                inbox.appendleft(data[count:])
+            self._make_room(count)
+            self._protocol.buffer_updated(count)
+        else:
+            self._make_room(len(data))
+            self._protocol.data_received(data)
+
+    def _make_room(self, count: int) -> None:
+        peer = self.peer
+        peer._window += count
+        if peer._unsent and not peer._pump_queued and not peer.process.dead:
+            peer._pump_queued = True
+            self._loop.later(self._network.delay(), peer._resume)
+
+    def _resume(self) -> None:
+        self._queue(self._pump_handle)
+
+    def _look(self) -> None:
+        """Read when there is something to read."""
+        if (
+            (self._inbox or self._reset is not None or (self._eof and not self._eof_told))
+            and not self._read_queued
+            and self._reading
+            and not self._closing
+            and self._protocol is not None
+        ):
+            self._read_queued = True
+            self._queue(self._read_handle)
+
+    def _queue(self, handle: Handle) -> None:
+        process = self.process
+        if not process.dead:
+            process.ready.append(handle)
+            self._loop.wake(process)
+
+    # The system's side
+
+    def _send(self, data: bytes) -> None:
+        chance = self._network.chance
+        if len(data) > 1 and chance.random() < self._network.weather.cut_chance:
+            cut = chance.randrange(1, len(data))
+            self._ship(data[:cut])
+            data = data[cut:]
+        self._ship(data)
+
+    def _ship(self, data: bytes | None) -> None:
+        """Send a packet; None: nothing more follows."""
+        at = max(self._last_arrival + _ORDER_S, self._loop.time() + self._network.delay())
+        self._last_arrival = at
+        peer = self.peer
+        self._loop.at(at, lambda: peer._arrive(data))
+
+    def _arrive(self, data: bytes | None) -> None:
+        if self._held or not self._network.passes(self.peer.process.host, self.process.host):
+            self._held.append(data)
+            return
+        self._take(data)
+
+    def _take(self, data: bytes | None) -> None:
+        if self._reset is not None:
+            return
+        if self.vanished:
+            self._missed = True
+            if self.process.host.up:
+                self.answer_the_past()
+            return
+        if self._closed:
+            if data is not None:
+                self._reset_peer()
+            return
+        if data is None:
+            self._loop.tell(self.process, f"end of {self.name}")
+            self._eof = True
+        else:
+            self._loop.tell(self.process, f"{len(data)} bytes {zlib.crc32(data):08x} on {self.name}")
+            self._inbox.append(data)
+        self._look()
+
+    def arrivals_pass(self) -> None:
+        """The way to this end is free again."""
+        if self._held and self._network.passes(self.peer.process.host, self.process.host):
+            held, self._held = self._held, []
+            for data in held:
+                self._take(data)
+
+    def kernel_closed(self, *, reset: bool) -> None:
+        """The socket is closed: what was handed over still arrives, then the peer hears of it."""
+        if self._closed:
+            return
+        self._closed = self.lost = True
+        self._network.forget(self)
+        if reset:
+            self._reset_peer()
+        elif not self._ended:
+            self._ended = True
+            self._ship(None)
+
+    def _reset_peer(self) -> None:
+        peer = self.peer
+        at = max(self._last_arrival + _ORDER_S, self._loop.time() + self._network.delay())
+        self._last_arrival = at
+        self._loop.at(at, lambda: peer.drop(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")))
+
+    def drop(self, problem: OSError) -> None:
+        """The connection is reset: what is on its way is lost."""
+        if self._reset is None and not self._closed:
+            self._loop.tell(self.process, f"reset of {self.name}")
+            self._reset = problem
+            self._held.clear()
+            self._look()
+
+    def vanish(self) -> None:
+        """The host has lost power."""
+        self.vanished = self.lost = True
+
+    def answer_the_past(self) -> None:
+        """The host has power again, and knows nothing of this connection: who sent something on it is told."""
+        if self._missed and not self._closed:
+            self._closed = True
+            self._network.forget(self)
+            self._reset_peer()

@@ -1,0 +1,50 @@
+"""What happened in a simulated world, one line for each event.
+
+What lives here: the lines, and one hash of all of them: equal for two runs of the same seed, whatever the interpreter's hash seed is.
+What does not: what is worth a line (whoever adds it).
+"""
+
+import hashlib
+from collections import deque
+from typing import Final
+
+LINES_MAX: Final = 200_000
+"""Events kept to be read; older ones are in the hash alone, so that a long history costs no memory."""
+_HASHED_AT_ONCE: Final = 4_096
+
+Event = tuple[float, str, str]
+"""Virtual time in seconds, the process, what happened."""
+
+
+class Trace:
+    """The events so far."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=LINES_MAX)
+        self._unhashed: list[Event] = []
+        self._hash = hashlib.sha256()
+        self.count = 0
+
+    def add(self, now: float, process: str, what: str) -> None:
+        """One event."""
+        event = (now, process, what)
+        self._events.append(event)
+        self._unhashed.append(event)
+        self.count += 1
+        if len(self._unhashed) >= _HASHED_AT_ONCE:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._hash.update(repr(self._unhashed).encode())
+        self._unhashed.clear()
+
+    @property
+    def digest(self) -> str:
+        """The hash of all events."""
+        self._settle()
+        return self._hash.hexdigest()
+
+    def lines(self, last: int | None = None) -> list[str]:
+        """The events as text: all that are kept, or the last ones."""
+        events = list(self._events)
+        return [f"{now:12.6f} {process:<12} {what}" for now, process, what in (events[-last:] if last else events)]
