@@ -103,6 +103,11 @@ def lost(history: History, rules: Rules) -> Iterator[Anomaly]:
         if not final.ok or rule.compacted or not rule.durable or rule.recreated or final.partition in excused:
             continue
         there = {record.offset: record.value for record in final.records}
+        values = set(there.values())
+        for send in history.of(Send):  # acknowledged, with others: nobody said where
+            anywhere = send.ok and send.offset is None and send.partition == final.partition and final.start == 0
+            if anywhere and send.value not in values:
+                yield Anomaly("lost write", f"{shown(send.value)} was acknowledged, and is not in {final.partition}")
         for send in _acknowledged(history):
             offset = send.offset or 0
             if send.partition != final.partition or offset < final.start or there.get(offset, b"") == send.value:
@@ -148,19 +153,18 @@ def start_moved(history: History, rules: Rules) -> Iterator[Anomaly]:
             )
 
 
-def disagreeing_readers(history: History, _: Rules) -> Iterator[Anomaly]:
+def disagreeing_readers(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Two readers of the whole partition at the end are given different records."""
     first: dict[Partition, FinalRead] = {}
     for final in history.of(FinalRead):
-        if not final.ok:
+        if not final.ok or _rules(rules, final.partition).compacted or not _rules(rules, final.partition).durable:
             continue
         other = first.setdefault(final.partition, final)
         start = max(other.start, final.start)
         mine, theirs = ([record for record in read.records if record.offset >= start] for read in (final, other))
-        if mine != theirs and not (set(mine) < set(theirs) or set(theirs) < set(mine)):
-            yield Anomaly("disagreeing readers", f"{other.process} and {final.process} of {final.partition}")
-        elif len(mine) != len(theirs):
-            yield Anomaly("disagreeing readers", f"{final.partition}: {len(theirs)} and {len(mine)} records")
+        if mine != theirs:
+            text = f"{other.process} and {final.process} of {final.partition}: {len(theirs)} and {len(mine)} records"
+            yield Anomaly("disagreeing readers", text)
 
 
 def skipped(history: History, rules: Rules) -> Iterator[Anomaly]:

@@ -114,6 +114,11 @@ def an_acknowledged_record_behind_the_end(history: Made) -> None:
     history.final("p#1@0")
 
 
+def a_record_acknowledged_somewhere(history: Made) -> None:
+    history.end(history.begin(Send(process="p", partition=A, value=history.value("p#1"))))
+    history.final()
+
+
 def an_unacknowledged_record_behind_the_end(history: Made) -> None:
     history.send("p#1", 0)
     history.send("p#2", None)
@@ -391,6 +396,7 @@ def a_delete_that_takes_effect_too_late(history: Made) -> None:
         (a_value_of_a_plain_producer_at_two_offsets, set()),
         (an_acknowledged_record_behind_the_end, {"lost write"}),
         (an_unacknowledged_record_behind_the_end, set()),
+        (a_record_acknowledged_somewhere, {"lost write"}),
         (a_record_read_and_gone, {"read and lost"}),
         (damage_that_nobody_told, {"lost write"}),
         (damage_that_was_told, set()),
@@ -477,6 +483,7 @@ def test_a_topic_that_trades_safety_may_lose_its_end_but_no_reader_may_skip() ->
     rules = {"a": TopicRules(durable=False)}
     for again, wrong in ((["q#1@1"], False), ([], True)):
         history = Made()
+        history.note(Happening(process="world", kind="power cut"))
         for number in range(3):
             history.send(f"p#{number}", number)
         history.poll("c", "p#0@0", "p#1@1", "p#2@2")
