@@ -83,7 +83,7 @@ def _beginnings(history: History, rules: Rules) -> Iterator[tuple[tuple[str, Par
     """A member that is given a partition begins at the group's committed offset: each first poll is a look at it."""
     since: dict[tuple[str, Partition], tuple[int, str]] = {}
     latest: dict[str, int] = {}
-    for operation in history.operations:
+    for operation in history.returned():
         before = latest.get(operation.process, 0)
         if isinstance(operation, Ownership):
             for partition in operation.new:
@@ -125,7 +125,7 @@ def double_ownership(history: History, _: Rules) -> Iterator[Anomaly]:
 def poll_after_revoke(history: History, _: Rules) -> Iterator[Anomaly]:
     """A member is handed records of a partition that it has given up."""
     owned: dict[str, set[Partition]] = defaultdict(set)
-    for operation in history.operations:
+    for operation in history.returned():
         if isinstance(operation, Ownership):
             owned[operation.process] |= operation.owned
         elif isinstance(operation, Revoked):
@@ -194,7 +194,7 @@ def undelivered(history: History, rules: Rules) -> Iterator[Anomaly]:
         topics = {partition.topic for told in history.of(Ownership) if told.group == group for partition in told.owned}
         for send in history.of(Send):
             whole = send.partition.topic in topics and rules.get(send.partition.topic, PLAIN).whole
-            if send.ok and whole and (send.partition, send.offset) not in given:
+            if send.ok and send.offset is not None and whole and (send.partition, send.offset) not in given:
                 yield Anomaly("undelivered", f"{group} was never given {send.describe()}")
 
 

@@ -291,6 +291,13 @@ class History:
         """All operations of one kind."""
         return (operation for operation in self.operations if isinstance(operation, kind))
 
+    def returned(self) -> list[Operation]:
+        """All that returned, in the order of their returns: what a client was told before it was told something else."""
+        return sorted(
+            (operation for operation in self.operations if operation.returned is not None),
+            key=lambda operation: operation.returned or 0,
+        )
+
     def lines(self) -> Iterator[str]:
         """One line for each operation, in the order of their returns; those that never returned come last."""
         last = self._events + 1

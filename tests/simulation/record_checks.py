@@ -172,7 +172,7 @@ def skipped(history: History, rules: Rules) -> Iterator[Anomaly]:
     known = {partition: sorted(offsets) for partition, offsets in _positions(history).items()}
     ranks = {partition: {offset: rank for rank, offset in enumerate(offsets)} for partition, offsets in known.items()}
     last: dict[tuple[str, Partition], int] = {}
-    for operation in history.operations:
+    for operation in history.returned():
         if isinstance(operation, Ownership):
             for partition in operation.new:
                 last.pop((operation.process, partition), None)
