@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tests.simulation.history import Happening, History
+from tests.simulation.history import Happening, History, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,17 @@ Rules = Mapping[str, TopicRules]
 Check = Callable[[History, Rules], Iterator[Anomaly]]
 
 
+def cut_for_damage(history: History) -> set[Partition]:
+    """Partitions whose records were damaged on purpose, and of which a node has said that it serves a part no more.
+
+    What a killed process has not checkpointed may be cut where it is damaged, as it looks like a torn end; but never without a word.
+    """
+    events = list(history.of(Happening))
+    damaged = {event.partition for event in events if event.kind == "damage" and ".log" in event.text}
+    warnings = [event.text for event in events if event.kind == "warning"]
+    return {partition for partition in damaged if partition and any(str(partition) in text for text in warnings)}
+
+
 def check(history: History, rules: Rules) -> list[Anomaly]:
     """Everything that is wrong with a history.
 
@@ -61,5 +72,7 @@ def check(history: History, rules: Rules) -> list[Anomaly]:
 
     if not any(event.kind == "power cut" for event in history.of(Happening)):
         rules = {name: replace(rule, durable=True) for name, rule in rules.items()}  # a killed process loses no page
+    cut = {partition.topic for partition in cut_for_damage(history)}
+    rules = {**rules, **{name: replace(rules.get(name, PLAIN), durable=False) for name in cut}}
     checks = (*record_checks.CHECKS, *group_checks.CHECKS, *topic_checks.CHECKS)
     return [anomaly for one in checks for anomaly in one(history, rules)]

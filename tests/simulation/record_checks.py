@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.simulation.checks import PLAIN, Anomaly, Check, Rules, TopicRules
+from tests.simulation.checks import PLAIN, Anomaly, Check, Rules, TopicRules, cut_for_damage
 from tests.simulation.history import (
     Commit,
     DeleteRecords,
@@ -97,7 +97,7 @@ def misrouted(history: History, _: Rules) -> Iterator[Anomaly]:
 
 def lost(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Acknowledged, or read by somebody, and not there at the end of the run."""
-    excused = _told_damage(history)
+    excused = cut_for_damage(history)
     for final in history.of(FinalRead):
         rule = _rules(rules, final.partition)
         if not final.ok or rule.compacted or not rule.durable or rule.recreated or final.partition in excused:
@@ -123,20 +123,13 @@ def lost(history: History, rules: Rules) -> Iterator[Anomaly]:
                 )
 
 
-def _told_damage(history: History) -> set[Partition]:
-    """Partitions that were damaged on purpose, and of which a node has said that something is wrong with them."""
-    damaged = {event.partition for event in history.of(Happening) if event.kind == "damage" and event.partition}
-    warnings = [event.text for event in history.of(Happening) if event.kind == "warning"]
-    return {partition for partition in damaged if any(str(partition) in text for text in warnings)}
-
-
 def start_moved(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Records went from the beginning of a partition that nobody and no retention may have removed."""
     allowed: dict[Partition, int] = defaultdict(int)
     for deletion in history.of(DeleteRecords):
         if deletion.outcome is not Outcome.FAIL:
             allowed[deletion.partition] = max(allowed[deletion.partition], deletion.before)
-    excused = _told_damage(history)
+    excused = cut_for_damage(history)
     for final in history.of(FinalRead):
         rule = _rules(rules, final.partition)
         if not final.ok or final.start <= allowed[final.partition] or final.partition in excused or rule.recreated:

@@ -132,7 +132,7 @@ def a_record_read_and_gone(history: Made) -> None:
 
 
 def damage_that_nobody_told(history: Made) -> None:
-    history.note(Happening(process="world", kind="damage", partition=A))
+    history.note(Happening(process="world", kind="damage", text="a-0/0.log", partition=A))
     an_acknowledged_record_behind_the_end(history)
 
 
