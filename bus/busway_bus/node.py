@@ -11,7 +11,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from uuid import UUID
 
 from busway.net.machine import OS
-from busway_bus.controller.leaders import begin_epochs
+from busway_bus.controller.brokers import RegisterBroker
+from busway_bus.controller.controller import ITSELF
+from busway_bus.controller.leaders import BeginEpochs
 from busway_bus.coordinator.runtime import LOAD_GRACE_S, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
@@ -22,9 +24,11 @@ from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
+from busway_bus.metadata.features import SUPPORTED
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.replication.fetch_sessions import FetchSessions
+from busway_bus.replication.local_controller import LocalController
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.server.listener import Listeners
@@ -98,8 +102,10 @@ class Node:
                 log.warning("%s: %s", self.config.data_dir, line)
             replicas = ReplicaManager(self.config, self._store, self._flusher, self._machine)
             await metadata.subscribe(replicas.local.follow)
+            controller = LocalController(self.config, metadata, self._machine.uuid4)
             if not self._store.clean:
-                await metadata.run(lambda image: begin_epochs(image, replicas.may_have_lost()))
+                await controller.request(BeginEpochs(partitions=tuple(replicas.may_have_lost())), ITSELF)
+            await controller.request(self._registration(), ITSELF)
             self._services = NodeServices(
                 config=self.config,
                 machine=self._machine,
@@ -107,6 +113,7 @@ class Node:
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
+                controller=controller,
                 replicas=replicas,
                 creations=Creations(),
                 turns=replicas.turns,
@@ -135,6 +142,17 @@ class Node:
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
         doors = ", ".join(f"{one.name} {one.address}" for one in self.advertised.values())
         log.info("node %d serves %s from %s", self.config.node_id, doors, self.config.data_dir)
+
+    def _registration(self) -> RegisterBroker:
+        assert self._store is not None
+        return RegisterBroker(
+            node_id=self.config.node_id,
+            incarnation=self._machine.uuid4(),
+            endpoints=tuple(self.advertised.values()),
+            rack=self.config.get("broker.rack"),
+            directories=(self._store.identity.directory_id,),
+            features=tuple((name, lowest, highest) for name, (lowest, highest) in SUPPORTED.items()),
+        )
 
     async def _create_offsets_topic(self) -> None:
         try:
@@ -172,10 +190,10 @@ class Node:
         )
         return [
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
-            every(_UNFORCED_FLUSH_S, "flushing", services.replicas.flush_unforced),
-            every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.maintain),
+            every(_UNFORCED_FLUSH_S, "flushing", services.replicas.logs.flush_intervals),
+            every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.logs.maintain),
             every(_REOPEN_S, "opening partitions", self._reopen),
-            every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.checkpoint),
+            every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.logs.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]
 

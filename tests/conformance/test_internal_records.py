@@ -31,6 +31,7 @@ GROUP_TYPES = [
     group_records.GroupMetadataValue,
 ]
 METADATA_TYPES = [
+    metadata_records.RegisterBrokerRecord,
     metadata_records.TopicRecord,
     metadata_records.PartitionRecord,
     metadata_records.ConfigRecord,

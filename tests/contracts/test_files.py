@@ -49,6 +49,21 @@ def test_a_lent_file_can_be_read_until_the_last_loan_is_over(files):
     assert loans[0].read(3, 99) == b"tent"
 
 
+def test_what_is_in_memory_is_read_at_once(files):
+    """Just written, it is; a read that must not wait gives the same, also at the end of the file."""
+    file = files.open("d/a")
+    file.append([b"content"])
+    assert file.read_now(3, 3) == b"ten"
+    assert file.read_now(3, 99) == b"tent"
+    assert file.read_now(7, 1) == b""
+    loan = file.lend()
+    assert loan.in_memory(0, 7)
+    assert loan.in_memory(0, 0)
+    loan.warm(0, 7)
+    if loan.descriptor >= 0:
+        assert os.pread(loan.descriptor, 99, 0) == b"content"
+
+
 def test_the_last_loan_closes_the_descriptor(tmp_path):
     """No descriptor is left behind, whichever ends first."""
     tree = OsFiles(str(tmp_path))

@@ -4,9 +4,11 @@ What lives here: replacing all settings of a topic and changing single ones (KIP
 from their properties file and are read-only on one node.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
+from busway_bus.controller.controller import Surroundings, only_checked, several
 from busway_bus.controller.topics import check_name
 from busway_bus.kernel.config_def import ConfigError, ConfigType
 from busway_bus.kernel.decision import Decision
@@ -25,7 +27,37 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def check_request(updates: Sequence[tuple[str, int, str | None]]) -> None:
+Update = tuple[str, int, str | None]
+"""Name, operation and value of one setting's change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopicConfigs:
+    """Change the settings of topics, each whole or not at all; the reply has None for each that is changed, or why not.
+
+    Attributes:
+        updates: of each topic.
+        incremental: whether settings that are not named stay, or go back to their defaults.
+    """
+
+    updates: tuple[tuple[str, tuple[Update, ...]], ...]
+    incremental: bool
+    validate_only: bool = False
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[KafkaError | None, ...]]:
+        """One decision for all of them."""
+
+        def alteration(topic: str, updates: Sequence[Update]) -> Callable[[ClusterImage], Decision[None]]:
+            if self.incremental:
+                return lambda newest: change(newest, topic, updates)
+            values = {name: value or "" for name, _, value in updates}
+            return lambda newest: replace_all(newest, topic, values)
+
+        alterations = (alteration(topic, updates) for topic, updates in self.updates)
+        return only_checked(several(image, alterations), validate_only=self.validate_only)
+
+
+def check_request(updates: Sequence[Update]) -> None:
     """Refuse changes that are none: (name, operation, value), each name once, with a value unless it is deleted.
 
     Raises:
@@ -50,7 +82,7 @@ def replace_all(image: ClusterImage, topic: str, wanted: Mapping[str, str]) -> D
     return _changes(topic, {**gone, **wanted})
 
 
-def change(image: ClusterImage, topic: str, operations: Sequence[tuple[str, int, str | None]]) -> Decision[None]:
+def change(image: ClusterImage, topic: str, operations: Sequence[Update]) -> Decision[None]:
     """Carry out (name, operation, value) on a topic's settings; what is deleted and not set changes nothing.
 
     Raises:

@@ -4,8 +4,10 @@ What lives here: the decision to take the next block (KIP-360). After a restart 
 given twice.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
+from busway_bus.controller.controller import Surroundings
 from busway_bus.kernel.decision import Decision
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import ProducerIdsRecord
@@ -13,8 +15,17 @@ from busway_bus.metadata.records import ProducerIdsRecord
 BLOCK_SIZE: Final = 1000
 
 
-def next_block(image: ClusterImage, node_id: int) -> Decision[range]:
-    """Reserve the next block of ids for this node."""
-    first = image.next_producer_id
-    record = ProducerIdsRecord(broker_id=node_id, next_producer_id=first + BLOCK_SIZE)
-    return Decision(records=(record,), reply=range(first, first + BLOCK_SIZE))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIds:
+    """A broker wants the next block of ids, which is the reply."""
+
+    broker_id: int
+    broker_epoch: int
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[range]:
+        """Reserve it."""
+        block = range(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
+        record = ProducerIdsRecord(
+            broker_id=self.broker_id, broker_epoch=self.broker_epoch, next_producer_id=block.stop
+        )
+        return Decision(records=(record,), reply=block)

@@ -1,42 +1,58 @@
 """Commands on where partitions lie.
 
-What lives here: the check of a list of replicas, and of a move, on a cluster of one broker. Moves that are taken on have nothing to
-do, so that none is ever under way. Texts are those of Kafka's `ReplicationControlManager`.
+What lives here: the check of a move. Moves that are taken on have nothing to do, so that none is ever under way. Texts are those of
+Kafka's `ReplicationControlManager`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from busway_bus.controller.controller import Surroundings, several
+from busway_bus.controller.placement import check_replicas
+from busway_bus.kernel.decision import Decision
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
 
 
-def check_replicas(replicas: Sequence[int], node_id: int) -> None:
-    """Refuse replicas that cannot be had.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Where a partition is to lie; null replicas end a move."""
 
-    Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT.
-    """
-    begun = "The manual partition assignment includes"
-    if not replicas:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{begun} an empty replica list.")
-    if strange := sorted(broker for broker in replicas if broker != node_id):
-        text = f"{begun} broker {strange[0]}, but no such broker is registered."
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-    if len(replicas) > 1:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{begun} the broker {node_id} more than once.")
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
 
 
-def check_move(image: ClusterImage, topic: str, partition: int, replicas: Sequence[int] | None, node_id: int) -> None:
-    """Refuse a move that cannot be made; null replicas end one, and there is none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionReassignments:
+    """Move partitions; the reply has None for each that is taken on, or why not."""
+
+    moves: tuple[Move, ...]
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[KafkaError | None, ...]]:
+        """Judge each for itself."""
+
+        def judgement(move: Move) -> Callable[[ClusterImage], Decision[None]]:
+            return lambda newest: _move(newest, move)
+
+        return several(image, map(judgement, self.moves))
+
+
+def _move(image: ClusterImage, move: Move) -> Decision[None]:
+    """Refuse a move that cannot be made; what is to lie where it lies is moved at once.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT or NO_REASSIGNMENT_IN_PROGRESS.
     """
-    found = image.topics.get(topic)
-    if found is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
-    if not 0 <= partition < len(found.partitions):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic}:{partition}.")
-    if replicas is None:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if move.topic not in image.topics:
+        raise KafkaError(code, f"Unable to find a topic named {move.topic}.")
+    partition = image.partition(move.topic, move.partition)
+    if partition is None:
+        raise KafkaError(code, f"Unable to find partition {move.topic}:{move.partition}.")
+    if move.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    check_replicas(replicas, node_id)
+    check_replicas(image, move.replicas)
+    if set(move.replicas) != set(partition.replicas):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Moves to other brokers are not served yet.")
+    return Decision(reply=None)

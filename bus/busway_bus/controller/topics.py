@@ -1,24 +1,33 @@
 """Commands on topics: create, grow, delete.
 
-What lives here: the rules for names, counts and placement on one node, as decisions. What does not: writing them down.
+What lives here: the rules for names and counts, as decisions. What does not: on which brokers partitions lie (`placement`).
 Names as Kafka's `Topic` checks them; a dot and an underscore are the same in metric names, so they collide. Texts are Kafka's, for
 clients look for some of them.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from busway_bus.controller.controller import Surroundings, only_checked, several
+from busway_bus.controller.placement import check_replicas, new_partition, place
+from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
 from busway_bus.kernel.topic_configs import parse_topic_configs
+from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.metadata.delta import placement
-from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage, TopicImage
-from busway_bus.metadata.records import TOPIC, ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage, TopicImage, metric_name
+from busway_bus.metadata.records import TOPIC, ConfigRecord, RemoveTopicRecord, TopicRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
+DEFAULT: Final = -1
+"""Stands for num.partitions and default.replication.factor (KIP-464)."""
+CREATED_PARTITIONS_MAX: Final = 10_000
+"""Partitions of one command, as in Kafka: more would make one batch of the metadata log too large."""
 _NOT_POSITIVE: Final = "Number of partitions was set to an invalid non-positive value."
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -42,33 +51,82 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
-def create(
-    image: ClusterImage,
-    name: str,
-    *,
-    partitions: int,
-    replication_factor: int,
-    configs: Mapping[str, str | None],
-    node_id: int,
-    topic_id: UUID,
-    directory_id: UUID,
-) -> Decision[TopicImage]:
-    """Create a topic on this node.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic that is wanted.
+
+    Attributes:
+        assignments: (number, replicas) of each partition; where there are any, the counts above must be DEFAULT.
+    """
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopics:
+    """Create topics, each for itself; the reply has each one's picture, or why not."""
+
+    topics: tuple[NewTopic, ...]
+    validate_only: bool = False
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[TopicImage | KafkaError, ...]]:
+        """One decision for all of them; of far too many, none."""
+        default = surroundings.config.get("num.partitions")
+        counts = (
+            len(topic.assignments) or (default if topic.partitions == DEFAULT else topic.partitions)
+            for topic in self.topics
+        )
+        if sum(counts) > CREATED_PARTITIONS_MAX:
+            problem = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            return Decision(reply=(problem,) * len(self.topics))
+
+        def creation(topic: NewTopic) -> Callable[[ClusterImage], Decision[TopicImage]]:
+            return lambda newest: create(newest, topic, surroundings)
+
+        return only_checked(several(image, map(creation, self.topics)), validate_only=self.validate_only)
+
+
+def create(image: ClusterImage, topic: NewTopic, surroundings: Surroundings) -> Decision[TopicImage]:
+    """Create one topic.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REQUEST, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
-            INVALID_REPLICATION_FACTOR or INVALID_CONFIG.
+            INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT or INVALID_CONFIG.
     """
+    _check_new_name(image, topic.name)
+    _check_configs(topic.configs)
+    topic_id = surroundings.new_id()
+    placed = [
+        new_partition(image, topic_id, number, replicas)
+        for number, replicas in _replicas(image, topic, surroundings.config)
+    ]
+    settings = (
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=key, value=value)
+        for key, value in topic.configs.items()
+    )
+    return Decision(
+        records=(TopicRecord(name=topic.name, topic_id=topic_id), *settings, *placed),
+        reply=TopicImage(name=topic.name, topic_id=topic_id, partitions=tuple(map(placement, placed))),
+    )
+
+
+def _check_new_name(image: ClusterImage, name: str) -> None:
     check_name(name)
     if name == TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    plain = name.replace(".", "_")
-    for other in image.topics:
-        if other.replace(".", "_") == plain:
-            text = f"Topic '{name}' collides with existing topic: {other}"
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+    shown = metric_name(name)
+    if shown is not None and (other := image.metric_names.get(shown)) is not None:
+        text = f"Topic '{name}' collides with existing topic: {other}"
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
+
+def _check_configs(configs: Mapping[str, str | None]) -> None:
     if empty := [key for key, value in configs.items() if value is None]:
         text = f"Null value not supported for topic configs: {', '.join(empty)}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
@@ -76,53 +134,132 @@ def create(
         parse_topic_configs(configs)
     except ConfigError as problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
-    _check_factor(replication_factor)
-    _check_count(partitions)
-    placed = _partitions(topic_id, 0, partitions, node_id, directory_id)
-    records = [
-        TopicRecord(name=name, topic_id=topic_id),
-        *(
-            ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
-            for key, value in configs.items()
-        ),
-        *placed,
-    ]
-    return Decision(
-        records=tuple(records),
-        reply=TopicImage(name=name, topic_id=topic_id, partitions=tuple(map(placement, placed))),
-    )
 
 
-def grow(image: ClusterImage, name: str, *, partitions: int, node_id: int, directory_id: UUID) -> Decision[None]:
-    """Give a topic more partitions.
+def _replicas(image: ClusterImage, topic: NewTopic, config: BrokerConfig) -> Sequence[tuple[int, tuple[int, ...]]]:
+    """(number, replicas) of each partition that a new topic gets."""
+    if topic.assignments:
+        _check_assignments(image, topic)
+        return sorted(topic.assignments)
+    factor, count = topic.replication_factor, topic.partitions
+    factor = config.get("default.replication.factor") if factor == DEFAULT else factor
+    count = config.get("num.partitions") if count == DEFAULT else count
+    if factor < 1:
+        text = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    _check_count(count)
+    return list(enumerate(place(image, count, factor, first=0)))
+
+
+def _check_assignments(image: ClusterImage, topic: NewTopic) -> None:
+    begun = "A manual partition assignment was specified, but"
+    if topic.replication_factor != DEFAULT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{begun} replication factor was not set to -1.")
+    if topic.partitions != DEFAULT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{begun} numPartitions was not set to -1.")
+    numbers: set[int] = set()
+    factor = None
+    for number, replicas in topic.assignments:
+        if number in numbers:
+            text = f"Found multiple manual partition assignments for partition {number}"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        numbers.add(number)
+        check_replicas(image, replicas, factor)
+        factor = len(replicas)
+    if numbers != set(range(len(numbers))):
+        text = "partitions should be a consecutive 0-based integer sequence"
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """A topic that is to have `count` partitions; the replicas of each new one where somebody chose them."""
+
+    name: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitions:
+    """Give topics more partitions, each for itself; the reply has the id of each topic, or why not."""
+
+    topics: tuple[Growth, ...]
+    validate_only: bool = False
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[UUID | KafkaError, ...]]:
+        """One decision for all of them."""
+
+        def growth(topic: Growth) -> Callable[[ClusterImage], Decision[UUID]]:
+            return lambda newest: grow(newest, topic)
+
+        return only_checked(several(image, map(growth, self.topics)), validate_only=self.validate_only)
+
+
+def grow(image: ClusterImage, wanted: Growth) -> Decision[UUID]:
+    """Give a topic more partitions, with as many replicas as its first one has.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION or INVALID_PARTITIONS.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT or INVALID_REQUEST.
     """
-    topic = image.topics.get(name)
+    if wanted.name == OFFSETS_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "growing the offsets topic would move groups to other partitions")
+    topic = image.topics.get(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     have = len(topic.partitions)
-    if partitions == have:
+    if wanted.count == have:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
-    if partitions < have:
-        text = f"The topic {name} currently has {have} partition(s); {partitions} would not be an increase."
+    if wanted.count < have:
+        text = f"The topic {wanted.name} currently has {have} partition(s); {wanted.count} would not be an increase."
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
-    _check_count(partitions)
-    records = _partitions(topic.topic_id, have, partitions, node_id, directory_id)
-    return Decision(records=tuple(records), reply=None)
+    _check_count(wanted.count)
+    more, factor = wanted.count - have, len(topic.partitions[0].replicas)
+    if wanted.assignments is None:
+        chosen = place(image, more, factor, first=have)
+    else:
+        chosen = list(wanted.assignments)
+        if len(chosen) != more:
+            text = (
+                f"Attempted to add {more} additional partition(s), but only {len(chosen)} assignment(s) were specified."
+            )
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        for replicas in chosen:
+            check_replicas(image, replicas, factor)
+    records = [new_partition(image, topic.topic_id, number, replicas) for number, replicas in enumerate(chosen, have)]
+    return Decision(records=tuple(records), reply=topic.topic_id)
 
 
-def delete(image: ClusterImage, name: str) -> Decision[None]:
-    """Delete a topic.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopics:
+    """Delete topics by name or id, each for itself; the reply has the name and id of each, or why not."""
+
+    topics: tuple[str | UUID, ...]
+
+    def decide(
+        self, image: ClusterImage, surroundings: Surroundings
+    ) -> Decision[tuple[tuple[str, UUID] | KafkaError, ...]]:
+        """One decision for all of them."""
+
+        def deletion(topic: str | UUID) -> Callable[[ClusterImage], Decision[tuple[str, UUID]]]:
+            return lambda newest: delete(newest, topic)
+
+        return several(image, map(deletion, self.topics))
+
+
+def delete(image: ClusterImage, topic: str | UUID) -> Decision[tuple[str, UUID]]:
+    """Delete one topic.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID.
     """
-    topic = image.topics.get(name)
-    if topic is None:
+    name = image.names.get(topic) if isinstance(topic, UUID) else topic
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    known = image.topics.get(name)
+    if known is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    return Decision(records=(RemoveTopicRecord(topic_id=topic.topic_id),), reply=None)
+    return Decision(records=(RemoveTopicRecord(topic_id=known.topic_id),), reply=(name, known.topic_id))
 
 
 def _check_count(partitions: int) -> None:
@@ -133,34 +270,3 @@ def _check_count(partitions: int) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"{partitions} partitions are too many, a topic has at most {PARTITIONS_PER_TOPIC_MAX}",
         )
-
-
-def _check_factor(replication_factor: int) -> None:
-    if replication_factor < 1:
-        text = "Replication factor must be larger than 0, or -1 to use the default value."
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-    if replication_factor > 1:
-        text = (
-            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only 1 broker(s) are registered or some brokers have "
-            "all their log directories cordoned."
-        )
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-
-
-def _partitions(topic_id: UUID, first: int, end: int, node_id: int, directory_id: UUID) -> list[PartitionRecord]:
-    return [
-        PartitionRecord(
-            partition_id=number,
-            topic_id=topic_id,
-            replicas=[node_id],
-            isr=[node_id],
-            removing_replicas=[],
-            adding_replicas=[],
-            leader=node_id,
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=[directory_id],
-        )
-        for number in range(first, end)
-    ]

@@ -5,11 +5,9 @@ Behaviour: what the request does not name goes back to its default; old clients 
 *Not supported*: settings of brokers, which are read from the properties file at start.
 """
 
-from busway_bus.controller.configs import Operation, replace_all
+from busway_bus.controller.configs import Operation, Update
 from busway_bus.handlers.config_entries import alter_each
 from busway_bus.handlers.context import RequestContext
-from busway_bus.kernel.decision import Decision
-from busway_bus.metadata.image import ClusterImage
 from busway_protocol.apis import ApiKey
 from busway_protocol.messages.configs import (
     AlterConfigsRequest,
@@ -26,18 +24,14 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
     """Replace the settings of each resource."""
     responses = await alter_each(
         request.resources,
-        _changes,
-        _replace,
+        _updates,
         AlterConfigsResourceResponse,
-        context.node,
+        context,
+        incremental=False,
         validate_only=request.validate_only,
     )
     return AlterConfigsResponse(responses=responses)
 
 
-def _changes(resource: AlterConfigsResource) -> list[tuple[str, int, str | None]]:
-    return [(one.name, Operation.SET, one.value) for one in resource.configs]
-
-
-def _replace(image: ClusterImage, topic: str, changes: list[tuple[str, int, str | None]]) -> Decision[None]:
-    return replace_all(image, topic, {name: value or "" for name, _, value in changes})
+def _updates(resource: AlterConfigsResource) -> list[Update]:
+    return [(config.name, Operation.SET, config.value) for config in resource.configs]

@@ -5,7 +5,7 @@ Behaviour: a partition that is to lie where it lies is moved at once; another br
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.controller.reassign import check_move
+from busway_bus.controller.reassign import AlterPartitionReassignments, Move
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -21,28 +21,37 @@ API = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 VERSIONS = (0, 1)
 
 
-def handle(request: AlterPartitionReassignmentsRequest, context: RequestContext) -> AlterPartitionReassignmentsResponse:
+async def handle(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
     """Judge each partition for itself."""
+    moves = tuple(
+        Move(
+            topic=topic.name,
+            partition=partition.partition_index,
+            replicas=None if partition.replicas is None else tuple(partition.replicas),
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    replies = await context.node.controller.request(AlterPartitionReassignments(moves=moves), context.for_controller)
+    problems = iter(replies)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
         error_message=None if request.topics else "",  # as Kafka fills it in
         responses=[
             ReassignableTopicResponse(
-                name=topic.name, partitions=[_one(topic.name, partition, context) for partition in topic.partitions]
+                name=topic.name,
+                partitions=[_response(partition, next(problems)) for partition in topic.partitions],
             )
             for topic in request.topics
         ],
     )
 
 
-def _one(topic: str, partition: ReassignablePartition, context: RequestContext) -> ReassignablePartitionResponse:
-    number, node = partition.partition_index, context.node
-    code, text = ErrorCode.NONE, None
-    try:
-        check_move(node.image, topic, number, partition.replicas, node.node_id)
-    except KafkaError as problem:
-        code, text = problem.code, problem.message
+def _response(partition: ReassignablePartition, problem: KafkaError | None) -> ReassignablePartitionResponse:
+    code, text = (ErrorCode.NONE, None) if problem is None else (problem.code, problem.message)
     if code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
         text = None  # as Kafka answers it: nothing is wrong with the request
-    return ReassignablePartitionResponse(partition_index=number, error_code=code, error_message=text)
+    return ReassignablePartitionResponse(partition_index=partition.partition_index, error_code=code, error_message=text)

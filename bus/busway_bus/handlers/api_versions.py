@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.metadata.features import SUPPORTED
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.cluster import (
@@ -24,7 +25,6 @@ API = ApiKey.API_VERSIONS
 VERSIONS = (0, 4)
 NAMED_SINCE = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
-_METADATA_VERSIONS: Final = (7, 30)
 
 _advertised: list[ApiVersion] = []
 
@@ -41,14 +41,16 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     names = (request.client_software_name, request.client_software_version)
     if context.api_version >= NAMED_SINCE and not all(_SOFTWARE.match(name) for name in names):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    lowest, highest = _METADATA_VERSIONS
-    finalized = context.node.image.features.get("metadata.version", 0)
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=_advertised,
-        supported_features=[SupportedFeatureKey(name="metadata.version", min_version=lowest, max_version=highest)],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in SUPPORTED.items()
+        ],
         finalized_features_epoch=0,
         finalized_features=[
-            FinalizedFeatureKey(name="metadata.version", max_version_level=finalized, min_version_level=finalized)
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in context.node.image.features.items()
         ],
     )

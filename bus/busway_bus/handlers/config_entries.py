@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
-from busway_bus.controller.configs import Operation, check_request
-from busway_bus.handlers.context import NodeServices
+from busway_bus.controller.configs import AlterTopicConfigs, Operation, Update, check_request
+from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS, SYNONYMS
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigKey, render
-from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
-from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from busway_protocol.errors import ErrorCode, KafkaError
 
 A = TypeVar("A")
@@ -119,60 +118,53 @@ def _entry(key: ConfigKey, value: str | None, chain: Sequence[Synonym]) -> Confi
 
 async def alter_each(
     resources: Sequence[Any],
-    changes: Callable[[Any], list[tuple[str, int, str | None]]],
-    decide: Callable[[ClusterImage, str, list[tuple[str, int, str | None]]], Decision[None]],
+    updates: Callable[[Any], list[Update]],
     answer: Callable[..., A],
-    node: NodeServices,
+    context: RequestContext,
     *,
+    incremental: bool,
     validate_only: bool,
 ) -> list[A]:
     """Change the settings of each resource, or only check it; each outcome is an `answer`, whatever becomes of the others.
 
     Args:
-        changes: what a resource asks for, as (name, operation, value).
-        decide: what becomes of a topic by that.
+        updates: what a resource asks for.
+        incremental: see `controller.configs.AlterTopicConfigs`.
     """
     named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    answers = []
-    for resource in resources:
-        code, text = ErrorCode.NONE, None
+    problems: list[KafkaError | None] = [None] * len(resources)
+    topics: dict[int, tuple[str, tuple[Update, ...]]] = {}
+    for place, resource in enumerate(resources):
         try:
             if named[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            asked = changes(resource)
+            asked = updates(resource)
             check_request(asked)
             if resource.resource_type == TOPIC_RESOURCE:
-                await _alter_topic(resource.resource_name, asked, decide, node, validate_only=validate_only)
+                topics[place] = (resource.resource_name, tuple(asked))
             else:
-                _alter_other(resource, asked, node)
+                _alter_other(resource, asked, context.node)
         except KafkaError as problem:
-            code, text = problem.code, problem.message
-        answers.append(
-            answer(
-                error_code=code,
-                error_message=text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
+            problems[place] = problem
+    command = AlterTopicConfigs(updates=tuple(topics.values()), incremental=incremental, validate_only=validate_only)
+    try:
+        replies = await context.node.controller.request(command, context.for_controller) if topics else ()
+    except KafkaError as problem:
+        replies = (problem,) * len(topics)
+    for place, reply in zip(topics, replies, strict=True):
+        problems[place] = reply
+    return [
+        answer(
+            error_code=ErrorCode.NONE if problem is None else problem.code,
+            error_message=None if problem is None else problem.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
-    return answers
+        for resource, problem in zip(resources, problems, strict=True)
+    ]
 
 
-async def _alter_topic(
-    topic: str,
-    asked: list[tuple[str, int, str | None]],
-    decide: Callable[[ClusterImage, str, list[tuple[str, int, str | None]]], Decision[None]],
-    node: NodeServices,
-    *,
-    validate_only: bool,
-) -> None:
-    if validate_only:
-        decide(node.image, topic, asked)
-        return
-    await node.metadata.run(lambda image: decide(image, topic, asked))
-
-
-def _alter_other(resource: Any, asked: list[tuple[str, int, str | None]], node: NodeServices) -> None:
+def _alter_other(resource: Any, asked: list[Update], node: NodeServices) -> None:
     """Nothing but topics can be changed. To delete what is not set changes nothing: Kafka's tools do so when they tidy up.
 
     Raises:

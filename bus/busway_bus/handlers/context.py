@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from busway_bus.controller.controller import Controller, ControllerRequestContext
 from busway_bus.coordinator.runtime import GroupCoordinator
 from busway_bus.handlers.creations import Creations
 from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.principal import ANONYMOUS, Principal
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
@@ -42,6 +44,7 @@ class NodeServices:
     cluster_id: str
     directory_id: UUID
     metadata: MetadataLog
+    controller: Controller
     replicas: ReplicaManager
     sessions: FetchSessions
     groups: GroupCoordinator
@@ -110,6 +113,7 @@ class RequestContext:
     Attributes:
         advertised: where clients of the listener that it came by find this node.
         peer: whether the client is still there.
+        principal: who asks.
     """
 
     api_version: int
@@ -118,6 +122,12 @@ class RequestContext:
     advertised: Endpoint
     peer: Peer
     node: NodeServices
+    principal: Principal = ANONYMOUS
+
+    @property
+    def for_controller(self) -> ControllerRequestContext:
+        """On whose behalf this request asks the controller for something."""
+        return ControllerRequestContext(principal=self.principal)
 
     async def in_turns(self, steps: Generator[None, None, Any]) -> Large:
         """A large answer, which `steps` makes a little at a time, while others get theirs."""

@@ -30,7 +30,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
         for topic in request.topics
     ]
     try:
-        await context.node.replicas.checkpoint()
+        await context.node.replicas.logs.checkpoint()
     except OSError:
         for partition in (partition for topic in topics for partition in topic.partitions):
             partition.error_code = partition.error_code or ErrorCode.KAFKA_STORAGE_ERROR

@@ -9,7 +9,7 @@ groups end, and the next that asks for a coordinator has it made anew.
 from collections import Counter
 from uuid import UUID
 
-from busway_bus.controller.topics import delete
+from busway_bus.controller.topics import DeleteTopics
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -27,38 +27,53 @@ STATES_SINCE = 6
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete one after the other; one that comes twice not at all, and in one row."""
-    wanted = request.topics
+    """Delete them; one that comes twice not at all, and in one row."""
+    node, topics = context.node, request.topics
     if context.api_version < STATES_SINCE:
-        wanted = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
-    meant = [topic.name or context.node.image.names.get(topic.topic_id) or topic.topic_id for topic in wanted]
+        topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    meant = [topic.name or node.image.names.get(topic.topic_id) or topic.topic_id for topic in topics]
     named = Counter(meant)
-    results = []
-    for same, topic in dict(zip(meant, wanted, strict=True)).items():
-        name, topic_id = topic.name, topic.topic_id
-        code, text = ErrorCode.NONE, None
+    refused: dict[str | UUID, KafkaError] = {}
+    asked: dict[str | UUID, DeleteTopicState] = dict(zip(meant, topics, strict=True))
+    for same, topic in asked.items():
+        problem = _problem(topic, twice=named[same] > 1, enabled=node.config.get("delete.topic.enable"))
+        if problem is not None:
+            refused[same] = problem
+    wanted = {
+        same: topic.topic_id if topic.name is None else topic.name
+        for same, topic in asked.items()
+        if same not in refused
+    }
+    outcomes: dict[str | UUID, tuple[str, UUID] | KafkaError] = {**refused}
+    if wanted:
+        command = DeleteTopics(topics=tuple(wanted.values()))
         try:
-            if named[same] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
-            name, topic_id = await _one(topic, context)
+            replies = await node.controller.request(command, context.for_controller)
         except KafkaError as problem:
-            code, text = problem.code, problem.message
-        results.append(DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text))
-    return DeleteTopicsResponse(responses=results)
+            replies = (problem,) * len(wanted)
+        outcomes.update(zip(wanted, replies, strict=True))
+    return DeleteTopicsResponse(responses=[_result(topic, outcomes[same]) for same, topic in asked.items()])
 
 
-async def _one(topic: DeleteTopicState, context: RequestContext) -> tuple[str, UUID]:
-    node = context.node
-    if not node.config.get("delete.topic.enable"):
-        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+def _problem(topic: DeleteTopicState, *, twice: bool, enabled: bool) -> KafkaError | None:
+    """Why a topic is not even looked for."""
     by_id = topic.topic_id != ZERO_UUID
+    if twice:
+        kind = "id" if topic.name is None else "name"
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+    if not enabled:
+        return KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     if topic.name is not None and by_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        return KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if topic.name is None and not by_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-    name = node.image.names.get(topic.topic_id) if topic.name is None else topic.name
-    if name is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    known = node.image.topics.get(name)
-    await node.metadata.run(lambda image: delete(image, name))
-    return name, ZERO_UUID if known is None else known.topic_id
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    return None
+
+
+def _result(topic: DeleteTopicState, outcome: tuple[str, UUID] | KafkaError) -> DeletableTopicResult:
+    if isinstance(outcome, KafkaError):
+        return DeletableTopicResult(
+            name=topic.name, topic_id=topic.topic_id, error_code=outcome.code, error_message=outcome.message
+        )
+    name, topic_id = outcome
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)

@@ -30,12 +30,10 @@ NO_LEADER = -1
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
     """One page."""
     image = context.node.image
-    names = sorted({topic.name for topic in request.topics} or image.topics)
-    first = 0
-    if request.cursor is not None:
-        cursor = request.cursor
-        names = [name for name in names if name >= cursor.topic_name]
-        first = max(cursor.partition_index, 0) if names and names[0] == cursor.topic_name else 0
+    cursor = request.cursor
+    begin, first = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))
+    asked = sorted({topic.name for topic in request.topics if topic.name >= begin})
+    names = iter(asked) if request.topics else image.topics.since(begin)
     left = min(max(request.response_partition_limit, 1), context.node.config.get("max.request.partition.size.limit"))
     topics = []
     following = None
@@ -44,11 +42,11 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
             following = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
             break
         topic = image.topics.get(name)
+        first = first if name == begin else 0
         if topic is None:
             topics.append(_unknown(name))
             continue
         numbers = range(first, min(len(topic.partitions), first + left))
-        first = 0
         topics.append(_topic(topic, numbers, context.node.replicas))
         left -= len(numbers)
         if numbers.stop < len(topic.partitions):

@@ -5,7 +5,7 @@ Behaviour: set, delete, append to a list, take from a list; a resource is change
 *Not supported*: settings of brokers, which are read from the properties file at start; to delete one that is not set is no change.
 """
 
-from busway_bus.controller.configs import change
+from busway_bus.controller.configs import Update
 from busway_bus.handlers.config_entries import alter_each
 from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
@@ -25,10 +25,15 @@ VERSIONS = (0, 1)
 async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     """Change each resource."""
     responses = await alter_each(
-        request.resources, _changes, change, ResourceResponse, context.node, validate_only=request.validate_only
+        request.resources,
+        _updates,
+        ResourceResponse,
+        context,
+        incremental=True,
+        validate_only=request.validate_only,
     )
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _changes(resource: Resource) -> list[tuple[str, int, str | None]]:
-    return [(one.name, one.config_operation, one.value) for one in resource.configs]
+def _updates(resource: Resource) -> list[Update]:
+    return [(config.name, config.config_operation, config.value) for config in resource.configs]

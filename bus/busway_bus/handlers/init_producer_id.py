@@ -7,8 +7,8 @@ Behaviour: a new id each time, also for who names one: it need not be his, and t
 
 import logging
 
-from busway_bus.controller.producer_ids import next_block
-from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.controller.producer_ids import AllocateProducerIds
+from busway_bus.handlers.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -30,7 +30,7 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     try:
-        producer_id = await _next(context.node)
+        producer_id = await _next(context)
     except KafkaError as problem:
         log.error("no producer ids can be given out: %s", problem)
         # As Kafka's ProducerIdManager: the one answer on which every client asks again.
@@ -40,10 +40,13 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 
 
-async def _next(node: NodeServices) -> int:
+async def _next(context: RequestContext) -> int:
+    node = context.node
     while not node.producer_ids:
         # Several may come here at once; each reserves a block, and the blocks that lose the race are never given out.
-        block = await node.metadata.run(lambda image: next_block(image, node.node_id))
+        broker = node.image.brokers[node.node_id]
+        command = AllocateProducerIds(broker_id=node.node_id, broker_epoch=broker.epoch)
+        block = await node.controller.request(command, context.for_controller)
         if not node.producer_ids:
             node.producer_ids = block
     first = node.producer_ids[0]

@@ -64,7 +64,7 @@ def _described(
     return context.in_turns(steps) if len(wanted) + partitions > DESCRIBED_AT_ONCE else finished(steps)
 
 
-def _missing(name: str | None, topic_id: UUID, creates: bool, node: NodeServices) -> MetadataResponseTopic:
+def _missing(name: str | None, topic_id: UUID, creates: bool, context: RequestContext) -> MetadataResponseTopic:
     if name is None:
         return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     try:
@@ -75,7 +75,8 @@ def _missing(name: str | None, topic_id: UUID, creates: bool, node: NodeServices
     if creates:
         answer.is_internal = name in INTERNAL
         if name != TRANSACTIONS_TOPIC:  # it comes with the transactions, and with settings of its own
-            node.creations.start(name, functools.partial(create_topic, node))
+            create = functools.partial(create_topic, context.node, context=context.for_controller)
+            context.node.creations.start(name, create)
     return answer
 
 
@@ -127,7 +128,7 @@ def _response(
                 topic.partitions.append(_partition(one, number, node))
                 yield
         else:
-            topic = _missing(*one, creates, node)
+            topic = _missing(*one, creates, context)
         if context.api_version < IDS_ALONE_SINCE:
             topic.name = topic.name or ""
         if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:

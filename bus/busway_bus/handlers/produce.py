@@ -10,14 +10,15 @@ they are refused; so is a batch that inflates to more than 16 times max.message.
 """
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any
+from functools import partial
 
 from busway_bus.handlers.context import CloseConnection, RequestContext
+from busway_bus.handlers.pending import Pending
 from busway_bus.kernel.topics import INTERNAL
 from busway_bus.log.inspection import RecordsRefused
 from busway_bus.log.partition_log import AppendInfo
 from busway_bus.replication.manager import Allowance
+from busway_bus.replication.partition import Partition
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.produce import (
@@ -39,61 +40,107 @@ TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
 ZSTD = 4
 
-Waits = list[tuple[PartitionProduceResponse, "asyncio.Future[Any]"]]
-"""Answers that are not complete, each with what it waits for: the disk, or that the batch is looked through and written."""
+
+def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Pending | None:
+    """Append everything at once, but for large batches; the answer waits until its partitions acknowledge."""
+    return _Writing(request, context).answer()
 
 
-def handle(
-    request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append everything at once, but for large batches; the answer waits for the disk."""
-    writing = _Writing(request, context)
-    response = ProduceResponse(responses=[writing.topic(topic) for topic in request.topic_data])
-    if request.acks == 0:
-        _close_where_refused(response)
-        return _unanswered(response, writing.waits) if writing.waits else None
-    return _acknowledge(response, writing.waits) if writing.waits else response
+class _Writing(Pending):
+    """One request's batches on their way into the logs, and the answer to it: complete when the last of them is acknowledged."""
 
-
-class _Writing:
-    """One request's batches on their way into the logs."""
+    __slots__ = ("_allowance", "_context", "_request", "_waiting")
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+        super().__init__()
         self._request = request
         self._context = context
         self._allowance = Allowance()
-        self.waits: Waits = []
+        self._waiting = 1  # for the end of this request itself, so that no acknowledgement completes it before
 
-    def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
-        """Append to each partition of a topic."""
+    def answer(self) -> "ProduceResponse | Pending | None":
+        """Append everything."""
+        self.response = ProduceResponse(responses=[self._topic(topic) for topic in self._request.topic_data])
+        self._waiting -= 1
+        if self._waiting:
+            return self
+        if self._request.acks:
+            return self.response  # type: ignore[no-any-return]
+        refused = _refused(self.response)
+        if refused is not None:
+            raise refused
+        return None
+
+    def _topic(self, topic: TopicProduceData) -> TopicProduceResponse:
         name: str | None = topic.name
         if self._context.api_version >= TOPIC_IDS_SINCE:
             name = self._context.node.replicas.name_of(topic.topic_id)
         return TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=[self._append(name, data) for data in topic.partition_data],
+            partition_responses=[self._append(name, batch) for batch in topic.partition_data],
         )
 
-    def _append(self, name: str | None, data: PartitionProduceData) -> PartitionProduceResponse:
-        response = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
+    def _append(self, name: str | None, batch: PartitionProduceData) -> PartitionProduceResponse:
+        response = PartitionProduceResponse(index=batch.index, error_code=ErrorCode.NONE, base_offset=-1)
         replicas = self._context.node.replicas
         try:
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            partition = replicas.find(name, data.index)
-            written = replicas.take_in(partition, self._records(name, data), self._allowance)
+            partition = replicas.find(name, batch.index)
+            written = replicas.take_in(partition, self._records(name, batch), self._request.acks, self._allowance)
         except KafkaError as problem:
             _refuse(response, problem)
             return response
-        done: asyncio.Future[Any] | None = written if isinstance(written, asyncio.Task) else _place(response, *written)
-        if done is None:
-            return response
-        if self._request.acks == 0 and done is not written:  # nobody waits for the disk
-            done.add_done_callback(lambda future: future.cancelled() or future.exception())
+        if isinstance(written, asyncio.Task):
+            self._waiting += 1
+            written.add_done_callback(partial(self._written, partition, response))
         else:
-            self.waits.append((response, done))
+            self._place(partition, response, written)
         return response
+
+    def _written(
+        self, partition: Partition, response: PartitionProduceResponse, task: "asyncio.Task[AppendInfo]"
+    ) -> None:
+        """A batch that was looked through for long is appended, or not."""
+        if task.cancelled():
+            return  # the node stops
+        problem = task.exception()
+        if problem is None:
+            self._place(partition, response, task.result())
+        elif isinstance(problem, KafkaError):
+            _refuse(response, problem)
+        else:
+            assert isinstance(problem, Exception)
+            self.problem = problem
+        self._one_less()
+
+    def _place(self, partition: Partition, response: PartitionProduceResponse, info: AppendInfo) -> None:
+        response.base_offset = info.first_offset
+        response.log_append_time_ms = info.log_append_time_ms
+        response.log_start_offset = info.log_start_offset
+        acks = self._request.acks
+        if acks and self._context.node.replicas.await_acks(
+            partition, info, acks, partial(self._acknowledged, response)
+        ):
+            self._waiting += 1
+
+    def _acknowledged(self, response: PartitionProduceResponse, problem: KafkaError | None) -> None:
+        if problem is not None:
+            _refuse(response, problem)
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._waiting -= 1
+        if self._waiting or self.done:
+            return
+        if self.problem is None and not self._request.acks:
+            self.problem = _refused(self.response)
+            self.response = None
+        if self.problem is not None:
+            self.fail(self.problem)
+        else:
+            self.complete(self.response)
 
     def _records(self, name: str, data: PartitionProduceData) -> memoryview:
         """The batch for a partition.
@@ -117,15 +164,6 @@ class _Writing:
         return records
 
 
-def _place(
-    response: PartitionProduceResponse, info: AppendInfo, done: "asyncio.Future[None] | None"
-) -> "asyncio.Future[None] | None":
-    response.base_offset = info.first_offset
-    response.log_append_time_ms = info.log_append_time_ms
-    response.log_start_offset = info.log_start_offset
-    return done
-
-
 def _refuse(response: PartitionProduceResponse, problem: KafkaError) -> None:
     response.error_code = problem.code
     response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
@@ -137,40 +175,11 @@ def _refuse(response: PartitionProduceResponse, problem: KafkaError) -> None:
         ]
 
 
-async def _unanswered(response: ProduceResponse, waits: Waits) -> None:
-    """Until all that acks=0 sent is written or refused."""
-    for partition, task in waits:
-        try:
-            _, flushed = await asyncio.shield(task)
-            if flushed is not None:
-                flushed.add_done_callback(lambda future: future.cancelled() or future.exception())
-        except KafkaError as problem:
-            _refuse(partition, problem)
-    _close_where_refused(response)
-
-
-def _close_where_refused(response: ProduceResponse) -> None:
-    """A producer that wants no answers learns by its closed connection alone that it has to look for the leader anew, as in Kafka.
-
-    Raises:
-        CloseConnection: a batch was refused.
-    """
+def _refused(response: ProduceResponse) -> CloseConnection | None:
+    """A producer that wants no answers learns by its closed connection alone that it has to look for the leader anew, as in Kafka."""
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code != ErrorCode.NONE:
                 code = ErrorCode(partition.error_code)
-                raise CloseConnection(f"a batch sent with acks=0 was refused: {code.name}: {partition.error_message}")
-
-
-async def _acknowledge(response: ProduceResponse, waits: Waits) -> ProduceResponse:
-    for partition, wait in waits:
-        try:
-            if isinstance(wait, asyncio.Task):
-                flushed = _place(partition, *await asyncio.shield(wait))
-                if flushed is not None:
-                    await flushed
-            else:
-                await wait
-        except KafkaError as problem:
-            _refuse(partition, problem)
-    return response
+                return CloseConnection(f"a batch sent with acks=0 was refused: {code.name}: {partition.error_message}")
+    return None

@@ -1,17 +1,17 @@
-"""Creating a topic with the node's defaults: what CreateTopics, Metadata and the group coordinator share.
+"""Creating a topic because somebody asked for it, with the defaults: what Metadata and the coordinators share with CreateTopics.
 
-What lives here: filling in -1 and the settings of internal topics. What does not: the rules (`controller.topics`).
+What lives here: the settings of internal topics. What does not: the rules (`controller.topics`).
 """
 
-from collections.abc import Mapping
-from typing import Final
-
-from busway_bus.controller.topics import create
+from busway_bus.controller.controller import ITSELF, ControllerRequestContext
+from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.metadata.image import TopicImage
+from busway_protocol.errors import KafkaError
 
-DEFAULT: Final = -1
+SEGMENT_BYTES_MIN = 1_048_576
+"""Of segment.bytes of a topic, in Kafka; offsets.topic.segment.bytes knows no such bound."""
 
 
 async def create_topic(
@@ -20,36 +20,52 @@ async def create_topic(
     *,
     partitions: int = DEFAULT,
     replication_factor: int = DEFAULT,
-    configs: Mapping[str, str | None] | None = None,
+    context: ControllerRequestContext = ITSELF,
 ) -> TopicImage:
-    """Create a topic; -1 asks for num.partitions and default.replication.factor.
+    """Create a topic with the defaults of the cluster, or as the broker keeps it for itself.
 
     Raises:
         KafkaError: see `controller.topics.create`; KAFKA_STORAGE_ERROR where it is created and cannot be served.
     """
-    if name == OFFSETS_TOPIC:
-        partitions = node.config.get("offsets.topic.num.partitions")
-        replication_factor = 1
-        segment_bytes = node.config.get("offsets.topic.segment.bytes")
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(max(segment_bytes, 1_048_576)),
-        }
-    topic_id = node.machine.uuid4()
-    made = await node.metadata.run(
-        lambda image: create(
-            image,
-            name,
-            partitions=node.config.get("num.partitions") if partitions == DEFAULT else partitions,
-            replication_factor=(
-                node.config.get("default.replication.factor") if replication_factor == DEFAULT else replication_factor
-            ),
-            configs=configs or {},
-            node_id=node.node_id,
-            topic_id=topic_id,
-            directory_id=node.directory_id,
-        )
+    topic = NewTopic(name=name, partitions=partitions, replication_factor=replication_factor)
+    (created,) = await create_topics(node, (topic,), context)
+    if isinstance(created, KafkaError):
+        raise created
+    return created
+
+
+async def create_topics(
+    node: NodeServices, topics: tuple[NewTopic, ...], context: ControllerRequestContext, *, validate_only: bool = False
+) -> tuple[TopicImage | KafkaError, ...]:
+    """Create topics, each for itself, or check only whether they could be.
+
+    Raises:
+        KafkaError: the controller could not carry it out.
+    """
+    command = CreateTopics(topics=tuple(_as_kept(topic, node) for topic in topics), validate_only=validate_only)
+    replies = await node.controller.request(command, context)
+    return replies if validate_only else tuple(_online(reply, node) for reply in replies)
+
+
+def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | KafkaError:
+    """The reply, unless the topic is created and partitions of it cannot be served."""
+    if isinstance(reply, TopicImage):
+        try:
+            node.replicas.local.check_online(reply.topic_id)
+        except KafkaError as problem:
+            return problem
+    return reply
+
+
+def _as_kept(topic: NewTopic, node: NodeServices) -> NewTopic:
+    """An internal topic as the broker keeps it, whatever a client wants of it."""
+    if topic.name != OFFSETS_TOPIC:
+        return topic
+    config, brokers = node.config, sum(1 for _ in node.image.usable_brokers())
+    segment_bytes = max(config.get("offsets.topic.segment.bytes"), SEGMENT_BYTES_MIN)
+    return NewTopic(
+        name=topic.name,
+        partitions=config.get("offsets.topic.num.partitions"),
+        replication_factor=min(config.get("offsets.topic.replication.factor"), brokers),
+        configs={"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)},
     )
-    node.replicas.local.check_online(made.topic_id)
-    return made

@@ -9,10 +9,22 @@ from typing import Protocol
 
 
 class Loan(Protocol):
-    """An open file that can be read for as long as somebody has this, whether it is closed or removed meanwhile."""
+    """An open file that can be read for as long as somebody has this, whether it is closed or removed meanwhile.
+
+    Attributes:
+        descriptor: of the operating system, for `sendfile`; -1 where the content lies elsewhere.
+    """
+
+    descriptor: int
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on; fewer at the end of the file."""
+
+    def in_memory(self, position: int, size: int) -> bool:
+        """Whether these bytes can be read without a wait for the disk, as far as a cheap look tells."""
+
+    def warm(self, position: int, size: int) -> None:
+        """Wait, in any thread but the event loop's, until these bytes are in memory."""
 
 
 class File(Protocol):
@@ -30,6 +42,13 @@ class File(Protocol):
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on; fewer at the end of the file."""
+
+    def read_now(self, position: int, size: int) -> bytes:
+        """As `read`, but never waits for the disk.
+
+        Raises:
+            BlockingIOError: not all of it is in memory.
+        """
 
     def lend(self) -> Loan:
         """Something to read the file with later."""

@@ -1,24 +1,51 @@
 """A part of a log file that goes to a client: read when its socket has room for it, not before.
 
-What lives here: the range and its reading, piece by piece. What does not: which range it is (`partition_log`) and when it is read
-(`server.outbox`). Whoever has a slice can read it, whatever becomes of the segment: its file stays open that long.
+What lives here: the range, and the ways to the client: `take` gives bytes, `descriptor` and `position` are for `os.sendfile`, with
+`skip` after it. What does not: which range it is (`partition_log`) and when it is read (`server.outbox`). Whoever has a slice can read
+it, whatever becomes of the segment: its file stays open that long.
 """
 
 from busway_bus.kernel.files import Loan
 
 
-class FileSlice:
-    """Bytes of a file; `len` is how many are left to take."""
+class ColdPages(Exception):
+    """A look-up that would have to wait for the disk. Whoever meets it has `warm` called in another thread, then asks again, and the
+    second time waits: memory may be so short that the pages are gone once more."""
 
-    __slots__ = ("_left", "_loan", "_position")
+    def __init__(self, pages: "FileSlice") -> None:
+        super().__init__(f"{len(pages)} bytes from {pages.position} on are not in memory")
+        self._pages = pages
+
+    def warm(self) -> None:
+        """Wait for the disk.
+
+        Raises:
+            OSError: it failed.
+        """
+        self._pages.warm(len(self._pages))
+
+
+class FileSlice:
+    """Bytes of a file; `len` is how many are left to take.
+
+    Attributes:
+        position: where in the file the first of them is.
+    """
+
+    __slots__ = ("_left", "_loan", "position")
 
     def __init__(self, loan: Loan, position: int, size: int) -> None:
         self._loan = loan
-        self._position = position
+        self.position = position
         self._left = size
 
     def __len__(self) -> int:
         return self._left
+
+    @property
+    def descriptor(self) -> int:
+        """The file's, open as long as the slice is there; -1 where there is none, and `take` is the only way."""
+        return self._loan.descriptor
 
     def take(self, count: int) -> bytes:
         """The next `count` bytes, or what is left of them.
@@ -26,10 +53,31 @@ class FileSlice:
         Raises:
             OSError: the disk failed, or the file has become shorter.
         """
-        wanted = min(count, self._left)
-        data = self._loan.read(self._position, wanted)
-        if len(data) < wanted:
-            raise OSError(f"a log file ends at byte {self._position + len(data)}, {wanted - len(data)} short")
-        self._position += wanted
-        self._left -= wanted
+        size = min(count, self._left)
+        data = self._loan.read(self.position, size)
+        if len(data) < size:
+            raise OSError(f"a log file ends at byte {self.position + len(data)}, {size - len(data)} short")
+        self.skip(size)
         return data
+
+    def skip(self, count: int) -> None:
+        """The next `count` bytes, of those that are left, went another way."""
+        assert 0 <= count <= self._left, "no more was sent than there is"
+        self.position += count
+        self._left -= count
+
+    def in_memory(self, count: int) -> bool:
+        """Whether the next `count` bytes can be read or sent without a wait for the disk, as far as a cheap look tells.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        return self._loan.in_memory(self.position, min(count, self._left))
+
+    def warm(self, count: int) -> None:
+        """Wait, in any thread but the event loop's, until the next `count` bytes are in memory.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self._loan.warm(self.position, min(count, self._left))

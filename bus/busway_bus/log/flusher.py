@@ -10,12 +10,15 @@ import asyncio
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
 
 from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX
 from busway_bus.log.partition_log import FlushPoint, PartitionLog
 from busway_protocol.errors import ErrorCode, KafkaError
 
-Waiters = list["asyncio.Future[None]"]
+Flushed: TypeAlias = Callable[[KafkaError | None], None]
+"""Told that a sync is over, or why there will be none; it raises nothing."""
+_Waiting: TypeAlias = dict[Flushed, None]
 
 
 class Flusher:
@@ -26,7 +29,10 @@ class Flusher:
     """
 
     def __init__(self, on_failure: Callable[[OSError], None] | None = None) -> None:
-        self._dirty: dict[PartitionLog, Waiters] = {}
+        self._ready: dict[PartitionLog, _Waiting] = {}
+        """Logs to be synced as soon as there is a thread, in the order in which that was asked for."""
+        self._again: dict[PartitionLog, _Waiting] = {}
+        """Logs to be synced once more when their sync is over."""
         self._running: dict[PartitionLog, asyncio.Future[None]] = {}
         self._executor = ThreadPoolExecutor(SYNCS_AT_ONCE_MAX, thread_name_prefix="busway-flush")
         self._failed: OSError | None = None
@@ -37,58 +43,60 @@ class Flusher:
         """The error of the sync that failed, None while all is well."""
         return self._failed
 
-    def request(self, log: PartitionLog) -> "asyncio.Future[None]":
-        """A future that is done when everything appended to `log` so far is on disk.
+    def flush(self, log: PartitionLog, flushed: Flushed) -> None:
+        """Tell `flushed` when everything appended to `log` so far is on disk, once for all that ask before the sync begins.
 
-        Its exception is KafkaError KAFKA_STORAGE_ERROR when the disk failed.
+        What it is told is KafkaError KAFKA_STORAGE_ERROR when the disk failed.
         """
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._failed is not None:
-            waiter.set_exception(_storage_error(self._failed))
-            return waiter
-        self._dirty.setdefault(log, []).append(waiter)
+            flushed(_storage_error(self._failed))
+            return
+        waiting = (self._again if log in self._running else self._ready).setdefault(log, {})
+        waiting[flushed] = None
         self._start()
+
+    def request(self, log: PartitionLog) -> "asyncio.Future[None]":
+        """The same as a future, for who waits alone."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.flush(log, functools.partial(_settle, waiter))
         return waiter
 
     def _start(self) -> None:
-        """Begin what may begin, in the order in which it was asked for."""
-        loop = asyncio.get_running_loop()
-        for log in [log for log in self._dirty if log not in self._running]:
-            if len(self._running) >= SYNCS_AT_ONCE_MAX:
-                return
-            waiters, point = self._dirty.pop(log), log.flush_point()
-            running = self._running[log] = loop.run_in_executor(self._executor, point.sync)
-            running.add_done_callback(functools.partial(self._finished, point, waiters))
+        """Begin what may begin."""
+        while self._ready and len(self._running) < SYNCS_AT_ONCE_MAX:
+            log = next(iter(self._ready))
+            waiting, point = self._ready.pop(log), log.flush_point()
+            running = asyncio.get_running_loop().run_in_executor(self._executor, point.sync)
+            self._running[log] = running
+            running.add_done_callback(functools.partial(self._finished, point, waiting))
 
-    def _finished(self, point: FlushPoint, waiters: Waiters, done: "asyncio.Future[None]") -> None:
+    def _finished(self, point: FlushPoint, waiting: _Waiting, done: "asyncio.Future[None]") -> None:
         del self._running[point.log]
         # What a disk says after it has failed is not believed, of other files neither.
         problem = self._failed or done.exception()
-        if problem is None:
-            point.log.flushed(point)
-        for waiter in waiters:
-            if waiter.done():
-                continue
-            if problem is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(_storage_error(problem))
-        if isinstance(problem, OSError):
-            self._give_up(problem)
-        elif self._dirty:
-            self._start()
+        if problem is not None:
+            self._refuse(point, waiting, problem)
+            return
+        point.log.flushed(point)
+        if point.log in self._again:
+            self._ready[point.log] = self._again.pop(point.log)
+        self._start()  # the disk has work while the answers go out
+        for flushed in waiting:
+            flushed(None)
 
-    def _give_up(self, problem: OSError) -> None:
-        """Refuse whoever waits: the next sync might succeed because the kernel has thrown the pages away."""
-        refused, self._dirty = self._dirty, {}
-        for waiters in refused.values():
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(_storage_error(problem))
-        if self._failed is None:
-            self._failed = problem
-            if self._on_failure is not None:
-                self._on_failure(problem)
+    def _refuse(self, point: FlushPoint, waiting: _Waiting, problem: BaseException) -> None:
+        """Refuse whoever waits for any log: the next sync might succeed because the kernel has thrown the pages away."""
+        refused = [waiting, self._again.pop(point.log, {})]
+        if isinstance(problem, OSError):
+            refused += [*self._ready.values(), *self._again.values()]
+            self._ready, self._again = {}, {}
+            if self._failed is None:
+                self._failed = problem
+                if self._on_failure is not None:
+                    self._on_failure(problem)
+        for flushed in [flushed for waiters in refused for flushed in waiters]:
+            flushed(_storage_error(problem))
+        self._start()
 
     async def drain(self) -> None:
         """Wait for the syncs that are under way or asked for."""
@@ -99,6 +107,15 @@ class Flusher:
     def close(self) -> None:
         """Stop the threads; call `drain` first."""
         self._executor.shutdown(wait=True)
+
+
+def _settle(waiter: "asyncio.Future[None]", problem: KafkaError | None) -> None:
+    if waiter.done():
+        return
+    if problem is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(problem)
 
 
 def _storage_error(problem: BaseException) -> KafkaError:

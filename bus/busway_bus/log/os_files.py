@@ -4,14 +4,22 @@ What lives here: system calls. What does not: how many files are open (`descript
 on disk ends in this module's `sync`.
 """
 
+import errno
 import fcntl
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 from weakref import WeakValueDictionary
 
 from busway_bus.log.descriptors import FILES_SHARE, Descriptors, Pooled, raise_limit
+
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+"""Linux answers EAGAIN to a read with it that would wait for the disk; elsewhere a read waits."""
+_PROBED_BYTES: Final = 64 * 1024
+"""Pages come into memory and leave it many at a time, so one of so many bytes speaks for the others."""
+_WARMED_BYTES: Final = 256 * 1024
 
 
 class DirectoryInUse(RuntimeError):
@@ -21,16 +29,38 @@ class DirectoryInUse(RuntimeError):
 class OsLoan:
     """Keeps the descriptor of a file open until nobody has this any more."""
 
-    __slots__ = ("_descriptor", "_file", "_pool")
+    __slots__ = ("_file", "_pool", "descriptor")
 
     def __init__(self, file: "OsFile", pool: Descriptors) -> None:
         self._pool = pool
-        self._descriptor = pool.take(file)
+        self.descriptor = pool.take(file)
         self._file = file
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on."""
-        return os.pread(self._descriptor, size, position)
+        return os.pread(self.descriptor, size, position)
+
+    def in_memory(self, position: int, size: int) -> bool:
+        """Whether one byte of each `_PROBED_BYTES`, and the last one, can be read at once."""
+        if not size:
+            return True
+        probe = [bytearray(1)]
+        try:
+            for place in range(position, position + size, _PROBED_BYTES):
+                os.preadv(self.descriptor, probe, place, _NOWAIT)
+            os.preadv(self.descriptor, probe, position + size - 1, _NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as problem:
+            if problem.errno != errno.EOPNOTSUPP:  # a file system in memory may not know the question
+                raise
+        return True
+
+    def warm(self, position: int, size: int) -> None:
+        """Read them, and let the system keep what was read."""
+        _advise(self.descriptor, position, size)
+        for place in range(position, position + size, _WARMED_BYTES):
+            os.pread(self.descriptor, min(_WARMED_BYTES, position + size - place), place)
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):  # there was a descriptor to take
@@ -97,6 +127,22 @@ class OsFile(Pooled):
             return os.pread(descriptor, size, position)
         finally:
             self._pool.give(self)
+
+    def read_now(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on, or a BlockingIOError where the disk would have to be waited for."""
+        descriptor = self._taken()
+        data = bytearray(min(size, max(0, self.size - position)))
+        try:
+            count = os.preadv(descriptor, [data], position, _NOWAIT) if data else 0
+        except OSError as problem:
+            if problem.errno != errno.EOPNOTSUPP:
+                raise
+            return os.pread(descriptor, size, position)
+        finally:
+            self._pool.give(self)
+        if count < len(data):
+            raise BlockingIOError(errno.EAGAIN, "not all of it is in memory", str(self.path))
+        return bytes(data)
 
     def lend(self) -> OsLoan:
         """Something to read the file with later, also when it is closed by then."""
@@ -266,6 +312,12 @@ class OsFiles:
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it."""
         shutil.rmtree(self.root / path, ignore_errors=True)
+
+
+def _advise(descriptor: int, position: int, size: int) -> None:
+    """Let the system read ahead, where it takes the hint."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
 
 def sync_directory(path: Path, descriptors: Descriptors) -> None:

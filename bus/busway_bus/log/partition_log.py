@@ -221,7 +221,7 @@ class PartitionLog:
     def flush_point(self) -> FlushPoint:
         """What is to be synced for everything appended so far."""
         active = self._segments[-1]
-        active.remember(active.next_offset, active.size)  # what is on disk ends here: readers will ask for it
+        active.remember_end()
         epochs = self.epochs.text().encode() if self._new_epoch else None
         self._new_epoch = False  # a sync that fails is the last
         return FlushPoint(self, tuple(self._rolled), self._segments[-1], self.end_offset, epochs, self._truncations)
@@ -256,7 +256,7 @@ class PartitionLog:
 
     # Reading
 
-    def extent(self, offset: int, *, up_to: int) -> Extent | None:
+    def extent(self, offset: int, *, up_to: int, wait: bool = True) -> Extent | None:
         """Where the batches lie from the one that holds `offset` on, below offset `up_to`; None where there are none.
 
         Only positions are looked up; no batch is read but for finding the first one.
@@ -264,27 +264,30 @@ class PartitionLog:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE.
             CorruptBatch: a header is damaged on disk.
+            ColdPages: without `wait`, the disk would have to be waited for.
         """
         if offset < self.start_offset or offset > self.end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not within {self.start_offset} to {self.end_offset}",
             )
-        return reading.extent(self._segments, offset, up_to) if offset < up_to else None
+        return reading.extent(self._segments, offset, up_to, wait=wait) if offset < up_to else None
 
-    def slice(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> FileSlice | None:
+    def slice(
+        self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
+    ) -> FileSlice | None:
         """The bytes of `extent`, at most `max_bytes`, to be read later; None where there are none. See `reading.cut`.
 
         Raises:
-            KafkaError, CorruptBatch: as of `extent`.
+            KafkaError, CorruptBatch, ColdPages: as of `extent`.
         """
-        extent = self.extent(offset, up_to=up_to)
-        return None if extent is None else reading.cut(extent, max_bytes, min_one=min_one)
+        extent = self.extent(offset, up_to=up_to, wait=wait)
+        return None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
         """What `slice` is, read at once."""
-        found = self.slice(offset, max_bytes, up_to=up_to, min_one=min_one)
-        return b"" if found is None else found.take(len(found))
+        batches = self.slice(offset, max_bytes, up_to=up_to, min_one=min_one)
+        return b"" if batches is None else batches.take(len(batches))
 
     def batches(self, offset: int = 0) -> Iterator[bytes]:
         """Every batch from `offset` on, whole, for those who load their state from a log."""

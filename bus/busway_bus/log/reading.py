@@ -1,7 +1,7 @@
 """Which bytes of which segment a reader gets.
 
 What lives here: looking up, by positions. What does not: the segments and the bounds of the log (`partition_log`), and the reading
-itself, which a client's socket decides about (`file_slice`).
+itself, which a client's socket decides about (`file_slice`). Nothing between the first byte and the last is looked at.
 """
 
 from collections.abc import Sequence
@@ -32,26 +32,27 @@ def segment_at(segments: Sequence[Segment], offset: int) -> int:
     return low
 
 
-def extent(segments: Sequence[Segment], offset: int, up_to: int) -> Extent | None:
+def extent(segments: Sequence[Segment], offset: int, up_to: int, *, wait: bool) -> Extent | None:
     """Where the batches lie from the one that holds `offset` on, below offset `up_to`, in one segment; None where there are none.
 
     Raises:
         CorruptBatch: a header is damaged on disk.
+        ColdPages: without `wait`, the disk would have to be waited for.
     """
     at = segment_at(segments, offset)
     while True:
         segment = segments[at]
-        position = segment.position_of(offset)
+        position = segment.position_of(offset, wait=wait)
         if position >= segment.size and offset < segment.next_offset:
             raise CorruptBatch(f"offset {offset} cannot be found in {segment.path('.log')}")
         if position < segment.size or at + 1 == len(segments):
             break
         at += 1
-    end = segment.size if segment.next_offset <= up_to else segment.position_of(up_to)
+    end = segment.size if segment.next_offset <= up_to else segment.position_of(up_to, wait=wait)
     return Extent(segment, position, end) if position < end else None
 
 
-def cut(found: Extent, max_bytes: int, *, min_one: bool) -> FileSlice | None:
+def cut(batches: Extent, max_bytes: int, *, min_one: bool, wait: bool) -> FileSlice | None:
     """At most `max_bytes` of an extent.
 
     The last batch may be cut off, as in Kafka, which no client minds; the first one never is: it comes even when it is larger, or
@@ -59,11 +60,13 @@ def cut(found: Extent, max_bytes: int, *, min_one: bool) -> FileSlice | None:
 
     Raises:
         CorruptBatch: the first header is damaged on disk.
+        ColdPages: without `wait`, the disk would have to be waited for.
     """
-    first = found.segment.header(found.position).size_bytes
-    size = min(found.end - found.position, max_bytes)
-    if size < first:
-        if not min_one:
+    segment, position, end = batches
+    size = end - position
+    if size > max_bytes:
+        first = segment.batch_size(position, wait=wait)
+        if first > max_bytes and not min_one:
             return None
-        size = first
-    return found.segment.slice(found.position, size)
+        size = max(first, max_bytes)
+    return segment.slice(position, size)

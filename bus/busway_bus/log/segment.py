@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from busway_bus.kernel.files import File, Files
-from busway_bus.log.file_slice import FileSlice
+from busway_bus.log.file_slice import ColdPages, FileSlice
 from busway_bus.log.index import OffsetIndex, TimeIndex
 from busway_bus.log.log_config import LogConfig
 from busway_protocol.records.batch import (
@@ -17,13 +17,17 @@ from busway_protocol.records.batch import (
     BatchHeader,
     CorruptBatch,
     read_header,
+    read_span,
     verify_crc,
 )
 
 OFFSETS_MAX: Final = 2**31 - 1
 """A segment's indexes hold offsets relative to its base in four bytes."""
 _SCAN_BYTES: Final = 64 * 1024
-_RECENT_MAX: Final = 64
+_LOOK_BYTES: Final = 8 * 1024
+"""Read at once between two index entries, which lie 4 KiB apart by default."""
+_POSITIONS_MAX: Final = 64
+"""Positions that are remembered: of so many flushes, and of so many readers' places."""
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
@@ -49,10 +53,11 @@ class Segment:
     __slots__ = (
         "_bytes_since_entry",
         "_directory",
+        "_ends",
         "_files",
         "_index_file",
         "_log",
-        "_recent",
+        "_starts",
         "_suffix",
         "_time_file",
         "base_offset",
@@ -88,7 +93,8 @@ class Segment:
         self.offsets = OffsetIndex()
         self.times = TimeIndex()
         self._bytes_since_entry = 0
-        self._recent: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        self._starts: dict[int, int] = {}
 
     def path(self, suffix: str) -> str:
         """Path of one of the segment's files."""
@@ -155,24 +161,50 @@ class Segment:
         """Close the time index with its last entry, as a roll does."""
         self._index_time()
 
-    def position_of(self, offset: int) -> int:
-        """Position of the batch that holds `offset`, or of the first one behind it."""
-        known = self._recent.get(offset)
-        if known is not None:
-            return known
-        position = self.offsets.position(offset - self.base_offset)
-        for header, at in self.headers(position):
-            if header.last_offset >= offset:
-                self.remember(offset, at)
-                return at
-        return self.size
+    def position_of(self, offset: int, *, wait: bool = True) -> int:
+        """Position of the batch that holds `offset`, or of the first one behind it.
 
-    def remember(self, offset: int, position: int) -> None:
-        """Keep the position of an offset that a sequential reader will ask for next."""
-        recent = self._recent
-        if len(recent) >= _RECENT_MAX:
-            del recent[next(iter(recent))]
-        recent[offset] = position
+        Raises:
+            CorruptBatch: a header is damaged on disk.
+            ColdPages: without `wait`, the disk would have to be waited for.
+        """
+        if offset == self.next_offset:
+            return self.size
+        position = self._ends.get(offset)
+        if position is None:
+            position = self._starts.get(offset)
+        if position is None:
+            position = self._find(offset, self.offsets.position(offset - self.base_offset), wait=wait)
+            _remember(self._starts, offset, position)
+        return position
+
+    def _find(self, offset: int, position: int, *, wait: bool) -> int:
+        """As `position_of`, by going from batch to batch, from the one at `position` on."""
+        size, window, start = self.size, b"", position
+        while position + HEADER_BYTES <= size:
+            at = position - start
+            if at + HEADER_BYTES > len(window):
+                start, at = position, 0
+                window = self._look(position, _LOOK_BYTES, wait=wait)
+            last_offset, batch_bytes = read_span(window, at)
+            if position + batch_bytes > size:
+                raise self._too_long(position, batch_bytes)
+            if last_offset >= offset:
+                return position
+            position += batch_bytes
+        return size
+
+    def _look(self, position: int, size: int, *, wait: bool) -> bytes:
+        if wait:
+            return self._log.read(position, size)
+        try:
+            return self._log.read_now(position, size)
+        except BlockingIOError:
+            raise ColdPages(self.slice(position, min(size, self.size - position))) from None
+
+    def remember_end(self) -> None:
+        """Keep where the segment ends now: what is on disk, and so the high watermark, will be there soon."""
+        _remember(self._ends, self.next_offset, self.size)
 
     def headers(self, position: int = 0) -> Iterator[tuple[BatchHeader, int]]:
         """Headers of the batches from `position` on, with their positions; ends where too little for a header is left.
@@ -188,7 +220,9 @@ class Segment:
             if at + HEADER_BYTES > len(window):
                 start, at = position, 0
                 window = self._log.read(position, _SCAN_BYTES)
-            header = self._within(read_header(window, at), position)
+            header = read_header(window, at)
+            if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > size:
+                raise self._too_long(position, header.size_bytes)
             yield header, position
             position += header.size_bytes
 
@@ -200,25 +234,20 @@ class Segment:
         """Bytes of the log file, to be read later."""
         return FileSlice(self._log.lend(), position, size)
 
-    def header(self, position: int) -> BatchHeader:
-        """The header of the batch at `position`.
+    def batch_size(self, position: int, *, wait: bool = True) -> int:
+        """Size in bytes of the batch at `position`.
 
         Raises:
-            CorruptBatch: it is damaged, or its batch reaches beyond the file.
+            CorruptBatch: its header is damaged, or it reaches beyond the file.
+            ColdPages: without `wait`, the disk would have to be waited for.
         """
-        data = self._log.read(position, HEADER_BYTES)
-        if len(data) < HEADER_BYTES:
-            raise CorruptBatch(f"there is no batch at byte {position} of {self.path('.log')}")
-        return self._within(read_header(data), position)
+        _, size = read_span(self._look(position, HEADER_BYTES, wait=wait))
+        if position + size > self.size:
+            raise self._too_long(position, size)
+        return size
 
-    def _within(self, header: BatchHeader, position: int) -> BatchHeader:
-        if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > self.size:
-            raise CorruptBatch(f"the batch at byte {position} says it has {header.size_bytes} bytes")
-        return header
-
-    def batch_size(self, position: int) -> int:
-        """Size in bytes of the batch at `position`."""
-        return read_header(self._log.read(position, HEADER_BYTES)).size_bytes
+    def _too_long(self, position: int, size: int) -> CorruptBatch:
+        return CorruptBatch(f"the batch at byte {position} of {self.path('.log')} says it has {size} bytes")
 
     def truncate(self, offset: int) -> None:
         """Cut everything at and behind `offset`, which begins a batch."""
@@ -227,7 +256,8 @@ class Segment:
         relative = offset - self.base_offset
         self._index_file.truncate(self.offsets.truncate(relative))
         self._time_file.truncate(self.times.truncate(relative))
-        self._recent.clear()
+        self._ends.clear()
+        self._starts.clear()
         self._rescan()
 
     def _rescan(self) -> None:
@@ -301,7 +331,8 @@ class Segment:
         self.max_timestamp = self.max_timestamp_offset = -1
         self.next_offset = self.base_offset
         self._bytes_since_entry = 0
-        self._recent.clear()
+        self._ends.clear()
+        self._starts.clear()
         end = 0
         try:
             for header, position in self.headers():
@@ -349,3 +380,9 @@ class Segment:
         self.close()
         for name in _FILES:
             self._files.remove(self.path(name))
+
+
+def _remember(positions: dict[int, int], offset: int, position: int) -> None:
+    if len(positions) >= _POSITIONS_MAX:
+        del positions[next(iter(positions))]
+    positions[offset] = position

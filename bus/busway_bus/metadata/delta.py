@@ -1,7 +1,7 @@
 """From records to the next image, and what differs in it.
 
-What lives here: `Delta`, the one way from records to a picture, live and at start alike; it costs what the records change and one
-copy of a mapping, however many topics there are. What does not: deciding (`controller`), or acting on a change (`replication`).
+What lives here: `Delta`, the one way from records to a picture, live and at start alike; it costs what the records change, however much
+else there is. What does not: deciding (`controller`), or acting on a change (`replication`).
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,23 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from busway_bus.metadata.image import NO_LEADER_CHANGE, TOPIC_RESOURCE, ClusterImage, PartitionImage, TopicImage
+from busway_bus.metadata.image import (
+    NO_LEADER_CHANGE,
+    TOPIC_RESOURCE,
+    Address,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+    metric_name,
+)
 from busway_bus.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -33,6 +43,26 @@ def placement(record: PartitionRecord) -> PartitionImage:
         partition_epoch=record.partition_epoch,
         replicas=tuple(record.replicas),
         isr=tuple(record.isr),
+        directories=tuple(record.directories),
+    )
+
+
+def registration(record: RegisterBrokerRecord) -> BrokerImage:
+    """The broker that a record describes."""
+    return BrokerImage(
+        node_id=record.broker_id,
+        epoch=record.broker_epoch,
+        incarnation=record.incarnation_id,
+        addresses={
+            end.name: Address(host=end.host, port=end.port, security_protocol=end.security_protocol)
+            for end in record.end_points
+        },
+        rack=record.rack,
+        fenced=record.fenced,
+        directories=tuple(record.log_dirs),
+        features={
+            feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in record.features
+        },
     )
 
 
@@ -40,24 +70,33 @@ class Delta:
     """Records put on an image one after the other.
 
     Attributes:
-        changed: names of the topics that came to be or got partitions, in order.
+        changed: names of the topics that came to be, or whose partitions are others, in order.
         removed: id → name of the topics that went.
         configured: names of the topics whose settings changed.
+        registered: ids of the brokers that came or changed.
         notes: what records said that could not be so and is harmless, for the log.
     """
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
-        self._topics: dict[str, TopicImage] | None = None
-        self._names: dict[UUID, str] = {}
-        self._configs: dict[tuple[int, str], Mapping[str, str]] | None = None
-        self._features: Mapping[str, int] = image.features
-        self._next_producer_id = image.next_producer_id
+        self._topics: dict[str, TopicImage | None] = {}
         self._partitions: dict[str, list[PartitionImage]] = {}
+        self._names: dict[UUID, str | None] = {}
+        self._metric_names: dict[str, str | None] = {}
+        self._configs: dict[tuple[int, str], Mapping[str, str] | None] = {}
+        self._brokers: dict[int, BrokerImage | None] = {}
+        self._features: dict[str, int | None] = {}
+        self._next_producer_id = image.next_producer_id
         self.changed: dict[str, None] = {}
         self.removed: dict[UUID, str] = {}
         self.configured: set[str] = set()
+        self.registered: set[int] = set()
         self.notes: list[str] = []
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no topic, setting or broker is another: nobody has to follow it."""
+        return not (self.changed or self.removed or self.configured or self.registered)
 
     def apply(self, record: Any) -> None:
         """Put one record on it.
@@ -66,72 +105,92 @@ class Delta:
             BrokenHistory: it is about a topic or partition that is not there.
         """
         match record:
-            case TopicRecord():
-                self._create(record)
             case PartitionRecord():
                 self._place(record)
             case PartitionChangeRecord():
                 self._change(record)
+            case TopicRecord():
+                self._create(record)
             case RemoveTopicRecord():
                 self._remove(record.topic_id)
             case ConfigRecord():
                 self._configure(record)
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
+            case RegisterBrokerRecord():
+                self._brokers[record.broker_id] = registration(record)
+                self.registered.add(record.broker_id)
             case FeatureLevelRecord():
-                self._features = {**self._features, record.name: record.feature_level}
+                self._features[record.name] = record.feature_level or None
             case _:
                 raise AssertionError(f"no rule for {type(record).__name__}")
 
     def image(self) -> ClusterImage:
         """The picture after all of them."""
+        for name, partitions in self._partitions.items():
+            topic = self._topic(name)
+            assert topic is not None, name
+            self._topics[name] = replace(topic, partitions=tuple(partitions))
+        self._partitions = {}
         image = self._image
-        if self._topics is not None:
-            for name, partitions in self._partitions.items():
-                self._topics[name] = replace(self._topics[name], partitions=tuple(partitions))
-            self._partitions = {}
-            image = replace(image, topics=dict(self._topics), names=dict(self._names))
-        if self._configs is not None:
-            image = replace(image, configs=dict(self._configs))
-        return replace(image, features=self._features, next_producer_id=self._next_producer_id)
+        return replace(
+            image,
+            topics=image.topics.updated(self._topics),
+            names=image.names.updated(self._names),
+            metric_names=image.metric_names.updated(self._metric_names),
+            configs=image.configs.updated(self._configs),
+            brokers=image.brokers.updated(self._brokers),
+            features=image.features.updated(self._features),
+            next_producer_id=self._next_producer_id,
+        )
 
-    @property
-    def _all_topics(self) -> dict[str, TopicImage]:
-        if self._topics is None:
-            self._topics = dict(self._image.topics)
-            self._names = dict(self._image.names)
-        return self._topics
+    # What there is by now
 
-    @property
-    def _all_configs(self) -> dict[tuple[int, str], Mapping[str, str]]:
-        if self._configs is None:
-            self._configs = dict(self._image.configs)
-        return self._configs
+    def _topic(self, name: str) -> TopicImage | None:
+        return self._topics[name] if name in self._topics else self._image.topics.get(name)
+
+    def _name(self, topic_id: UUID) -> str | None:
+        return self._names[topic_id] if topic_id in self._names else self._image.names.get(topic_id)
+
+    def _partitions_of(self, name: str) -> list[PartitionImage]:
+        """The topic's partitions as they are by now, to be changed."""
+        partitions = self._partitions.get(name)
+        if partitions is None:
+            topic = self._topic(name)
+            assert topic is not None, name
+            partitions = self._partitions[name] = list(topic.partitions)
+        return partitions
+
+    def _settings(self, resource: tuple[int, str]) -> Mapping[str, str]:
+        if resource in self._configs:
+            return self._configs[resource] or {}
+        return self._image.configs.get(resource, {})
+
+    # Records
 
     def _create(self, record: TopicRecord) -> None:
-        older = self._all_topics.get(record.name)
+        older = self._topic(record.name)
         if older is not None:
             # Two records of one creation: the first answer was lost with its client, and the client asked again. What was written
             # since then was written under the second id.
             self.notes.append(
                 f"topic {record.name} was created twice; id {record.topic_id} counts, not {older.topic_id}"
             )
-            del self._names[older.topic_id]
-        self._all_topics[record.name] = TopicImage(name=record.name, topic_id=record.topic_id)
+            self._names[older.topic_id] = None
+        self._topics[record.name] = TopicImage(name=record.name, topic_id=record.topic_id)
         self._names[record.topic_id] = record.name
+        if (shown := metric_name(record.name)) is not None:
+            self._metric_names[shown] = record.name
         self._partitions[record.name] = []
         self.changed[record.name] = None
 
     def _place(self, record: PartitionRecord) -> None:
-        topics = self._all_topics
-        name = self._names.get(record.topic_id)
+        name = self._name(record.topic_id)
         if name is None:
             raise BrokenHistory(
                 f"partition {record.partition_id} belongs to the topic id {record.topic_id}, which is not there"
             )
-        partitions = self._partitions.get(name)
-        if partitions is None:
-            partitions = self._partitions[name] = list(topics[name].partitions)
+        partitions = self._partitions_of(name)
         placed = placement(record)
         if record.partition_id == len(partitions):
             partitions.append(placed)
@@ -143,12 +202,9 @@ class Delta:
 
     def _change(self, record: PartitionChangeRecord) -> None:
         """What changed, over what was; a leader that is named, the same one too, begins a new epoch, as in Kafka."""
-        topics = self._all_topics
-        name = self._names.get(record.topic_id, "")
-        partitions = self._partitions.get(name)
-        if partitions is None:
-            partitions = list(topics[name].partitions) if name else []
-        if not 0 <= record.partition_id < len(partitions):
+        name = self._name(record.topic_id)
+        partitions = [] if name is None else self._partitions_of(name)
+        if name is None or not 0 <= record.partition_id < len(partitions):
             raise BrokenHistory(f"partition {record.partition_id} of {record.topic_id} changed, which is not there")
         before = partitions[record.partition_id]
         partitions[record.partition_id] = PartitionImage(
@@ -157,29 +213,31 @@ class Delta:
             partition_epoch=before.partition_epoch + 1,
             replicas=before.replicas if record.replicas is None else tuple(record.replicas),
             isr=before.isr if record.isr is None else tuple(record.isr),
+            directories=before.directories if record.directories is None else tuple(record.directories),
         )
-        self._partitions[name] = partitions
         self.changed[name] = None
 
     def _remove(self, topic_id: UUID) -> None:
-        topics = self._all_topics
-        name = self._names.pop(topic_id, None)
+        name = self._name(topic_id)
         if name is None:
             # A deletion that was asked for twice, or that of an id which a second creation took over: nothing is lost by it.
             self.notes.append(f"the topic id {topic_id} was removed although it is not there")
             return
-        del topics[name]
+        self._names[topic_id] = None
+        self._topics[name] = None
         self._partitions.pop(name, None)
-        self._all_configs.pop((TOPIC_RESOURCE, name), None)
+        if (shown := metric_name(name)) is not None:
+            self._metric_names[shown] = None
+        self._configs[TOPIC_RESOURCE, name] = None
         self.changed.pop(name, None)
         self.configured.discard(name)
         self.removed[topic_id] = name
 
     def _configure(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
-        values = {key: value for key, value in self._all_configs.get(resource, {}).items() if key != record.name}
+        values = {key: value for key, value in self._settings(resource).items() if key != record.name}
         if record.value is not None:
             values[record.name] = record.value
-        self._all_configs[resource] = values
+        self._configs[resource] = values or None
         if record.resource_type == TOPIC_RESOURCE:
             self.configured.add(record.resource_name)

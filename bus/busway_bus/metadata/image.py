@@ -1,30 +1,33 @@
 """What the cluster looks like at one point of its metadata log: an immutable picture.
 
-What lives here: `ClusterImage`. What does not: the way from records to the next picture (`delta`), deciding (`controller`), or
-acting on a change (`replication`).
+What lives here: `ClusterImage`, and what can be read off it: who coordinates, who can be reached. What does not: the way from records
+to the next picture (`delta`), deciding (`controller`), or acting on a change (`replication`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
+from busway_bus.metadata.sorted_map import SortedMap
+
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 """What a PartitionChangeRecord says of a leader that stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """One partition: who leads it and who has it."""
+    """One partition: who leads it and who has it, each replica in the directory at the same place."""
 
     leader: int
     leader_epoch: int
     partition_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    directories: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,20 +39,79 @@ class TopicImage:
     partitions: tuple[PartitionImage, ...] = ()
 
 
-def _empty() -> Mapping[Any, Any]:
-    return MappingProxyType({})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where clients of one listener find a broker."""
+
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    """One broker as it registered.
+
+    Attributes:
+        epoch: the offset of its registration; a later one of the same broker has a higher one.
+        incarnation: of the process; another after every start.
+        addresses: by the name of the listener, in the broker's order.
+        fenced: whether it is not to be used: it has not caught up, or is not heard of.
+        directories: ids of its data directories.
+    """
+
+    node_id: int
+    epoch: int
+    incarnation: UUID
+    addresses: Mapping[str, Address]
+    rack: str | None
+    fenced: bool
+    directories: tuple[UUID, ...]
+    features: Mapping[str, tuple[int, int]]
+
+
+def _empty() -> SortedMap[Any, Any]:
+    return SortedMap()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
-    """All topics, settings and counters; `configs` is keyed by (resource type, resource name)."""
+    """All topics, brokers, settings and counters.
 
-    topics: Mapping[str, TopicImage] = field(default_factory=_empty)
-    names: Mapping[UUID, str] = field(default_factory=_empty)
-    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=_empty)
-    features: Mapping[str, int] = field(default_factory=_empty)
+    Attributes:
+        names: of topics, by their ids.
+        configs: settings by (resource type, resource name).
+        metric_names: topics whose names have a dot or an underscore, by what they are called in metrics, where the two are one.
+        next_producer_id: the first that no broker was given.
+    """
+
+    topics: SortedMap[str, TopicImage] = field(default_factory=_empty)
+    names: SortedMap[UUID, str] = field(default_factory=_empty)
+    metric_names: SortedMap[str, str] = field(default_factory=_empty)
+    configs: SortedMap[tuple[int, str], Mapping[str, str]] = field(default_factory=_empty)
+    brokers: SortedMap[int, BrokerImage] = field(default_factory=_empty)
+    features: SortedMap[str, int] = field(default_factory=_empty)
     next_producer_id: int = 0
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The settings that a topic has of its own."""
         return self.configs.get((TOPIC_RESOURCE, name), {})
+
+    def partition(self, topic: str, number: int) -> PartitionImage | None:
+        """A partition, None where there is none."""
+        image = self.topics.get(topic)
+        return image.partitions[number] if image is not None and 0 <= number < len(image.partitions) else None
+
+    def usable_brokers(self) -> Iterator[BrokerImage]:
+        """Those that are not fenced, by their ids."""
+        return (broker for broker in self.brokers.values() if not broker.fenced)
+
+    def address(self, node_id: int, listener: str) -> Address | None:
+        """Where clients of a listener find a broker; None while it cannot be used, or has no such listener."""
+        broker = self.brokers.get(node_id)
+        return None if broker is None or broker.fenced else broker.addresses.get(listener)
+
+
+def metric_name(topic: str) -> str | None:
+    """What metrics call a topic, where another topic could be called the same; None otherwise."""
+    return topic.replace(".", "_") if "." in topic or "_" in topic else None

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final
 from busway_protocol.buffers import read_uvarint, uvarint
 from busway_protocol.compile import decode, encode
 from busway_protocol.errors import MalformedMessage
-from busway_protocol.schema import info_of, message
+from busway_protocol.schema import info_of, message, struct
 from busway_protocol.types import (
+    Bool,
     BrokerId,
     Int8,
     Int16,
@@ -21,6 +22,7 @@ from busway_protocol.types import (
     NullableStr,
     Str,
     TopicName,
+    UInt16,
     Uuid,
     nullable_since,
     since,
@@ -30,6 +32,42 @@ from busway_protocol.types import (
 TOPIC: Final = "__cluster_metadata"
 TOPIC_ID_INT: Final = 1
 _FRAME_VERSION: Final = 1
+
+
+@struct
+class BrokerEndpoint:
+    """Where clients of a listener find a broker."""
+
+    name: Str
+    host: Str
+    port: UInt16
+    security_protocol: Int16
+
+
+@struct
+class BrokerFeature:
+    """The levels of a feature that a broker supports."""
+
+    name: Str
+    min_supported_version: Int16
+    max_supported_version: Int16
+
+
+@message(api_key=0, versions=(0, 4), flexible=0)
+class RegisterBrokerRecord:
+    """A broker came, with a new epoch; what was registered of it before is void."""
+
+    broker_id: BrokerId
+    is_migrating_zk_broker: Annotated[Bool, since(2)] = False
+    incarnation_id: Uuid
+    broker_epoch: Int64
+    end_points: list[BrokerEndpoint]
+    features: list[BrokerFeature]
+    rack: NullableStr
+    fenced: Bool = True
+    in_controlled_shutdown: Annotated[Bool, since(1)] = False
+    log_dirs: Annotated[list[Uuid], since(3), tag(0)] = field(default_factory=list)
+    cordoned_log_dirs: Annotated[list[Uuid] | None, since(4), nullable_since(4), tag(1)] = None
 
 
 @message(api_key=2, versions=(0, 0), flexible=0)
@@ -113,6 +151,7 @@ class ProducerIdsRecord:
 _TYPES: Final = {
     info_of(cls).api_key: cls
     for cls in (
+        RegisterBrokerRecord,
         TopicRecord,
         PartitionRecord,
         ConfigRecord,

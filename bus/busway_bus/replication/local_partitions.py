@@ -21,7 +21,7 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import Doomed, LogStore, Opening
 from busway_bus.metadata.delta import Delta
-from busway_bus.metadata.image import ClusterImage, TopicImage
+from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
 from busway_bus.replication.cleaning import off_loop
 from busway_bus.replication.partition import Partition
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -58,6 +58,7 @@ class LocalPartitions:
         machine: Machine = OS,
     ) -> None:
         self._wall_ms = machine.wall_ms
+        self._monotonic_s = machine.monotonic_s
         self._config = config
         self._reconfigured = reconfigured
         self._store = store
@@ -65,7 +66,7 @@ class LocalPartitions:
         self._offline: dict[Key, _Offline] = {}
         self._names: dict[UUID, str] = {}
         self._of: dict[UUID, list[Key]] = {}
-        self._epochs: dict[Key, int] = {}
+        self._images: dict[Key, PartitionImage] = {}
         self._started = False
         self._doomed: deque[str] = deque()
         self._remover: asyncio.Task[None] | None = None
@@ -145,10 +146,10 @@ class LocalPartitions:
         config = self._log_config(image, topic.name)
         for number, placed in enumerate(topic.partitions):
             key = (topic.name, number)
-            self._epochs[key] = placed.leader_epoch
+            self._images[key] = placed
             partition = self._partitions.get(key)
             if partition is not None:
-                partition.leader_epoch = placed.leader_epoch
+                partition.registered(placed, self._monotonic_ms())
             elif number >= len(known):
                 known.append(key)
                 yield Opening(key=key, topic_id=topic.topic_id, config=config, new=self._started)
@@ -170,6 +171,9 @@ class LocalPartitions:
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
         return LogConfig.from_values(self._config.topic_config(image.topic_configs(topic)))
+
+    def _monotonic_ms(self) -> int:
+        return int(self._monotonic_s() * 1000)
 
     # Opening
 
@@ -202,13 +206,15 @@ class LocalPartitions:
         key = opening.key
         if isinstance(outcome, PartitionLog):
             self._offline.pop(key, None)
-            self._partitions[key] = Partition(
+            partition = Partition.opened(
                 topic=key[0],
                 number=key[1],
                 topic_id=opening.topic_id,
                 log=self._store.adopt(opening, outcome),
-                leader_epoch=self._epochs[key],
+                node_id=self._config.node_id,
             )
+            partition.registered(self._images[key], self._monotonic_ms())
+            self._partitions[key] = partition
             return
         known = self._offline.get(key)
         self._offline[key] = _Offline(opening=opening, problem=outcome)
@@ -232,7 +238,7 @@ class LocalPartitions:
     def _doom(self, key: Key, topic_id: UUID) -> Doomed:
         """Serve a partition no more."""
         self._offline.pop(key, None)
-        self._epochs.pop(key, None)
+        self._images.pop(key, None)
         partition = self._partitions.pop(key, None)
         doomed = self._store.doom(key, topic_id)
         if partition is not None:

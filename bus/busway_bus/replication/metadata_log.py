@@ -1,6 +1,6 @@
 """The cluster's metadata on disk, and the current picture of it.
 
-What lives here: the driver of the controller: decide on the newest image, append, wait for the disk, apply; and behind it, publish.
+What lives here: the driver of the controller: decide on the newest image and append; behind it, wait for the disk; behind that, publish.
 There is one writer, and it belongs to nobody who asks: what has begun is carried out whole although its client hangs up in the middle. What does
 not: any rule about topics or settings (`controller`). One node is its own quorum; a Raft driver will take this module's place.
 """
@@ -21,6 +21,7 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore, WrongDirectory
 from busway_bus.metadata.delta import BrokenHistory, Delta
+from busway_bus.metadata.features import METADATA_VERSION, SUPPORTED
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, PartitionRecord, from_bytes, to_bytes
 from busway_bus.replication.cleaning import off_loop
@@ -35,8 +36,6 @@ log = logging.getLogger("busway.metadata")
 R = TypeVar("R")
 Follower = Callable[[ClusterImage, Delta], Awaitable[None]]
 """Told of every new image and of what differs in its topics; the next change is told when it returns."""
-METADATA_VERSION: Final = 30
-"""metadata.version of Kafka 4.3 (4.3-IV0): what the records in this log follow."""
 COMMANDS_MAX: Final = 10_000
 """Commands that wait for the writer or to be followed. Each connection has one at a time, but they outlive connections that come and go."""
 _BUILT_ON_LOOP_MAX: Final = 1_000
@@ -55,12 +54,19 @@ class _Command(NamedTuple):
     reply: "asyncio.Future[Any]"
 
 
-class _Change(NamedTuple):
-    """What is on disk and not followed yet, and the reply that waits for that."""
+class _Outcome(NamedTuple):
+    """What became of a command, to be told when all that it was decided on is durable.
 
-    image: ClusterImage
-    delta: Delta
+    Attributes:
+        durable: done when the records are, and all before them.
+        delta: what its records change; None where there are none.
+        reply: or the exception to raise.
+    """
+
     command: _Command
+    durable: "asyncio.Future[None] | None"
+    image: ClusterImage
+    delta: Delta | None
     reply: object
 
 
@@ -82,7 +88,9 @@ class MetadataLog:
         self._watchers: list[Callable[[], None]] = []
         self._commands: deque[_Command] = deque()
         self._writer: asyncio.Task[None] | None = None
-        self._changes: deque[_Change] = deque()
+        self._decided: deque[_Outcome] = deque()
+        self._committer: asyncio.Task[None] | None = None
+        self._changes: deque[_Outcome] = deque()
         self._publisher: asyncio.Task[None] | None = None
         self._directories: set[UUID] = set()
         try:
@@ -158,19 +166,19 @@ class MetadataLog:
 
     async def format(self) -> None:
         """Finalize the metadata version in a log that is empty."""
-        if "metadata.version" not in self.image.features:
-            record = FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)
+        if METADATA_VERSION not in self.image.features:
+            record = FeatureLevelRecord(name=METADATA_VERSION, feature_level=SUPPORTED[METADATA_VERSION][1])
             await self.run(lambda _: Decision(records=(record,), reply=None))
 
     async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
-        """Decide on the current image, make the records durable, apply them, have them followed, and give the reply.
+        """Decide on the newest image, make the records durable, have them followed, and give the reply.
 
         Whoever asked may be cancelled at any time: the command is carried out all the same.
 
         Raises:
             KafkaError: what `decide` raises, KAFKA_STORAGE_ERROR, or REQUEST_TIMED_OUT while too many wait.
         """
-        if len(self._commands) + len(self._changes) >= COMMANDS_MAX:
+        if len(self._commands) + len(self._decided) + len(self._changes) >= COMMANDS_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{COMMANDS_MAX} changes of the metadata wait already; ask again"
             )
@@ -182,50 +190,72 @@ class MetadataLog:
 
     async def drain(self) -> None:
         """Wait until all that was asked for is carried out."""
-        while under_way := [task for task in (self._writer, self._publisher) if task is not None]:
+        while under_way := [task for task in (self._writer, self._committer, self._publisher) if task is not None]:
             await asyncio.wait(under_way)
 
     async def _write(self) -> None:
-        """Carry out one command after the other until none is left."""
+        """Decide and append one command after the other, without waiting for the disk, until none is left."""
         try:
             while self._commands:
                 command = self._commands.popleft()
                 try:
-                    await self._carry_out(command)
+                    outcome = await self._decide(command)
                 except Exception as problem:  # noqa: BLE001 - it is told to the one who asked
-                    _fail(command.reply, problem)
+                    outcome = _Outcome(command, None, self._newest, None, problem)
+                self._decided.append(outcome)
+                if self._committer is None:
+                    self._committer = asyncio.ensure_future(self._commit())
         finally:
             self._writer = None
 
-    async def _carry_out(self, command: _Command) -> None:
-        """Decide, make durable, and leave the rest to the publisher: the next decision need not wait until this one is followed."""
+    async def _decide(self, command: _Command) -> _Outcome:
+        """Decide on the newest picture and append; the next decision knows of it, whether it is durable yet or not."""
+        self._check_disk()
         decision = command.decide(self._newest)
         if not decision.records:
-            _tell(command, decision.reply)
-            return
+            return _Outcome(command, None, self._newest, None, decision.reply)
         delta = Delta(self._newest)
         for record in decision.records:
             delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
         image = delta.image()
         build = functools.partial(_batch, decision.records, self._wall_ms())
         self._append(build() if len(decision.records) < _BUILT_ON_LOOP_MAX else await off_loop(build))
-        await self._flusher.request(self._log)
         self._newest = image
-        quiet = not (delta.changed or delta.removed or delta.configured)
-        if quiet:
-            _tell(command, decision.reply)  # there is nothing to follow
-            if self._publisher is None:
-                self.image = image
-                return
-        self._changes.append(_Change(image, delta, command, decision.reply))
-        if self._publisher is None:
-            self._publisher = asyncio.ensure_future(self._publish())
+        return _Outcome(command, self._flusher.request(self._log), image, delta, decision.reply)
+
+    async def _commit(self) -> None:
+        """Wait for the disk, outcome by outcome. What changes something is published, the rest is told.
+
+        A sync that fails is the last: the flusher refuses whatever comes, so that nobody decides on what was not durable.
+        """
+        try:
+            while self._decided:
+                outcome = self._decided.popleft()
+                try:
+                    if outcome.durable is not None:
+                        await outcome.durable
+                    self._check_disk()
+                except Exception as problem:  # noqa: BLE001 - it is told to the one who asked
+                    _fail(outcome.command.reply, problem)
+                    continue
+                if outcome.delta is None or outcome.delta.quiet:
+                    _tell(outcome)  # there is nothing to follow
+                    if self._publisher is None:
+                        self.image = outcome.image
+                        continue
+                if outcome.delta is not None:
+                    self._changes.append(outcome)
+                    if self._publisher is None:
+                        self._publisher = asyncio.ensure_future(self._publish())
+        finally:
+            self._committer = None
 
     async def _publish(self) -> None:
         """Have one change followed after the other, and tell those who asked for it."""
         try:
             while self._changes:
                 change = self._changes.popleft()
+                assert change.delta is not None
                 for follow in self._followers:
                     try:
                         await follow(change.image, change.delta)
@@ -234,13 +264,15 @@ class MetadataLog:
                 self.image = change.image
                 for watch in self._watchers:
                     watch()
-                _tell(change.command, change.reply)
+                _tell(change)
         finally:
             self._publisher = None
 
-    def _append(self, batch: bytes | bytearray) -> None:
+    def _check_disk(self) -> None:
         if self._flusher.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
+
+    def _append(self, batch: bytes | bytearray) -> None:
         try:
             self._log.append_own(batch, leader_epoch=1, now_ms=self._wall_ms())
         except OSError as problem:
@@ -257,10 +289,12 @@ def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:
     return builder.build()
 
 
-def _tell(command: _Command, reply: object) -> None:
+def _tell(outcome: _Outcome) -> None:
     """Give whoever asked the reply, where somebody still waits for it."""
-    if not command.reply.done():
-        command.reply.set_result(reply)
+    if isinstance(outcome.reply, Exception):
+        _fail(outcome.command.reply, outcome.reply)
+    elif not outcome.command.reply.done():
+        outcome.command.reply.set_result(outcome.reply)
 
 
 def _fail(reply: "asyncio.Future[Any]", problem: Exception) -> None:

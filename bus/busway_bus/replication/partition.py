@@ -1,7 +1,7 @@
-"""A partition as this node leads it: its log, its epoch, and who waits for more of it.
+"""A partition on this node: its log, what may be done with it, and who waits for more of it.
 
-What lives here: the high watermark on one node, which follows what is on disk, or what is written where the topic trades safety
-for speed, and never falls back; and the waiters. What does not: files and threads.
+What lives here: telling the state what becomes of the log, and carrying out what follows. What does not: the rules of the high
+watermark (`partition_state`), files and threads (`log`), which partitions there are (`local_partitions`).
 """
 
 import asyncio
@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from busway_bus.log.partition_log import PartitionLog
+from busway_bus.metadata.image import PartitionImage
+from busway_bus.replication.acknowledgements import Acknowledgements
+from busway_bus.replication.partition_state import ACKS_ALL, Effect, Effects, PartitionState, Role
 from busway_protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("busway.replication")
@@ -18,10 +21,12 @@ log = logging.getLogger("busway.replication")
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Partition:
-    """One led partition.
+    """One partition.
 
     Attributes:
-        high_watermark: the offset up to which consumers may read.
+        state: role, epochs, in-sync replicas and offsets.
+        acknowledgements: the producers that wait for their answers.
+        waiters: called when more may be read, or the partition is gone.
         turn: done when the last batch that came is appended or refused; None when none is being looked through.
     """
 
@@ -29,15 +34,66 @@ class Partition:
     number: int
     topic_id: UUID
     log: PartitionLog
-    leader_epoch: int
+    state: PartitionState
+    acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     waiters: set[Callable[[], None]] = field(default_factory=set)
     complained: bool = False
-    high_watermark: int = field(init=False)
     turn: "asyncio.Future[None] | None" = None
 
-    def __post_init__(self) -> None:
-        """What was there when the log was opened is on disk."""
-        self.high_watermark = self.log.flushed_offset
+    @classmethod
+    def opened(cls, *, topic: str, number: int, topic_id: UUID, log: PartitionLog, node_id: int) -> "Partition":
+        """A partition whose log was opened just now: what is there is on disk."""
+        state = PartitionState(
+            node_id=node_id,
+            log_end_offset=log.end_offset,
+            flushed_offset=log.flushed_offset,
+            high_watermark=log.flushed_offset,
+        )
+        partition = cls(topic=topic, number=number, topic_id=topic_id, log=log, state=state)
+        partition.reconfigured()
+        return partition
+
+    # What holds now
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which consumers may read."""
+        return self.state.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which consumers with isolation.level=read_committed may read."""
+        return self.state.last_stable_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the current leader."""
+        return self.state.leader_epoch
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse a client that knows another leader epoch (KIP-320); -1 is one that does not care.
+
+        Raises:
+            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        """
+        current = self.state.leader_epoch
+        if epoch < 0 or epoch == current:
+            return
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def check_append(self, acks: int) -> None:
+        """Refuse records that cannot be acknowledged as these `acks` want it.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER or NOT_ENOUGH_REPLICAS.
+        """
+        if self.state.role is not Role.LEADER:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == ACKS_ALL and self.state.under_min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.state.isr)} replicas are in sync, min.insync.replicas={self.state.min_isr} are needed",
+            )
 
     def damaged(self, problem: Exception) -> ErrorCode:
         """What a client is told whose read met damage on disk; the log gets one line for each partition."""
@@ -46,25 +102,43 @@ class Partition:
             log.error("partition %s-%d cannot be read: %s", self.topic, self.number, problem)
         return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(problem, OSError) else ErrorCode.CORRUPT_MESSAGE
 
-    def advance(self) -> None:
-        """Let consumers read what the topic's durability allows by now; what they could read before stays readable."""
-        reached = self.log.flushed_offset if self.log.config.durability == "flush" else self.log.end_offset
-        if reached > self.high_watermark:
-            self.high_watermark = reached
-            self.wake()
+    # What happens to it
+
+    def registered(self, partition: PartitionImage, now_ms: int) -> None:
+        """The metadata says this of it."""
+        self._carry_out(self.state.registered(partition, now_ms))
+
+    def reconfigured(self) -> None:
+        """Its log has other settings."""
+        config = self.log.config
+        self._carry_out(
+            self.state.configured(written_counts=config.durability != "flush", min_isr=config.min_insync_replicas)
+        )
+
+    def appended(self) -> None:
+        """Its log has grown."""
+        self._carry_out(self.state.appended(self.log.end_offset))
+
+    def flushed(self, problem: KafkaError | None) -> None:
+        """A sync of its log is over, or will never be."""
+        if problem is not None:
+            self.acknowledgements.fail(problem)
+        else:
+            self._carry_out(self.state.flushed(self.log.flushed_offset))
 
     def wake(self) -> None:
         """Tell everyone who waits that there may be more."""
         for waiter in tuple(self.waiters):
             waiter()
 
-    def check_epoch(self, epoch: int) -> None:
-        """Refuse a client that knows another leader epoch (KIP-320); -1 is one that does not care.
-
-        Raises:
-            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
-        """
-        if epoch < 0 or epoch == self.leader_epoch:
-            return
-        code = ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise KafkaError(code)
+    def _carry_out(self, effects: Effects) -> None:
+        for effect in effects:
+            if effect is Effect.ACKNOWLEDGE:
+                self.acknowledgements.complete(self.state)
+            elif effect is Effect.HIGH_WATERMARK_MOVED:
+                if self.waiters:
+                    self.wake()
+            else:
+                assert effect is Effect.LEADERSHIP_LOST, f"one node has no controller to ask for {effect}"
+                self.acknowledgements.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                self.wake()

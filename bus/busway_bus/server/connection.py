@@ -19,7 +19,7 @@ from busway_bus.kernel.limits import (
     REQUEST_BYTES_PER_S_MIN,
     REQUEST_BYTES_QUEUED_MAX,
 )
-from busway_bus.server.dispatch import BadRequest, Pending, dispatch
+from busway_bus.server.dispatch import BadRequest, Dispatcher, Reply
 from busway_bus.server.intake import Intake
 from busway_bus.server.outbox import Outbox, Piece, ResponseMemory
 from busway_bus.server.request_memory import RequestMemory, Share
@@ -30,6 +30,7 @@ log = logging.getLogger("busway.server")
 _REQUESTS_PIPELINED_MAX = 64
 _GATHERED_MAX = 16 * 1024
 """Answers up to so many bytes are written together; a larger one goes out at once, so that back-pressure is felt."""
+_MISTAKE = "a request from %s failed on a mistake of this broker; the connection is closed"
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC")
 
 
@@ -71,12 +72,14 @@ class Connection(asyncio.BufferedProtocol):
         self._requests: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._blocking_bytes = 0
-        self._answers: deque[asyncio.Task[list[Piece] | None] | list[Piece]] = deque()
+        self._answers: deque[Reply | list[Piece]] = deque()
+        self._writing_soon = False
         self._blocked = False
         self._waits_for_turn = False
         self._reading = True
         self._transport: asyncio.Transport | None = None
         self._peer = Peer()
+        self._dispatch: Dispatcher | None = None
         self._finishing = False
         self.host = ""
         self.last_active = 0.0
@@ -91,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) else "local"
+        self._dispatch = Dispatcher(self.host, self._node, self._advertised, self._peer)
         self.last_active = asyncio.get_running_loop().time()
         self._outbox = Outbox(
             transport, self._response_memory, write_on=self._write_on, cut_off=self._answers_not_taken
@@ -194,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         self._forget_requests()
         self._peer.left()
         for answer in self._answers:
-            if isinstance(answer, asyncio.Task):
+            if isinstance(answer, Reply):
                 answer.cancel()
         self._answers.clear()
         self.abort()
@@ -228,6 +232,7 @@ class Connection(asyncio.BufferedProtocol):
         Args:
             granted: whether it is this connection's turn for the first of them.
         """
+        assert self._dispatch is not None
         while self._requests and not self._blocked and not self._outbox and not self._waits_for_turn:
             if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
                 break
@@ -239,26 +244,23 @@ class Connection(asyncio.BufferedProtocol):
             frame = self._requests.popleft()
             self._queued_bytes -= len(frame)
             try:
-                answer = dispatch(frame, self.host, self._node, self._advertised, self._peer)
+                answer = self._dispatch(frame)
             except PeerGone:
                 continue
             except (BadRequest, CloseConnection) as problem:
                 self._refuse(str(problem))
                 return
             except Exception:
-                log.exception(
-                    "a request from %s failed on a mistake of this broker; the connection is closed", self.host
-                )
+                log.exception(_MISTAKE, self.host)
                 self._forget_requests()
                 self.abort()
                 return
-            if isinstance(answer, Pending):
-                task = answer.begin()
-                self._answers.append(task)
+            if isinstance(answer, Reply):
+                self._answers.append(answer)
                 if not answer.pipelined:
                     self._blocked = True
                     self._blocking_bytes = len(frame)
-                task.add_done_callback(self._answered)
+                answer.when_done(self._answered)
             elif answer is not None:
                 if self._answers:
                     self._answers.append(answer)
@@ -268,32 +270,47 @@ class Connection(asyncio.BufferedProtocol):
                         self._write(ready)
                         ready.clear()
 
-    def _answered(self, task: "asyncio.Task[list[Piece] | None]") -> None:
-        if task.cancelled():
-            return
-        problem = task.exception()
-        if isinstance(problem, CloseConnection):
-            self._refuse(str(problem))
-            return
-        if problem is not None and not isinstance(problem, PeerGone):
-            log.error("a request from %s failed on a mistake of this broker", self.host, exc_info=problem)
-            self._forget_requests()
-            self.abort()
+    def _answered(self) -> None:
+        """An answer is there: it goes out with all others that are by the end of this round of the loop, in one write."""
+        if not self._writing_soon:
+            self._writing_soon = True
+            asyncio.get_running_loop().call_soon(self._write_answers)
+
+    def _write_answers(self) -> None:
+        """Write the first answers, in order, as far as they are there."""
+        self._writing_soon = False
+        ready: list[Piece] = []
+        size = 0
         while self._answers:
-            first = self._answers[0]
-            if isinstance(first, asyncio.Task):
-                if not first.done():
-                    break
-                chunks = None if first.cancelled() or first.exception() is not None else first.result()
-            else:
-                chunks = first
+            answer = self._answers[0]
+            if isinstance(answer, Reply) and not answer.done:
+                break
             self._answers.popleft()
-            if chunks:
-                self._write(chunks)
+            pieces = self._pieces(answer) if isinstance(answer, Reply) else answer
+            ready += pieces
+            size += sum(map(len, pieces))
+            if size > _GATHERED_MAX:
+                self._write(ready)
+                ready, size = [], 0
+        if ready:
+            self._write(ready)
         if not self._answers:
             self._blocked = False
             self._blocking_bytes = 0
         self._pump()
+
+    def _pieces(self, reply: Reply) -> list[Piece]:
+        try:
+            return reply.pieces() or []
+        except PeerGone:
+            pass
+        except CloseConnection as problem:
+            self._refuse(str(problem))
+        except Exception:
+            log.exception(_MISTAKE, self.host)
+            self._forget_requests()
+            self.abort()
+        return []
 
     def _write(self, pieces: list[Piece]) -> None:
         if self._outbox is None or self._transport is None or self._transport.is_closing():

@@ -2,120 +2,256 @@
 
 What lives here: header, version check, decode, handler, encode. What does not: sockets and their order (`connection`).
 A request that cannot be read ends its connection, as in Kafka; one in a version that is not served is answered.
+What is the same for all requests of one API and version is looked up once, and what is the same for all requests of one connection
+is made once: this module is on the way of each record.
 """
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from functools import partial
-from inspect import isawaitable, iscoroutine
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from busway_bus.handlers.context import Large, NodeServices, Peer, RequestContext
+from busway_bus.handlers.pending import Pending
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.kernel.config import Endpoint
 from busway_bus.replication.cleaning import off_loop
 from busway_bus.server.outbox import Piece
 from busway_protocol.apis import ApiKey, api, response_header_version
-from busway_protocol.compile import decode_from, encode_chunks
+from busway_protocol.compile import Chunk, decode_from, decoder, encoder
 from busway_protocol.errors import ErrorCode, ProtocolError
 from busway_protocol.headers import RequestHeader
 from busway_protocol.messages.cluster import ApiVersion, ApiVersionsResponse
 
-REQUEST_PREFIX_BYTES: Final = 8
-CORRELATION_BYTES: Final = 4
-_HEAD_0: Final = struct.Struct(">ii")
-_HEAD_1: Final = struct.Struct(">iiB")
+_REQUEST_HEAD: Final = struct.Struct(">Iih")
+"""API key and version as one number, correlation id, length of the client id."""
+_PREFIX: Final = struct.Struct(">Ii")
+"""What of that can be read in every version of the header."""
+_RESPONSE_HEADS: Final = (struct.Struct(">ii"), struct.Struct(">iix"))
+"""Size and response header, by its version: a correlation id, and from version 1 on an empty set of tagged fields."""
+_SIZE_BYTES: Final = 4
+_MALFORMED: Final = (ProtocolError, struct.error, IndexError, UnicodeDecodeError)
+"""What a compiled decoder raises."""
 
 
 class BadRequest(ProtocolError):
     """A request that ends its connection; the text is for the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """An answer that is not there yet. `pipelined` lets the connection's next request begin meanwhile."""
+class Route(NamedTuple):
+    """How requests of one API and version are answered.
 
-    answer: Awaitable[Any]
-    key: int
+    Attributes:
+        flexible: whether tagged fields follow the client id.
+        head: packs size and response header.
+        response: the class of the answer, which a handler that has it at once returns.
+        pipelined: whether the connection's next request may begin before this one is answered.
+    """
+
+    name: str
     version: int
-    correlation_id: int
+    flexible: bool
+    decode: Callable[[memoryview, int, int], tuple[Any, int]]
+    handle: Callable[[Any, RequestContext], Any]
+    response: type[Any]
+    encode: Callable[[Any], list[Chunk]]
+    head: struct.Struct
     pipelined: bool
 
-    def begin(self) -> "asyncio.Task[list[Piece] | None]":
-        """Have it answered; a task that is cancelled before it comes to its first step closes the handler's coroutine too."""
-        task = asyncio.ensure_future(self._pieces())
-        if iscoroutine(self.answer):
-            task.add_done_callback(partial(_close, self.answer))
-        return task
-
-    async def _pieces(self) -> list[Piece] | None:
-        response = await self.answer
-        if isinstance(response, Large):
-            return await off_loop(partial(_chunks, response.response, self.key, self.version, self.correlation_id))
-        return None if response is None else _chunks(response, self.key, self.version, self.correlation_id)
+    def pieces(self, response: Any, correlation_id: int) -> list[Piece]:
+        """What goes over the wire."""
+        body = self.encode(response)
+        size = self.head.size - _SIZE_BYTES
+        if len(body) == 1:
+            return [self.head.pack(size + len(body[0]), correlation_id) + body[0]]
+        return [self.head.pack(size + sum(map(len, body)), correlation_id), *body]
 
 
-def _close(answer: Coroutine[Any, Any, Any], _: "asyncio.Task[list[Piece] | None]") -> None:
+class Reply:
+    """An answer that is not there yet: its place among those of its connection."""
+
+    __slots__ = ("_correlation_id", "_pending", "_route", "_task")
+
+    def __init__(self, route: Route, correlation_id: int, answer: Pending | Coroutine[Any, Any, Any]) -> None:
+        self._route = route
+        self._correlation_id = correlation_id
+        self._task: asyncio.Task[None] | None = None
+        if isinstance(answer, Pending):
+            self._pending = answer
+            return
+        self._pending = Pending()
+        self._task = asyncio.ensure_future(self._carry_out(answer))
+        # A task that is cancelled before it comes to its first step leaves the handler's coroutine open.
+        self._task.add_done_callback(partial(_close, answer))
+
+    async def _carry_out(self, answer: Coroutine[Any, Any, Any]) -> None:
+        try:
+            response = await answer
+            if isinstance(response, Large):
+                response = await off_loop(partial(self._route.pieces, response.response, self._correlation_id))
+        except Exception as problem:  # noqa: BLE001 - it is told to the connection
+            self._pending.fail(problem)
+        else:
+            self._pending.complete(response)
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether the connection's next request may begin meanwhile."""
+        return self._route.pipelined
+
+    @property
+    def done(self) -> bool:
+        """Whether it is there."""
+        return self._pending.done
+
+    def when_done(self, call: Callable[[], None]) -> None:
+        """Call `call` when it is there, which is now where it is already."""
+        self._pending.when_done(call)
+
+    def pieces(self) -> list[Piece] | None:
+        """What goes over the wire, None where no answer is owed.
+
+        Raises:
+            Exception: what the handler raised.
+        """
+        if self._pending.problem is not None:
+            raise self._pending.problem
+        response = self._pending.response
+        if response is None or type(response) is list:
+            return response
+        return self._route.pieces(response, self._correlation_id)
+
+    def cancel(self) -> None:
+        """Nobody is there for the answer any more, and the node does not wait for it."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _close(answer: Coroutine[Any, Any, Any], _: "asyncio.Task[None]") -> None:
     answer.close()
 
 
-def dispatch(
-    frame: memoryview, client_host: str, node: NodeServices, advertised: Endpoint, peer: Peer
-) -> list[Piece] | Pending | None:
-    """Answer one request: its pieces, None where no answer is owed, or a Pending.
+class Dispatcher:
+    """Answers the requests of one connection.
+
+    Args:
+        advertised: where its client finds this node.
+        peer: whether that is still there.
+    """
+
+    def __init__(self, client_host: str, node: NodeServices, advertised: Endpoint, peer: Peer) -> None:
+        self._client_host = client_host
+        self._node = node
+        self._advertised = advertised
+        self._peer = peer
+        self._client_id = b""
+        self._contexts: dict[int, RequestContext] = {}
+        """By version; they are those of the last client id, which a connection hardly ever changes."""
+
+    def __call__(self, frame: memoryview) -> list[Piece] | Reply | None:
+        """Answer one request: its pieces, None where no answer is owed, or a Reply.
+
+        Raises:
+            BadRequest: the connection has to end.
+        """
+        if len(frame) < _REQUEST_HEAD.size:
+            return _short(frame)
+        api_and_version, correlation_id, client_id_bytes = _REQUEST_HEAD.unpack_from(frame)
+        route = _ROUTES.get(api_and_version) or _route(api_and_version)
+        if route is None:
+            return _unsupported(correlation_id)
+        try:
+            position = _REQUEST_HEAD.size + max(client_id_bytes, 0)
+            client_id = bytes(frame[_REQUEST_HEAD.size : position])
+            if client_id_bytes < 0 or len(client_id) < client_id_bytes or (route.flexible and frame[position]):
+                header, position = decode_from(RequestHeader, 2 if route.flexible else 1, frame, 0)
+                context = self._context(route.version, header.client_id)
+            else:
+                position += route.flexible
+                if client_id != self._client_id:
+                    self._contexts.clear()
+                    self._client_id = client_id
+                context = self._contexts.get(route.version) or self._remembered(route.version)
+            # Bytes behind the message are let pass, as Kafka does: librdkafka 2.16 leaves three behind Metadata v13 for all topics.
+            request, _ = route.decode(frame, position, len(frame))
+        except _MALFORMED as problem:
+            raise BadRequest(f"{route.name} v{route.version}: {problem}") from None
+        answer = route.handle(request, context)
+        if type(answer) is route.response:
+            return route.pieces(answer, correlation_id)
+        return None if answer is None else Reply(route, correlation_id, answer)
+
+    def _remembered(self, version: int) -> RequestContext:
+        context = self._contexts[version] = self._context(version, self._client_id.decode())
+        return context
+
+    def _context(self, version: int, client_id: str | None) -> RequestContext:
+        return RequestContext(
+            api_version=version,
+            client_id=client_id,
+            client_host=self._client_host,
+            advertised=self._advertised,
+            peer=self._peer,
+            node=self._node,
+        )
+
+
+_ROUTES: Final[dict[int, Route]] = {}
+"""By API key and version, each made when it is first asked for: its codecs are compiled then."""
+
+
+def _route(api_and_version: int) -> Route | None:
+    """The way of an API and version; None for ApiVersions in one that is not served.
 
     Raises:
-        BadRequest: the connection has to end.
+        BadRequest: it is not served.
     """
-    if len(frame) < REQUEST_PREFIX_BYTES:
-        raise BadRequest(f"a request of {len(frame)} bytes has no header")
-    key = int.from_bytes(frame[0:2], "big", signed=True)
-    version = int.from_bytes(frame[2:4], "big", signed=True)
-    correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+    key, version = struct.unpack(">hh", api_and_version.to_bytes(4, "big"))
     handler = HANDLERS.get(key)
     if handler is None:
         raise BadRequest(f"API key {key} is not served")
     if not handler.min_version <= version <= handler.max_version:
-        return _unsupported(key, version, correlation_id)
-    known = api(key)
-    try:
-        header, position = decode_from(RequestHeader, 2 if version >= known.flexible_from else 1, frame, 0)
-        # Bytes behind the message are let pass, as Kafka does: librdkafka 2.16 leaves three behind Metadata v13 for all topics.
-        request, _ = decode_from(known.request, version, frame, position)
-    except ProtocolError as problem:
-        raise BadRequest(str(problem)) from None
-    context = RequestContext(
-        api_version=version,
-        client_id=header.client_id,
-        client_host=client_host,
-        advertised=advertised,
-        peer=peer,
-        node=node,
-    )
-    answer = handler.handle(request, context)
-    if isawaitable(answer):
-        return Pending(answer, key, version, correlation_id, handler.pipelined)
-    return None if answer is None else _chunks(answer, key, version, correlation_id)
-
-
-def _chunks(response: Any, key: int, version: int, correlation_id: int) -> list[Piece]:
-    body: list[Piece] = [*encode_chunks(response, version)]
-    size = CORRELATION_BYTES + sum(map(len, body))
-    # The response header in short: a correlation id, and from version 1 on an empty set of tagged fields.
-    if response_header_version(key, version) == 0:
-        return [_HEAD_0.pack(size, correlation_id), *body]
-    return [_HEAD_1.pack(size + 1, correlation_id, 0), *body]
-
-
-def _unsupported(key: int, version: int, correlation_id: int) -> list[Piece]:
-    """ApiVersions in an unknown version gets an answer that every client can read (KIP-511); others end."""
-    if key != ApiKey.API_VERSIONS:
+        if key == ApiKey.API_VERSIONS:
+            return None
         raise BadRequest(f"{ApiKey(key).name} version {version} is not served")
-    served = HANDLERS[key]
+    messages = api(key)
+    route = _ROUTES[api_and_version] = Route(
+        name=messages.request.__name__,
+        version=version,
+        flexible=version >= messages.flexible_from,
+        decode=decoder(messages.request, version),
+        handle=handler.handle,
+        response=messages.response,
+        encode=encoder(messages.response, version),
+        head=_RESPONSE_HEADS[response_header_version(key, version)],
+        pipelined=handler.pipelined,
+    )
+    return route
+
+
+def _short(frame: memoryview) -> list[Piece]:
+    """A request whose header ends before its client id: only the version of ApiVersions can be told something.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    if len(frame) >= _PREFIX.size:
+        api_and_version, correlation_id = _PREFIX.unpack_from(frame)
+        if _route(api_and_version) is None:
+            return _unsupported(correlation_id)
+    raise BadRequest(f"a request of {len(frame)} bytes has no header")
+
+
+def _unsupported(correlation_id: int) -> list[Piece]:
+    """ApiVersions in an unknown version gets an answer that every client can read (KIP-511)."""
+    served = HANDLERS[ApiKey.API_VERSIONS]
     response = ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=key, min_version=served.advertised_min, max_version=served.max_version)],
+        api_keys=[
+            ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=served.advertised_min, max_version=served.max_version)
+        ],
     )
-    return _chunks(response, key, 0, correlation_id)
+    body = encoder(ApiVersionsResponse, 0)(response)
+    size = _RESPONSE_HEADS[0].size - _SIZE_BYTES
+    return [_RESPONSE_HEADS[0].pack(size + sum(map(len, body)), correlation_id), *body]

@@ -16,7 +16,7 @@ class PowerCut(BaseException):
 class SimFile:
     """One file: what was written, and how much of it is on disk; `synced` is None until its name is on disk too."""
 
-    __slots__ = ("_files", "_path", "_spoiled", "closed", "content", "disposable", "size", "synced")
+    __slots__ = ("_files", "_path", "_spoiled", "closed", "content", "descriptor", "disposable", "size", "synced")
 
     def __init__(self, files: "SimFiles", path: str) -> None:
         self._files = files
@@ -27,6 +27,7 @@ class SimFile:
         self.size = 0
         self.closed = False
         self.disposable = False
+        self.descriptor = -1
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end."""
@@ -38,6 +39,24 @@ class SimFile:
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on."""
         return bytes(self.content[position : position + size])
+
+    def read_now(self, position: int, size: int) -> bytes:
+        """As `read`: all of it is in memory, unless `SimFiles.cold` names the file.
+
+        Raises:
+            BlockingIOError: it does.
+        """
+        if self._path in self._files.cold:
+            raise BlockingIOError(11, "simulated pages that are not in memory", self._path)
+        return self.read(position, size)
+
+    def in_memory(self, position: int, size: int) -> bool:
+        """Whether `SimFiles.cold` does not name the file."""
+        return self._path not in self._files.cold
+
+    def warm(self, position: int, size: int) -> None:
+        """The file is in memory from now on."""
+        self._files.cold.discard(self._path)
 
     def lend(self) -> "SimFile":
         """The file itself: what is in memory can always be read."""
@@ -86,6 +105,7 @@ class SimFiles:
         failing: when set, writes and syncs raise OSError, as a dying disk does.
         failing_syncs: when set, only syncs do.
         syncs: how many waits for the disk there were, of files and of small files replaced.
+        cold: paths of files that are not in memory, until somebody waits for them.
         steps_left: when set, the power goes (`PowerCut`) at the step on the disk after so many more.
     """
 
@@ -96,6 +116,7 @@ class SimFiles:
         self.failing = False
         self.failing_syncs = False
         self.syncs = 0
+        self.cold: set[str] = set()
         self.steps_left: int | None = None
 
     def check_disk(self) -> None:

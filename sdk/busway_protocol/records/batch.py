@@ -27,6 +27,7 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
 _PREFIX: Final = struct.Struct(">qiib")
+_SPAN: Final = struct.Struct(">qi4xb6xi")
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
@@ -108,6 +109,23 @@ def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
     if header.magic != MAGIC:
         raise CorruptBatch(f"record format {header.magic} is not served, only 2 is")
     return header
+
+
+def read_span(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
+    """Last offset, and size in bytes, of the batch whose header is at `offset`: all that a look-up needs.
+
+    Raises:
+        CorruptBatch: as of `read_header`; or the size is impossible.
+    """
+    try:
+        base_offset, length, magic, last_offset_delta = _SPAN.unpack_from(buffer, offset)
+    except struct.error:
+        raise CorruptBatch(f"{len(buffer) - offset} bytes are too few for a record batch") from None
+    if magic != MAGIC:
+        raise CorruptBatch(f"record format {magic} is not served, only 2 is")
+    if length < HEADER_BYTES - LENGTH_OVERHEAD:
+        raise CorruptBatch(f"a batch of {length} bytes is shorter than its own header")
+    return base_offset + last_offset_delta, length + LENGTH_OVERHEAD
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:

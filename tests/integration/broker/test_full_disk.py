@@ -9,7 +9,7 @@ from tests.integration.broker.test_hang_up import CASES
 from busway_bus.handlers.context import Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.handlers.topic_creation import create_topic
-from busway_bus.replication.manager import ReplicaManager
+from busway_bus.replication.log_manager import LogManager
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
@@ -83,7 +83,7 @@ async def test_a_checkpoint_that_fails_at_every_turn_is_told_once(monkeypatch, c
         if turns == 6:
             worked.set()
 
-    monkeypatch.setattr(ReplicaManager, "checkpoint", checkpoint)
+    monkeypatch.setattr(LogManager, "checkpoint", checkpoint)
     async with LocalCluster(properties={"replica.high.watermark.checkpoint.interval.ms": "100"}):
         async with asyncio.timeout(20):
             await failed.wait()

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from busway_bus.handlers.context import Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.metadata.sorted_map import SortedMap
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 from busway_protocol.messages import configs, groups_classic, offsets, topics, transactions
@@ -107,6 +109,7 @@ WAITS_MAX = 12
 def state(node):
     """What the node would say of itself: its picture, and each partition's log with its settings."""
     image, replicas = node.services.image, node.services.replicas
+    image = replace(image, brokers=SortedMap())  # every start registers anew
     logs = {}
     for topic in image.topics.values():
         for number in range(len(topic.partitions)):

@@ -158,7 +158,7 @@ async def test_our_cleaner_leaves_what_kafkas_leaves() -> None:
             replicas = cluster.node.services.replicas
             replicas.find("t", 0).log.roll(OS.wall_ms())
             await produce(cluster.bootstrap_servers, last)
-            await replicas.maintain()
+            await replicas.logs.maintain()
             ours.append(story(await read(cluster.bootstrap_servers)))
     for number, left in enumerate(theirs):
         assert sum(len(records) for _, records in left) < BATCHES

@@ -48,7 +48,7 @@ async def produce(cluster: LocalCluster, rounds: int, keys: int = 20) -> dict[by
 async def compact(cluster: LocalCluster) -> None:
     """Run the chores once."""
     replicas = cluster.node.services.replicas
-    await replicas.maintain()
+    await replicas.logs.maintain()
 
 
 def size(cluster: LocalCluster, topic: str) -> int:
@@ -133,7 +133,7 @@ async def test_writing_goes_on_while_a_log_is_cleaned() -> None:
         producer = aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
         await producer.start()
         before = size(cluster, "t")
-        cleaning = asyncio.ensure_future(cluster.node.services.replicas.maintain())
+        cleaning = asyncio.ensure_future(cluster.node.services.replicas.logs.maintain())
         written = []
         while not cleaning.done():
             written.append(await producer.send_and_wait("t", key=b"%d" % len(written), value=b"new"))
@@ -164,7 +164,7 @@ async def test_a_topic_deleted_while_it_is_cleaned_is_gone(caplog: pytest.LogCap
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Compactor, "_slices", tell)
-            cleaning = asyncio.ensure_future(replicas.maintain())
+            cleaning = asyncio.ensure_future(replicas.logs.maintain())
             await started.wait()
             admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
             await admin.start()
@@ -187,7 +187,7 @@ async def test_a_node_stopped_while_it_cleans_starts_again() -> None:
     async with LocalCluster() as cluster:
         await create(cluster, cleanup_policy="compact", segment_ms="1")
         model = await produce(cluster, 20, keys=200)
-        cleaning = asyncio.ensure_future(cluster.node.services.replicas.maintain())
+        cleaning = asyncio.ensure_future(cluster.node.services.replicas.logs.maintain())
         await asyncio.sleep(0)
         cleaning.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -9,11 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from busway_bus.metadata.records import (
+    BrokerEndpoint,
+    BrokerFeature,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
     from_bytes,
@@ -41,6 +44,16 @@ PARTITION: dict[str, Any] = {
 @pytest.mark.parametrize(
     "record",
     [
+        RegisterBrokerRecord(
+            broker_id=1,
+            incarnation_id=ONE,
+            broker_epoch=7,
+            end_points=[BrokerEndpoint(name="PLAINTEXT", host="h", port=65_535, security_protocol=0)],
+            features=[BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=30)],
+            rack=None,
+            fenced=False,
+            log_dirs=[ONE],
+        ),
         TopicRecord(name="t", topic_id=ONE),
         PartitionRecord(**PARTITION),
         ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value=None),

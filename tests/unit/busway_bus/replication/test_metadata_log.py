@@ -3,17 +3,22 @@
 import asyncio
 import itertools
 import logging
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from busway_bus.controller.producer_ids import next_block
-from busway_bus.controller.topics import create, delete, grow
+from busway_bus.controller.controller import Surroundings
+from busway_bus.controller.producer_ids import AllocateProducerIds
+from busway_bus.controller.topics import Growth, NewTopic, create, delete, grow
+from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import CorruptLog
 from busway_bus.log.store import LogStore
+from busway_bus.metadata.image import BrokerImage
 from busway_bus.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from busway_bus.metadata.sorted_map import SortedMap
 from busway_bus.replication import metadata_log
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.testing.sim_files import SimFiles
@@ -49,18 +54,28 @@ def start(files: SimFiles, flusher: Flusher | None = None) -> MetadataLog:
     return MetadataLog(store, flusher or Flusher())
 
 
+BROKER = BrokerImage(
+    node_id=1,
+    epoch=0,
+    incarnation=UUID(int=5),
+    addresses={},
+    rack=None,
+    fenced=False,
+    directories=(UUID(int=101),),
+    features={},
+)
+
+
 def creation(name="t", topic_id=T, partitions=2):
-    """The command that creates a topic."""
-    return lambda image: create(
-        image,
-        name,
-        partitions=partitions,
-        replication_factor=1,
-        configs={"retention.ms": "7"},
-        node_id=1,
-        topic_id=topic_id,
-        directory_id=UUID(int=101),
-    )
+    """The command that creates a topic on the one broker."""
+    topic = NewTopic(name=name, partitions=partitions, configs={"retention.ms": "7"})
+    surroundings = Surroundings(config=BrokerConfig.defaults(), new_id=lambda: topic_id, next_offset=0)
+    return lambda image: create(with_broker(image), topic, surroundings)
+
+
+def with_broker(image):
+    """The picture as if the broker had registered."""
+    return replace(image, brokers=SortedMap({1: BROKER}))
 
 
 def raw(*records):
@@ -91,7 +106,7 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     await node.format()
     made = await node.run(creation())
     assert (made.name, len(made.partitions)) == ("t", 2)
-    await node.run(lambda image: grow(image, "t", partitions=3, node_id=1, directory_id=UUID(int=101)))
+    await node.run(lambda image: grow(with_broker(image), Growth(name="t", count=3)))
     await node.run(creation("u", U))
     await node.run(lambda image: delete(image, "u"))
     assert [entry[1:] for entry in watcher.told[1:]] == [
@@ -300,7 +315,9 @@ async def test_what_touches_no_topic_does_not_wait_for_topics_that_are_being_mad
     watcher.entered.clear()
     slow = asyncio.ensure_future(node.run(creation()))
     await watcher.entered.wait()
-    assert await node.run(lambda image: next_block(image, 1)) == range(1000)
+    surroundings = Surroundings(config=BrokerConfig.defaults(), new_id=lambda: U, next_offset=0)
+    block = AllocateProducerIds(broker_id=1, broker_epoch=0)
+    assert await node.run(lambda image: block.decide(image, surroundings)) == range(1000)
     with pytest.raises(KafkaError) as again:
         await node.run(creation("t", U))
     assert again.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
@@ -312,3 +329,39 @@ async def test_what_touches_no_topic_does_not_wait_for_topics_that_are_being_mad
     assert slow.result().name == "t"
     assert (list(node.image.topics), node.image.next_producer_id) == (["t"], 1000)
     assert start(files).image == node.image
+
+
+async def test_it_goes_on_deciding_while_the_disk_is_waited_for_and_tells_in_order():
+    """Each decision knows of those before it; what follows from one that is not durable yet is not told either."""
+    files, watcher, flusher = SimFiles(), Watcher(), HeldFlusher()
+    node = start(files, flusher)
+    await node.subscribe(watcher)
+    commands = [creation(), creation(), creation("u", U), lambda image: delete(image, "t")]
+    asked = [asyncio.ensure_future(node.run(command)) for command in commands]
+    await flusher.asked.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert node._writer is None
+    assert len(node._newest.topics) == 1
+    assert not node.image.topics
+    assert not any(task.done() for task in asked)
+    flusher.gate.set()
+    await node.drain()
+    assert asked[1].exception().code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert [task.exception() for task in (asked[0], asked[2], asked[3])] == [None] * 3
+    assert [entry[1:3] for entry in watcher.told[1:]] == [(["t"], {}), (["u"], {}), ([], {T: "t"})]
+    assert node.image is watcher.told[-1][0]
+    assert start(files).image == node.image
+
+
+async def test_what_was_decided_on_what_never_became_durable_is_refused():
+    """The disk fails under the first: the second, which was refused because of the first, is not told that."""
+    files, flusher = SimFiles(), HeldFlusher()
+    node = start(files, flusher)
+    files.failing_syncs = True
+    asked = [asyncio.ensure_future(node.run(command)) for command in (creation(), creation(), creation("u", U))]
+    await flusher.asked.wait()
+    flusher.gate.set()
+    await node.drain()
+    assert {task.exception().code for task in asked} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert not node.image.topics

@@ -1,0 +1,56 @@
+"""Commands on brokers.
+
+What lives here: registration, as a decision. What does not: hearing of brokers that are silent; one node is its own controller.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from busway_bus.controller.controller import Surroundings
+from busway_bus.kernel.config import Endpoint
+from busway_bus.kernel.decision import Decision
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+
+PLAINTEXT = 0
+"""The number of the protocol of every listener here, as in Kafka's `SecurityProtocol`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBroker:
+    """A broker has started and can be used; the reply is its epoch.
+
+    Attributes:
+        incarnation: of this process.
+        endpoints: where clients find it, by listener.
+        directories: ids of its data directories.
+        features: name → lowest and highest level that it supports.
+    """
+
+    node_id: int
+    incarnation: UUID
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    directories: tuple[UUID, ...]
+    features: tuple[tuple[str, int, int], ...]
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[int]:
+        """The registration takes the place of an older one."""
+        epoch = surroundings.next_offset
+        record = RegisterBrokerRecord(
+            broker_id=self.node_id,
+            incarnation_id=self.incarnation,
+            broker_epoch=epoch,
+            end_points=[
+                BrokerEndpoint(name=end.name, host=end.host, port=end.port, security_protocol=PLAINTEXT)
+                for end in self.endpoints
+            ],
+            features=[
+                BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, lowest, highest in self.features
+            ],
+            rack=self.rack,
+            fenced=False,
+            log_dirs=list(self.directories),
+        )
+        return Decision(records=(record,), reply=epoch)

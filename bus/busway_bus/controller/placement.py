@@ -1,0 +1,95 @@
+"""On which brokers the replicas of a partition lie.
+
+What lives here: the choice for new partitions, and the check of what somebody else chose. What does not: moving what is there
+(`reassign`). Texts are those of Kafka's `ReplicationControlManager` and `StripedReplicaPlacer`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.records import PartitionRecord
+from busway_protocol.errors import ErrorCode, KafkaError
+
+UNASSIGNED: Final = UUID(int=0)
+"""The directory of a replica whose broker chooses it itself (KIP-858)."""
+_ASSIGNMENT: Final = "The manual partition assignment includes"
+
+
+def place(image: ClusterImage, count: int, factor: int, *, first: int) -> list[tuple[int, ...]]:
+    """The replicas of `count` new partitions from number `first` on, the leader first: the usable brokers take turns.
+
+    Raises:
+        KafkaError: INVALID_REPLICATION_FACTOR, there are too few.
+    """
+    brokers = [broker.node_id for broker in image.usable_brokers()]
+    if factor > len(brokers):
+        text = (
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be reached "
+            f"because only {len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned."
+        )
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    return [
+        tuple(brokers[(number + replica) % len(brokers)] for replica in range(factor))
+        for number in range(first, first + count)
+    ]
+
+
+def check_replicas(image: ClusterImage, replicas: Sequence[int], factor: int | None = None) -> None:
+    """Refuse replicas that cannot be had.
+
+    Args:
+        factor: how many the other partitions of the topic have; None for the first.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    code, before = ErrorCode.INVALID_REPLICA_ASSIGNMENT, None
+    if not replicas:
+        raise KafkaError(code, f"{_ASSIGNMENT} an empty replica list.")
+    for broker in sorted(replicas):
+        if broker not in image.brokers:
+            raise KafkaError(code, f"{_ASSIGNMENT} broker {broker}, but no such broker is registered.")
+        if broker == before:
+            raise KafkaError(code, f"{_ASSIGNMENT} the broker {broker} more than once.")
+        before = broker
+    if factor is not None and len(replicas) != factor:
+        text = (
+            f"{_ASSIGNMENT} a partition with {len(replicas)} replica(s), but this is not consistent with previous partitions, "
+            f"which have {factor} replica(s)."
+        )
+        raise KafkaError(code, text)
+
+
+def new_partition(image: ClusterImage, topic_id: UUID, number: int, replicas: Sequence[int]) -> PartitionRecord:
+    """The record of a new partition on these brokers: in sync are those that can be used, the first of them leads.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, none of them can.
+    """
+    isr = [broker for broker in replicas if not image.brokers[broker].fenced]
+    if not isr:
+        text = (
+            f"All brokers specified in the manual partition assignment for partition {number} are fenced or in controlled "
+            "shutdown."
+        )
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    return PartitionRecord(
+        partition_id=number,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=isr,
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[_directory(image, broker) for broker in replicas],
+    )
+
+
+def _directory(image: ClusterImage, broker: int) -> UUID:
+    """Where a broker with one directory keeps a replica; one with several tells later."""
+    directories = image.brokers[broker].directories
+    return directories[0] if len(directories) == 1 else UNASSIGNED

@@ -1,0 +1,11 @@
+"""The features of the cluster that have levels (KIP-584).
+
+What lives here: their names and the levels that this version of Busway supports. What does not: which level is finalized (`image`).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+METADATA_VERSION: Final = "metadata.version"
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (7, 30)}
+"""Lowest and highest level. 30 is Kafka 4.3's (4.3-IV0): what the records of the metadata log follow."""

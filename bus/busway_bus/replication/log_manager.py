@@ -1,0 +1,95 @@
+"""The upkeep of all logs: retention, rolls, expiry, compaction, checkpoints, and the flushes that nobody waits for.
+
+What lives here: when each log gets what it needs, beside and between what clients ask. What does not: appending (`manager`), how a
+segment is chosen or cleaned (`log`).
+"""
+
+import asyncio
+import functools
+import logging
+
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.store import LogStore
+from busway_bus.replication.cleaning import Compactor, off_loop
+from busway_bus.replication.local_partitions import LocalPartitions
+from busway_bus.replication.partition import Partition
+from busway_bus.replication.turns import Turns
+from busway_protocol.machine import Machine
+
+log = logging.getLogger("busway.replication")
+
+
+class LogManager:
+    """Looks after every log of this node."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: LogStore,
+        flusher: Flusher,
+        partitions: LocalPartitions,
+        *,
+        turns: Turns,
+        machine: Machine,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._flusher = flusher
+        self._partitions = partitions
+        self._turns = turns
+        self._wall_ms = machine.wall_ms
+        self._compactor = Compactor(store, machine)
+        self._checkpointing = asyncio.Lock()
+
+    def flush_intervals(self) -> None:
+        """Sync what topics with durability=interval wrote; the node calls this every 100 ms."""
+        for partition in self._partitions:
+            if (
+                partition.log.config.durability == "interval"
+                and partition.log.flushed_offset < partition.log.end_offset
+            ):
+                self.flush(partition)
+
+    def flush(self, partition: Partition) -> None:
+        """Have a log synced; the flusher itself reports a failure."""
+        self._flusher.flush(partition.log, partition.flushed)
+
+    async def maintain(self) -> None:
+        """Retention, rolls, expiry, compaction and checkpoints; whatever waits for the disk does so in another thread, and what a
+        thousand logs take is done in turns with what clients ask."""
+        steps = self._store.maintain(self._wall_ms(), self._config.get("producer.id.expiration.ms"))
+        for problem in await self._turns.run("", steps):
+            log.error("cannot roll a segment of %s", problem)
+        await self._flush_rolled()
+        for partition in self._partitions:
+            if partition.log.has_deleted:
+                await self._remove_deleted(partition.log)
+        if self._config.get("log.cleaner.enable"):
+            await self._compactor.run(self._wall_ms())
+        await self.checkpoint()
+
+    async def _flush_rolled(self) -> None:
+        flushes = []
+        for partition in self._partitions:
+            if partition.log.wants_flush:
+                self.flush(partition)
+                flushes.append(self._flusher.request(partition.log))
+        await asyncio.gather(*flushes, return_exceptions=True)
+
+    async def _remove_deleted(self, cut: PartitionLog) -> None:
+        try:
+            await off_loop(functools.partial(cut.remove_deleted, self._wall_ms()))
+        except OSError as problem:
+            log.error("cannot remove deleted segments of %s: %s", cut.directory, problem)
+
+    async def checkpoint(self) -> None:
+        """Write the offset checkpoints."""
+        async with self._checkpointing:
+            while True:
+                high_watermarks = {
+                    (partition.topic, partition.number): partition.high_watermark for partition in self._partitions
+                }
+                if await off_loop(functools.partial(self._store.write, self._store.checkpoint(high_watermarks))):
+                    return

@@ -1,0 +1,122 @@
+"""Commands on topics: many in one decision, each on what those before it leave, on the brokers that there are."""
+
+import itertools
+from uuid import UUID
+
+import pytest
+
+from busway_bus.controller.brokers import RegisterBroker
+from busway_bus.controller.controller import Surroundings
+from busway_bus.controller.placement import place
+from busway_bus.controller.topics import CreatePartitions, CreateTopics, DeleteTopics, Growth, NewTopic
+from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.image import ClusterImage
+from busway_protocol.errors import ErrorCode, KafkaError
+
+
+class Cluster:
+    """A picture, and the decisions that change it."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        self.image, self.numbers = ClusterImage(), itertools.count(1)
+        for node_id in range(1, brokers + 1):
+            self.run(
+                RegisterBroker(
+                    node_id=node_id,
+                    incarnation=UUID(int=900 + node_id),
+                    endpoints=(Endpoint(name="PLAINTEXT", host="h", port=9000 + node_id),),
+                    rack=None,
+                    directories=(UUID(int=100 + node_id),),
+                    features=(),
+                )
+            )
+
+    def run(self, command):
+        """Decide, and take the records in."""
+        offset = next(self.numbers)
+        surroundings = Surroundings(
+            config=BrokerConfig.defaults(), new_id=lambda: UUID(int=next(self.numbers)), next_offset=offset
+        )
+        decision = command.decide(self.image, surroundings)
+        delta = Delta(self.image)
+        for record in decision.records:
+            delta.apply(record)
+        self.image = delta.image()
+        return decision.reply
+
+
+def codes(replies):
+    """The error of each, NONE where there is none."""
+    return [reply.code if isinstance(reply, KafkaError) else ErrorCode.NONE for reply in replies]
+
+
+def test_many_topics_are_one_decision_and_each_is_judged_on_those_before() -> None:
+    """The second of two names that metrics cannot tell apart is refused, the others are made."""
+    cluster = Cluster()
+    names = ["a.b", "a_b", "c", "bad name", "d"]
+    replies = cluster.run(CreateTopics(topics=tuple(NewTopic(name=name) for name in names)))
+    invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert codes(replies) == [ErrorCode.NONE, invalid, ErrorCode.NONE, invalid, ErrorCode.NONE]
+    assert list(cluster.image.topics) == ["a.b", "c", "d"]
+    ids = [cluster.image.topics["c"].topic_id, "d", UUID(int=77), "gone"]
+    assert codes(cluster.run(DeleteTopics(topics=(*ids, "a.b")))) == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+    ]
+    assert not cluster.image.topics
+    assert codes(cluster.run(CreateTopics(topics=(NewTopic(name="a_b"),)))) == [ErrorCode.NONE]
+
+
+def test_what_is_only_checked_changes_nothing() -> None:
+    """The reply is that of the real one."""
+    cluster = Cluster()
+    (reply,) = cluster.run(CreateTopics(topics=(NewTopic(name="t", partitions=3),), validate_only=True))
+    assert len(reply.partitions) == 3
+    assert not cluster.image.topics
+
+
+def test_too_many_partitions_are_refused_together() -> None:
+    """They are one batch of the metadata log."""
+    wanted = (NewTopic(name="a", partitions=9_999), NewTopic(name="b", partitions=2))
+    assert codes(Cluster().run(CreateTopics(topics=wanted))) == [ErrorCode.POLICY_VIOLATION] * 2
+
+
+def test_replicas_lie_on_the_registered_brokers_by_turns() -> None:
+    """And in the directory that each registered; a new partition has as many as the first."""
+    cluster = Cluster(brokers=3)
+    cluster.run(CreateTopics(topics=(NewTopic(name="t", partitions=3, replication_factor=2),)))
+    assert [partition.replicas for partition in cluster.image.topics["t"].partitions] == [(1, 2), (2, 3), (3, 1)]
+    assert cluster.image.topics["t"].partitions[2].directories == (UUID(int=103), UUID(int=101))
+    cluster.run(CreatePartitions(topics=(Growth(name="t", count=4),)))
+    assert cluster.image.topics["t"].partitions[3].replicas == (1, 2)
+    with pytest.raises(KafkaError, match="only 3 broker"):
+        place(cluster.image, 1, 4, first=0)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "text"),
+    [
+        (((0, ()),), "an empty replica list"),
+        (((0, (1, 1)),), "the broker 1 more than once"),
+        (((0, (1, 7)),), "broker 7, but no such broker is registered"),
+        (((0, (1, 2)), (1, (1,))), "not consistent with previous partitions, which have 2"),
+        (((0, (1,)), (0, (2,))), "multiple manual partition assignments for partition 0"),
+        (((1, (1,)),), "consecutive 0-based"),
+    ],
+)
+def test_replicas_that_somebody_chose_are_checked(assignments, text) -> None:
+    """In Kafka's words."""
+    (reply,) = Cluster(brokers=2).run(CreateTopics(topics=(NewTopic(name="t", assignments=assignments),)))
+    assert isinstance(reply, KafkaError)
+    assert text in str(reply)
+
+
+def test_replicas_that_somebody_chose_are_taken() -> None:
+    """The first leads."""
+    cluster = Cluster(brokers=2)
+    cluster.run(CreateTopics(topics=(NewTopic(name="t", assignments=((1, (1, 2)), (0, (2, 1)))),)))
+    assert [partition.leader for partition in cluster.image.topics["t"].partitions] == [2, 1]

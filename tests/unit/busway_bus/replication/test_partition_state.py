@@ -1,0 +1,392 @@
+"""What a partition may acknowledge and show: by tables, and by every order of events that a machine can think of."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from busway_bus.metadata.image import PartitionImage
+from busway_bus.replication.acknowledgements import Acknowledgements
+from busway_bus.replication.isr import AlterPartition
+from busway_bus.replication.partition_state import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    NOTHING,
+    TRANSITIONS,
+    Effect,
+    Event,
+    PartitionState,
+    Role,
+)
+
+ME, SECOND, THIRD = 1, 2, 3
+LAG_MAX_MS = 1_000
+MOVED = (Effect.ACKNOWLEDGE, Effect.HIGH_WATERMARK_MOVED)
+
+
+def image(isr: tuple[int, ...] = (ME,), leader: int = ME, epoch: int = 0, partition_epoch: int = 0) -> PartitionImage:
+    """A record of the partition, on as many replicas as its ISR names."""
+    return PartitionImage(
+        leader=leader,
+        leader_epoch=epoch,
+        partition_epoch=partition_epoch,
+        replicas=tuple(sorted({ME, *isr})),
+        isr=isr,
+    )
+
+
+def leader(isr: tuple[int, ...] = (ME,), **values: Any) -> PartitionState:
+    """This node leads an empty log."""
+    state = PartitionState(node_id=ME, log_end_offset=0, flushed_offset=0, high_watermark=0)
+    state.registered(image(isr), now_ms=0)
+    state.configured(**{"written_counts": False, **values})
+    return state
+
+
+def follower() -> PartitionState:
+    """Another node leads."""
+    state = PartitionState(node_id=ME, log_end_offset=0, flushed_offset=0, high_watermark=0)
+    state.registered(image((ME, SECOND), leader=SECOND), now_ms=0)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("written_counts", "after_append", "after_flush"),
+    [(False, 0, 10), (True, 10, 10)],
+    ids=["durability=flush", "durability=interval or os"],
+)
+def test_alone_a_replica_commits_what_counts_as_its_own(written_counts, after_append, after_flush):
+    """An ISR of one: durability decides which of its offsets it is, and nothing else."""
+    state = leader(written_counts=written_counts)
+    effects = state.appended(10)
+    assert (effects, state.high_watermark) == (MOVED if after_append else NOTHING, after_append)
+    effects = state.flushed(10)
+    assert (effects, state.high_watermark) == (NOTHING if after_append else MOVED, after_flush)
+
+
+@pytest.mark.parametrize(
+    ("flushed", "fetched", "high_watermark", "all_acknowledged", "leader_acknowledged"),
+    [
+        (0, {SECOND: 10, THIRD: 10}, 0, False, False),
+        (10, {}, 0, False, True),
+        (10, {SECOND: 10}, 0, False, True),
+        (10, {SECOND: 10, THIRD: 7}, 7, False, True),
+        (10, {SECOND: 10, THIRD: 10}, 10, True, True),
+    ],
+)
+def test_three_replicas_commit_what_all_of_them_have(
+    flushed, fetched, high_watermark, all_acknowledged, leader_acknowledged
+):
+    """acks=all waits for all that are in sync, acks=1 for the leader alone."""
+    state = leader((ME, SECOND, THIRD))
+    state.appended(10)
+    state.flushed(flushed)
+    for replica, offset in fetched.items():
+        state.fetched(replica, offset, 1)
+    assert state.high_watermark == high_watermark
+    assert state.may_acknowledge(9, ACKS_ALL) is all_acknowledged
+    assert state.may_acknowledge(9, ACKS_LEADER) is leader_acknowledged
+
+
+def test_a_topic_that_is_made_safer_shows_what_it_showed_and_acknowledges_what_is_on_disk():
+    """The high watermark does not fall; a duplicate of what is not flushed waits."""
+    state = leader(written_counts=True)
+    state.appended(10)
+    state.configured(written_counts=False)
+    assert state.high_watermark == 10
+    assert not state.may_acknowledge(9, ACKS_ALL)
+    state.flushed(10)
+    assert state.may_acknowledge(9, ACKS_ALL)
+
+
+@pytest.mark.parametrize(
+    ("isr", "min_isr", "committed"),
+    [((ME,), 1, True), ((ME,), 2, True), ((ME, SECOND, THIRD), 2, True), ((ME, SECOND, THIRD), 9, True)],
+)
+def test_min_isr_counts_no_more_replicas_than_there_are(isr, min_isr, committed):
+    """A topic on one node with min.insync.replicas=2 goes on, as in Kafka."""
+    state = leader(isr, min_isr=min_isr)
+    state.appended(1)
+    state.flushed(1)
+    for replica in isr[1:]:
+        state.fetched(replica, 1, 1)
+    assert (state.high_watermark == 1) is committed
+
+
+def test_under_min_isr_nothing_more_is_committed():
+    """Of three replicas two have to be in sync; one is (KIP-966)."""
+    state = leader((ME, SECOND, THIRD), min_isr=2)
+    state.registered(replace(image((ME, SECOND, THIRD), partition_epoch=1), isr=(ME,)), now_ms=1)
+    assert state.under_min_isr
+    state.appended(1)
+    state.flushed(1)
+    assert state.high_watermark == 0
+
+
+def test_a_lagging_follower_leaves_and_one_that_has_all_comes_back():
+    """Shrink and expand, each asked for once, and the high watermark waits for who may be in already."""
+    state = leader((ME, SECOND))
+    state.appended(10)
+    state.flushed(10)
+    assert state.time_passed(LAG_MAX_MS, LAG_MAX_MS) == NOTHING
+    (asked,) = state.time_passed(LAG_MAX_MS + 1, LAG_MAX_MS)
+    assert asked == AlterPartition(leader_epoch=0, partition_epoch=0, isr=(ME,))
+    assert state.time_passed(LAG_MAX_MS + 2, LAG_MAX_MS) == NOTHING, "it is asked already"
+    assert state.high_watermark == 0, "the controller has not answered"
+    assert state.isr_altered(replace(asked, partition_epoch=1)) == MOVED
+    assert (state.isr, state.high_watermark) == ((ME,), 10)
+
+    assert state.fetched(SECOND, 9, 2_000) == NOTHING
+    (asked,) = state.fetched(SECOND, 10, 2_001)
+    assert asked == AlterPartition(leader_epoch=0, partition_epoch=1, isr=(ME, SECOND))
+    state.appended(20)
+    state.flushed(20)
+    assert state.high_watermark == 10, "it may be in sync already"
+    state.isr_altered(replace(asked, partition_epoch=2))
+    assert state.fetched(SECOND, 20, 2_002) == MOVED
+
+
+def test_a_follower_with_a_leaders_epoch_to_catch_up_on_stays_outside():
+    """It has all that is committed, but not all that was there when this leader's epoch began."""
+    state = PartitionState(node_id=ME, log_end_offset=10, flushed_offset=10, high_watermark=5)
+    state.registered(replace(image((ME, SECOND, THIRD), epoch=1), isr=(ME, THIRD)), now_ms=0)
+    assert state.fetched(SECOND, 9, 1) == NOTHING
+    (asked,) = state.fetched(SECOND, 10, 2)
+    assert asked.isr == (ME, THIRD, SECOND)
+
+
+@pytest.mark.parametrize("undone", [True, False], ids=["it will not be done", "it may have been done"])
+def test_a_refusal_that_may_have_been_done_keeps_who_was_asked_for(undone):
+    """Only what surely was not done may be asked for again; the record of the partition tells of the other."""
+    state = leader((ME, SECOND))
+    state.appended(10)
+    state.flushed(10)
+    (asked,) = state.time_passed(LAG_MAX_MS + 1, LAG_MAX_MS)
+    assert state.isr_refused(asked, undone=undone) == NOTHING
+    assert bool(state.time_passed(LAG_MAX_MS + 2, LAG_MAX_MS)) is undone
+    state.registered(image((ME, SECOND), partition_epoch=1), now_ms=LAG_MAX_MS + 3)
+    assert state.asked is None
+
+
+def test_an_old_record_or_answer_changes_nothing():
+    """Epochs are monotone, whatever order the controller's answers and the metadata come in."""
+    state = leader((ME, SECOND))
+    state.registered(image((ME, SECOND), epoch=3, partition_epoch=7), now_ms=0)
+    assert state.registered(image((ME,), epoch=3, partition_epoch=6), now_ms=0) == NOTHING
+    assert state.registered(image((ME,), epoch=2, partition_epoch=8), now_ms=0) == NOTHING
+    assert state.isr_altered(AlterPartition(leader_epoch=2, partition_epoch=9, isr=(ME,))) == NOTHING
+    assert state.isr_altered(AlterPartition(leader_epoch=3, partition_epoch=7, isr=(ME,))) == NOTHING
+    assert (state.leader_epoch, state.partition_epoch, state.isr) == (3, 7, (ME, SECOND))
+
+
+def test_a_leader_that_becomes_a_follower_lets_go_of_who_waits():
+    """Whoever waits for an acknowledgement is sent to the new leader."""
+    state = leader((ME, SECOND))
+    state.appended(10)
+    effects = state.registered(image((ME, SECOND), leader=SECOND, epoch=1, partition_epoch=1), now_ms=0)
+    assert effects == (Effect.LEADERSHIP_LOST,)
+    state.flushed(10)
+    assert state.high_watermark == 0, "a follower commits nothing by itself"
+    assert state.leader_told(50) == MOVED
+    assert state.high_watermark == 10, "it has no more"
+
+
+def test_readers_of_committed_transactions_stop_where_the_oldest_open_one_begins():
+    """The last stable offset is the high watermark where there is none, and never more (KIP-98)."""
+    state = leader()
+    state.appended(10)
+    state.flushed(10)
+    assert state.last_stable_offset == 10
+    for first_unstable, last_stable in ((4, 4), (10, 10), (12, 10), (None, 10)):
+        state.transactions_changed(first_unstable)
+        assert state.last_stable_offset == last_stable
+
+
+@pytest.mark.parametrize(("role", "event"), list(product(Role, Event)), ids=str)
+def test_a_role_takes_the_events_of_its_table_and_no_other(role, event):
+    """Every pair of the table and every pair that is not in it."""
+    state = {
+        Role.NONE: lambda: PartitionState(node_id=ME, log_end_offset=0, flushed_offset=0, high_watermark=0),
+        Role.LEADER: lambda: leader((ME, SECOND)),
+        Role.FOLLOWER: follower,
+    }[role]()
+    answer = AlterPartition(leader_epoch=0, partition_epoch=0, isr=(ME,))
+    happen = {
+        Event.LEADS: lambda: state.became_leader(image(epoch=1, partition_epoch=1), 0),
+        Event.FOLLOWS: lambda: state.became_follower(image(leader=SECOND, epoch=1, partition_epoch=1)),
+        Event.FOLLOWER_FETCHED: lambda: state.fetched(SECOND, 0, 0),
+        Event.ISR_ANSWERED: lambda: state.isr_altered(answer),
+        Event.TIME_PASSED: lambda: state.time_passed(0, LAG_MAX_MS),
+        Event.LEADER_TOLD: lambda: state.leader_told(0),
+    }[event]
+    expected = TRANSITIONS.get((role, event))
+    if expected is None:
+        with pytest.raises(AssertionError, match=f"{event.name} came to a partition in the role {role.name}"):
+            happen()
+    else:
+        happen()
+        assert state.role is expected
+
+
+class ThreeReplicas(RuleBasedStateMachine):
+    """One of three replicas, with a controller that answers late, wrongly or never, and settings that change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = PartitionState(node_id=ME, log_end_offset=0, flushed_offset=0, high_watermark=0)
+        self.acknowledgements = Acknowledgements()
+        self.now_ms = 0
+        self.epoch = self.partition_epoch = 0
+        self.fetched: dict[int, int] = {SECOND: 0, THIRD: 0}
+        self.asked: list[AlterPartition] = []
+        self.highest = 0
+        self.epochs: tuple[int, int] = (-1, -1)
+
+    def happened(self, effects: Any) -> None:
+        """What the shell does with effects, and what must hold when it does."""
+        for effect in effects:
+            if effect is Effect.ACKNOWLEDGE:
+                self.acknowledgements.complete(self.state)
+            elif effect is Effect.HIGH_WATERMARK_MOVED:
+                assert self.state.high_watermark > self.highest
+            elif effect is Effect.LEADERSHIP_LOST:
+                self.acknowledgements.fail(None)  # type: ignore[arg-type]
+            else:
+                self.asked.append(effect)
+        self.highest = max(self.highest, self.state.high_watermark)
+
+    @initialize(isr=st.sets(st.sampled_from((SECOND, THIRD))))
+    def begins(self, isr: set[int]) -> None:
+        """It leads."""
+        self._register(ME, isr)
+
+    def _register(self, leads: int, isr: set[int]) -> None:
+        self.partition_epoch += 1
+        record = PartitionImage(
+            leader=leads,
+            leader_epoch=self.epoch,
+            partition_epoch=self.partition_epoch,
+            replicas=(ME, SECOND, THIRD),
+            isr=tuple(sorted({*isr, leads})),
+        )
+        self.happened(self.state.registered(record, self.now_ms))
+
+    @property
+    def leads(self) -> bool:
+        """Whether it does."""
+        return self.state.role is Role.LEADER
+
+    @precondition(lambda self: self.leads)
+    @rule(count=st.integers(1, 5), acks=st.sampled_from((ACKS_ALL, ACKS_LEADER)))
+    def append(self, count: int, acks: int) -> None:
+        """A producer sends, and waits."""
+        self.happened(self.state.appended(self.state.log_end_offset + count))
+        last = self.state.log_end_offset - 1
+
+        def acknowledged(problem: object) -> None:
+            if self.state.role is not Role.LEADER:
+                return
+            assert self.state.local_end_offset > last
+            assert acks == ACKS_LEADER or self.state.high_watermark > last
+
+        if not self.state.may_acknowledge(last, acks):
+            self.acknowledgements.add(last, acks, acknowledged)
+
+    @precondition(lambda self: not self.leads)
+    @rule(count=st.integers(1, 5), told=st.integers(0, 50))
+    def copy(self, count: int, told: int) -> None:
+        """A fetch from the leader was answered."""
+        self.happened(self.state.appended(self.state.log_end_offset + count))
+        self.happened(self.state.leader_told(told))
+
+    @precondition(lambda self: not self.leads)
+    @rule(back=st.integers(0, 5))
+    def cut(self, back: int) -> None:
+        """The leader has less; never less than what is committed, as elections are clean."""
+        self.state.truncated(max(self.state.log_end_offset - back, self.state.high_watermark))
+
+    @rule(behind=st.integers(0, 5))
+    def flush(self, behind: int) -> None:
+        """A sync is over, of what was there when it began."""
+        self.happened(self.state.flushed(max(0, self.state.log_end_offset - behind)))
+
+    @precondition(lambda self: self.leads)
+    @rule(replica=st.sampled_from((SECOND, THIRD)), behind=st.integers(0, 8))
+    def fetch(self, replica: int, behind: int) -> None:
+        """A follower has so much, and no less than before."""
+        offset = max(self.fetched[replica], self.state.log_end_offset - behind)
+        self.fetched[replica] = offset
+        self.happened(self.state.fetched(replica, offset, self.now_ms))
+
+    @rule(passed=st.integers(1, 2 * LAG_MAX_MS))
+    def wait(self, passed: int) -> None:
+        """Time goes by."""
+        self.now_ms += passed
+        self.happened(self.state.time_passed(self.now_ms, LAG_MAX_MS))
+
+    @precondition(lambda self: self.asked)
+    @rule(outcome=st.sampled_from(("done", "not done", "lost")), newest=st.booleans())
+    def answer(self, outcome: str, newest: bool) -> None:
+        """The controller answers something that it was asked, now or long ago."""
+        asked = self.asked.pop() if newest else self.asked.pop(0)
+        current = asked.leader_epoch == self.epoch and asked.partition_epoch == self.partition_epoch
+        if outcome == "done" and current:
+            self.partition_epoch += 1
+            self.happened(self.state.isr_altered(replace(asked, partition_epoch=self.partition_epoch)))
+        else:
+            self.happened(self.state.isr_refused(asked, undone=outcome == "not done" and current))
+
+    @rule(leads=st.sampled_from((ME, SECOND, THIRD)), isr=st.sets(st.sampled_from((ME, SECOND, THIRD))))
+    def elect(self, leads: int, isr: set[int]) -> None:
+        """A leader in a new epoch, of whose ISR each one has all that is committed."""
+        self.epoch += 1
+        if leads == ME:
+            isr = {replica for replica in isr if self.fetched.get(replica, 0) >= self.highest}
+        self.fetched = {replica: min(end, self.state.log_end_offset) for replica, end in self.fetched.items()}
+        self._register(leads, isr)
+
+    @rule(written_counts=st.booleans(), min_isr=st.integers(1, 3))
+    def configure(self, written_counts: bool, min_isr: int) -> None:
+        """An operator changes the topic."""
+        self.happened(self.state.configured(written_counts=written_counts, min_isr=min_isr))
+
+    @rule(first_unstable=st.none() | st.integers(0, 50))
+    def transact(self, first_unstable: int | None) -> None:
+        """Transactions begin and end."""
+        self.state.transactions_changed(first_unstable)
+
+    @invariant()
+    def offsets_are_in_order(self) -> None:
+        """Stable ≤ committed ≤ end, and nothing that was committed falls back."""
+        state = self.state
+        assert state.last_stable_offset <= state.high_watermark <= state.log_end_offset
+        assert state.flushed_offset <= state.log_end_offset
+        assert state.high_watermark == self.highest
+
+    @invariant()
+    def epochs_are_monotone(self) -> None:
+        """Neither the leader's nor the partition's goes back."""
+        epochs = (self.state.leader_epoch, self.state.partition_epoch)
+        assert epochs[0] >= self.epochs[0]
+        assert epochs[1] >= self.epochs[1]
+        self.epochs = epochs
+
+    @invariant()
+    def nobody_waits_for_what_is_there(self) -> None:
+        """What may be acknowledged was."""
+        left: list[int] = []
+        for waiting, acks in (
+            (self.acknowledgements._committed, ACKS_ALL),
+            (self.acknowledgements._local, ACKS_LEADER),
+        ):
+            left += [last for last, _ in waiting if self.leads and self.state.may_acknowledge(last, acks)]
+        assert not left
+
+
+TestThreeReplicas = ThreeReplicas.TestCase
+TestThreeReplicas.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestThreeReplicas.pytestmark = [pytest.mark.slow]
