@@ -36,7 +36,7 @@ class Partition:
     log: PartitionLog
     state: PartitionState
     acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
-    waiters: set[Callable[[], None]] = field(default_factory=set)
+    waiters: dict[Callable[[], None], None] = field(default_factory=dict)
     complained: bool = False
     turn: "asyncio.Future[None] | None" = None
 
