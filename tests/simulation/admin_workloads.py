@@ -12,7 +12,7 @@ import busway
 from busway.errors import BrokerError, BuswayError
 from busway_protocol.errors import ErrorCode
 from tests.simulation.history import Deed, Outcome, TopicDeed
-from tests.simulation.workloads import Client
+from tests.simulation.workloads import Client, ask_end
 
 NAMES: Final = ("churn0", "churn1")
 SETTING: Final = "retention.ms"
@@ -105,13 +105,19 @@ async def _do(client: Client, admin: busway.Admin, deed: TopicDeed, work: Callab
 
 
 async def tune(client: Client) -> None:
-    """Have a topic that traded safety for speed be safe from now on."""
+    """Have a topic trade safety for speed and back; what its readers could see before stays in sight."""
     admin = busway.Admin(client.stage.bootstrap, client_id=client.begin_life(), request_timeout_ms=5_000)
+    consumer = busway.Consumer(bootstrap_servers=client.stage.bootstrap, request_timeout_ms=5_000)
     await client.persist(admin.start)
+    await client.persist(consumer.start)
     try:
         for number in range(client.plan.operations):
             await client.pause()
+            partition = client.partition()
+            await ask_end(client, consumer, partition)
             with contextlib.suppress(BuswayError):
                 await admin.alter_configs(client.plan.topic, {"durability": ("flush", "os")[number % 2]})
+            await ask_end(client, consumer, partition)
     finally:
+        await consumer.stop()
         await admin.stop()

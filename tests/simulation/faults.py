@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from busway_bus.testing.sim_files import SimFiles
 from busway_bus.testing.world import Crashed
-from tests.simulation.history import Partition
+from tests.simulation.history import Operation, Partition
 from tests.simulation.plan import Fault
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Faults:
         kinds: Mapping[str, Callable[[Fault], Awaitable[None]]] = {
             "crash": self._crash,
             "power cut": self._crash,
+            "strike": self._strike,
             "restart": self._restart,
             "kill": self._kill,
             "freeze": self._freeze,
@@ -106,6 +107,27 @@ class Faults:
         before = size_of(self._node.disk)
         self._node.power_cut()
         self._scenario.note("lost", lost_bytes=max(0, before - size_of(self._node.disk)))
+
+    async def _strike(self, fault: Fault) -> None:
+        """Slow the disk, and take the power at the moment when a client is told that something is done: was it?"""
+        struck = asyncio.Event()
+
+        def listen(operation: Operation) -> None:
+            if operation.ok and type(operation).__name__ == fault.target and operation.process != "setup":
+                struck.set()
+
+        self._node.host.slowness *= fault.amount
+        self._scenario.history.listeners.append(listen)
+        try:
+            async with asyncio.timeout(fault.for_ms / 1000):
+                await struck.wait()
+            self._scenario.note("power cut", f"when {fault.target} was answered")
+            self._cut_power()
+        except TimeoutError:
+            pass
+        finally:
+            self._scenario.history.listeners.remove(listen)
+            self._node.host.slowness /= fault.amount
 
     async def _restart(self, fault: Fault) -> None:
         """An orderly stop."""

@@ -267,6 +267,8 @@ class History:
     now_ms: Callable[[], float] = lambda: 0.0
     tell: Callable[[str], None] | None = None
     operations: list[Operation] = field(default_factory=list)
+    listeners: list[Callable[[Operation], None]] = field(default_factory=list)
+    """Told of every operation when it has returned."""
     _events: int = 0
 
     def begin(self, operation: AnOperation) -> AnOperation:
@@ -281,6 +283,8 @@ class History:
         operation.outcome, operation.problem = outcome, str(problem)
         if self.tell is not None:
             self.tell(line_of(operation))
+        for listener in tuple(self.listeners):
+            listener(operation)
         return operation
 
     def note(self, operation: AnOperation) -> AnOperation:

@@ -19,6 +19,7 @@ SPAN_MS: Final = (8_000, 40_000)
 FAULTS: Final = (
     "crash",
     "power cut",
+    "strike",
     "restart",
     "kill",
     "freeze",
@@ -251,8 +252,8 @@ class _Drawing:
                 add("admin", "", (5, 20), hangs_up=choice([0.0, 0.3, 0.7]))
         if "trimmed" in topics and self._maybe(0.7):
             add("trimmer", "trimmed", (2, 8))
-        if "unsafe" in topics and self._maybe(0.3):
-            add("tuner", "unsafe", (1, 3))
+        if "unsafe" in topics and self._maybe(0.5):
+            add("tuner", "unsafe", (2, 6))
         return tuple(clients)
 
     def _producer(self, topic: str) -> dict[str, Any]:
@@ -288,6 +289,9 @@ class _Drawing:
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([0, 10, 500, 4_000, 12_000]))
             case "freeze":
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([500, 4_000, 15_000]), target=target)
+            case "strike":
+                target = choice(["Send", "Send", "Commit", "Commit", "Committed", "Poll", "TopicDeed"])
+                return Fault(at_ms=at_ms, kind=kind, for_ms=3_000, amount=choice([100, 1_000]), target=target)
             case "kill":
                 return Fault(at_ms=at_ms, kind=kind, target=target)
             case "cut":
@@ -299,5 +303,5 @@ class _Drawing:
             case "clock jump":
                 return Fault(at_ms=at_ms, kind=kind, amount=choice([-3_600_000, -20_000, 20_000, 3_600_000]))
             case _:
-                what = choice(["log", "partition.metadata"])
+                what = choice(["log", "log", "partition.metadata"])
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([100, 2_000]), target=what, amount=choice([0, 1, 2]))

@@ -80,8 +80,17 @@ def _cancellable(_: Any) -> Any:
     async def run(self: Any, decide: Any) -> Any:
         from busway_bus.replication.metadata_log import _Command
 
-        reply = asyncio.get_running_loop().create_future()
-        await self._carry_out(_Command(decide, reply))
+        before, reply = self._newest, asyncio.get_running_loop().create_future()
+        outcome = await self._decide(_Command(decide, reply))
+        try:
+            if outcome.durable is not None:
+                await outcome.durable
+        except asyncio.CancelledError:
+            self._newest = before
+            raise
+        self._decided.append(outcome)
+        if self._committer is None:
+            self._committer = asyncio.ensure_future(self._commit())
         return await reply
 
     return run
@@ -120,13 +129,15 @@ def _no_new_epochs(_: Any) -> Any:
 
 
 def _falls_back(_: Any) -> Any:
-    def advance(self: Any) -> None:
-        reached = self.log.flushed_offset if self.log.config.durability == "flush" else self.log.end_offset
-        if reached != self.high_watermark:
-            self.high_watermark = reached
-            self.wake()
+    def raised(self: Any, offset: int) -> Any:
+        from busway_bus.replication.partition_state import _MOVED, NOTHING
 
-    return advance
+        if offset == self.high_watermark:
+            return NOTHING
+        self.high_watermark = offset
+        return _MOVED
+
+    return raised
 
 
 def _unsynced_commit(_: Any) -> Any:
@@ -145,21 +156,19 @@ def _tells_unsynced(_: Any) -> Any:
 
 
 def _reads_unflushed(original: Any) -> Any:
-    def append(self: Any, partition: Any, write: Any) -> Any:
-        answer = original(self, partition, write)
-        partition.high_watermark = partition.log.end_offset
-        partition.wake()
-        return answer
+    def appended(self: Any) -> None:
+        original(self)
+        self.state.high_watermark = self.log.end_offset
+        self.wake()
 
-    return append
+    return appended
 
 
 def _duplicate_at_once(original: Any) -> Any:
-    def append(self: Any, partition: Any, write: Any) -> Any:
-        info, done = original(self, partition, write)
-        return (info, None) if info.duplicate else (info, done)
+    def await_acks(self: Any, partition: Any, info: Any, acks: int, acknowledged: Any) -> bool:
+        return not info.duplicate and original(self, partition, info, acks, acknowledged)
 
-    return append
+    return await_acks
 
 
 def _syncs_again(original: Any) -> Any:
@@ -248,12 +257,12 @@ PLANTED: Final = (
     Planted(
         "leader epoch never moves",
         "after an unclean start offsets are given again under the old epoch, so that readers cannot tell (KIP-320)",
-        (("busway_bus.node:begin_epochs", _no_new_epochs),),
+        (("busway_bus.controller.leaders:begin_epochs", _no_new_epochs),),
     ),
     Planted(
         "high watermark falls back",
         "a topic that is made safe hides what could be read before, until that is flushed",
-        (("busway_bus.replication.partition:Partition.advance", _falls_back),),
+        (("busway_bus.replication.partition_state:PartitionState._raise", _falls_back),),
     ),
     Planted(
         "commit answered before its sync",
@@ -268,12 +277,12 @@ PLANTED: Final = (
     Planted(
         "fetch beyond the high watermark",
         "records are read before they are on disk",
-        (("busway_bus.replication.manager:ReplicaManager._append", _reads_unflushed),),
+        (("busway_bus.replication.partition:Partition.appended", _reads_unflushed),),
     ),
     Planted(
         "duplicate acknowledged before it is durable",
         "the repetition of a batch that is not on disk yet is acknowledged at once",
-        (("busway_bus.replication.manager:ReplicaManager._append", _duplicate_at_once),),
+        (("busway_bus.replication.manager:ReplicaManager.await_acks", _duplicate_at_once),),
     ),
     Planted(
         "failed sync tried again",

@@ -13,7 +13,6 @@ from tests.simulation.history import (
     DeleteRecords,
     EndOffset,
     FinalRead,
-    Happening,
     History,
     Operation,
     Outcome,
