@@ -6,6 +6,7 @@ which faults there are in a run (`plan`).
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
 
 _LOOK_S: Final = 0.1
+_SLOWEST: Final = 1_500.0
+"""Times that work in threads may take longer than usual: about three seconds for a sync."""
 _AGAIN_S: Final = 1.0
 """An operator starts a node again so long after it has exited."""
 
@@ -33,6 +36,7 @@ class Faults:
         self._down_until = 0.0
         self._calm = False
         self._stopping = False
+        self._slow_by: Counter[int] = Counter()
         self._refused: Exception | None = None
         self._damaged: dict[str, tuple[bytes, bytes]] = {}
         """Files by path: how they were before, and damaged."""
@@ -116,7 +120,7 @@ class Faults:
             if operation.ok and type(operation).__name__ == fault.target and operation.process != "setup":
                 struck.set()
 
-        self._node.host.slowness *= fault.amount
+        self._slowed(fault.amount, 1)
         self._scenario.history.listeners.append(listen)
         try:
             async with asyncio.timeout(fault.for_ms / 1000):
@@ -127,7 +131,7 @@ class Faults:
             pass
         finally:
             self._scenario.history.listeners.remove(listen)
-            self._node.host.slowness /= fault.amount
+            self._slowed(fault.amount, -1)
 
     async def _restart(self, fault: Fault) -> None:
         """An orderly stop."""
@@ -188,9 +192,16 @@ class Faults:
     # The disk
 
     async def _slow(self, fault: Fault) -> None:
-        self._node.host.slowness *= fault.amount
+        self._slowed(fault.amount, 1)
         await self._world.sleep(fault.for_ms / 1000)
-        self._node.host.slowness /= fault.amount
+        self._slowed(fault.amount, -1)
+
+    def _slowed(self, times: int, change: int) -> None:
+        """The disk is slow for one reason more or less; the slowest counts."""
+        self._slow_by[times] += change
+        usual = self._plan.weather.get("sync_ms", 1.0)
+        worst = max((times for times, count in self._slow_by.items() if count), default=1)
+        self._node.host.slowness = max(usual, min(usual * worst, _SLOWEST))
 
     async def _full(self, fault: Fault) -> None:
         self._node.disk.full = True
