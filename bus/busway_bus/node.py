@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from uuid import UUID
 
 from busway.net.machine import OS
-from busway_bus.controller.brokers import RegisterBroker
-from busway_bus.controller.controller import ITSELF
+from busway_bus.controller.brokers import RegisterBroker, addresses
+from busway_bus.controller.controller import ITSELF, Controller
 from busway_bus.controller.leaders import BeginEpochs
-from busway_bus.coordinator.runtime import LOAD_GRACE_S, GroupCoordinator
+from busway_bus.coordinator.groups import LOAD_GRACE_S, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
 from busway_bus.handlers.topic_creation import create_topic
@@ -29,6 +29,7 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.local_controller import LocalController
+from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.server.listener import Listeners
@@ -64,7 +65,11 @@ class Node:
         self._store: LogStore | None = None
         self._flusher = Flusher(self._disk_failed)
         self._services: NodeServices | None = None
+        self._controller: Controller
+        self._registered = False
+        self._complaints: set[str] = set()
         self._chores: list[asyncio.Task[None]] = []
+        self._reports = asyncio.Event()
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the disk has failed: the node acknowledges nothing any more and should be stopped."""
 
@@ -105,7 +110,10 @@ class Node:
             controller = LocalController(self.config, metadata, self._machine.uuid4)
             if not self._store.clean:
                 await controller.request(BeginEpochs(partitions=tuple(replicas.may_have_lost())), ITSELF)
-            await controller.request(self._registration(), ITSELF)
+            self._controller, self._registered = controller, False
+            await self._register(metadata.image)
+            await self._report(replicas.local)
+            metadata.watch(lambda: self._reports.set() if replicas.local.report() else None)
             self._services = NodeServices(
                 config=self.config,
                 machine=self._machine,
@@ -129,9 +137,9 @@ class Node:
                 ),
             )
             groups = self._services.groups
-            metadata.watch(groups.follow)
-            groups.load()
-            await groups.loaded(within_s=LOAD_GRACE_S)
+            metadata.watch(groups.runtime.follow)
+            groups.runtime.load()
+            await groups.runtime.wait_loaded(within_s=LOAD_GRACE_S)
             await self._listeners.serve(self._services, self._files.connections_max())
         except BaseException:
             await self._listeners.close()
@@ -142,6 +150,46 @@ class Node:
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
         doors = ", ".join(f"{one.name} {one.address}" for one in self.advertised.values())
         log.info("node %d serves %s from %s", self.config.node_id, doors, self.config.data_dir)
+
+    async def _register(self, image: ClusterImage) -> None:
+        """Register with the controller. Where it cannot write, the addresses of an earlier start serve until it can, if they are the same.
+
+        Raises:
+            KafkaError: they are others.
+        """
+        registration = self._registration()
+        try:
+            await self._controller.request(registration, ITSELF)
+        except KafkaError as problem:
+            before = image.brokers.get(self.config.node_id)
+            same = before is not None and before.addresses == addresses(registration)
+            if not same:
+                raise
+            self._postponed("this start cannot be registered yet, and is tried again: %s", problem)
+        else:
+            self._registered = True
+
+    async def _report(self, local: LocalPartitions) -> None:
+        """Tell the controller which replicas cannot be served, and which can again; what it cannot write now it is told again."""
+        report = local.report()
+        if report is not None:
+            try:
+                await self._controller.request(report, ITSELF)
+            except KafkaError as problem:
+                self._postponed("which partitions are offline cannot be written down yet: %s", problem)
+
+    def _postponed(self, text: str, problem: KafkaError) -> None:
+        """Say once why the controller was not told something."""
+        line = text % problem
+        if line not in self._complaints:
+            self._complaints.add(line)
+            log.error(line)
+
+    async def _report_changes(self) -> None:
+        while True:
+            await self._reports.wait()
+            self._reports.clear()
+            await self._report(self.services.replicas.local)
 
     def _registration(self) -> RegisterBroker:
         assert self._store is not None
@@ -189,6 +237,7 @@ class Node:
             config.get("replica.high.watermark.checkpoint.interval.ms"),
         )
         return [
+            self._report_changes(),
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.logs.flush_intervals),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.logs.maintain),
@@ -198,8 +247,11 @@ class Node:
         ]
 
     async def _reopen(self) -> None:
+        if not self._registered:
+            await self._register(self.services.image)
         await self.services.replicas.local.reopen()
-        self.services.groups.look_again()
+        await self._report(self.services.replicas.local)
+        self.services.groups.runtime.look_again()
 
     async def stop(self, *, clean: bool = True) -> None:
         """Close the doors, finish what is under way, leave the data so that the next start trusts it.
@@ -215,7 +267,7 @@ class Node:
         await self._listeners.close(finish=clean)
         if self._services is not None:
             await self._services.creations.close()
-            self._services.groups.close()
+            self._services.groups.runtime.close()
             await self._services.metadata.drain()
             await self._services.replicas.close()
             await self._services.replicas.local.close()

@@ -170,6 +170,7 @@ async def test_the_metadata_log_is_read_by_kafka() -> None:
         by_type.setdefault(record["type"], []).append(record["data"])
     assert by_type.keys() == {
         "FEATURE_LEVEL_RECORD",
+        "REGISTER_BROKER_RECORD",
         "TOPIC_RECORD",
         "PARTITION_RECORD",
         "CONFIG_RECORD",

@@ -18,6 +18,7 @@ from busway_bus.log.file_slice import FileSlice
 from busway_bus.replication.fetch_sessions import SESSIONLESS, Key, Session, Wanted
 from busway_bus.replication.long_poll import LongPoll
 from busway_bus.replication.partition import Partition
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.messages.fetch import (
@@ -31,6 +32,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.FETCH
 VERSIONS = (4, 18)
+NEEDS = (Access(Operation.READ, Resource.TOPIC), Access(Operation.CLUSTER_ACTION, Resource.CLUSTER))
 TOPIC_IDS_SINCE = 13
 READ_TOGETHER: Final = 1_000
 """Partitions that are read before others get their turn."""

@@ -19,6 +19,7 @@ from busway_bus.log.inspection import RecordsRefused
 from busway_bus.log.partition_log import AppendInfo
 from busway_bus.replication.manager import Allowance
 from busway_bus.replication.partition import Partition
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.produce import (
@@ -34,6 +35,11 @@ from busway_protocol.records.batch import CODEC_MASK, CRC_START, TRANSACTIONAL
 
 API = ApiKey.PRODUCE
 VERSIONS = (3, 13)
+NEEDS = (
+    Access(Operation.WRITE, Resource.TOPIC),
+    Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    Access(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
+)
 ADVERTISED_MIN = 0
 PIPELINED = True
 TOPIC_IDS_SINCE = 13

@@ -23,6 +23,12 @@ RESPONSE_BYTES_MAX: Final = 96 * 1024 * 1024
 """What all connections together hold of answers that were not taken. What a fetch answers with stays in the files until there is
 room for it, so this is met only where very many clients do not read, or ask for much else and do not."""
 
+ACCEPT_RETRY_MS: Final = 1_000
+"""How long nobody is let in where the system has no descriptors left: connections end in that time, and asking again costs the loop."""
+
+COLD_READS_MAX: Final = 4
+"""Slices of files that are brought into memory beside the event loop at a time: a disk has a few at work, and they take turns."""
+
 PARTIAL_REQUEST_TIMEOUT_MS: Final = 60_000
 """A request that has begun and of which nothing more comes for so long ends its connection."""
 
@@ -51,6 +57,12 @@ max.message.bytes: honest data compresses well below it, bombs reach 1,000 and m
 
 SYNCS_AT_ONCE_MAX: Final = 8
 """Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
+
+RECOVERY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Appended to one log between two producers' snapshots: what a start after a kill reads again of it at most, a tenth of a second."""
+
+RECOVERY_BYTES_SETTLED: Final = 256 * 1024
+"""The same where a log is looked at now and then (`log.retention.check.interval.ms`): ten thousand that rest are not read again."""
 
 INFLATED_ON_LOOP_MAX: Final = 1024 * 1024
 """Bytes of records that are taken out of their codec and looked through at once: a batch that no client's default exceeds."""
@@ -85,6 +97,15 @@ MEMBER_BYTES: Final = 1024
 
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Members that were handed an id and have not come back with it yet, for one group."""
+
+GROUPS_PER_TICK_MAX: Final = 100
+"""Groups whose timers are looked at while all others wait: after a start all sessions end at one moment."""
+
+GROUPS_PER_EXPIRY_MAX: Final = 100
+"""Groups of which is looked for what has expired while all others wait."""
+
+RECORDS_PER_OWN_BATCH_MAX: Final = 1_000
+"""Records in a batch that a coordinator writes: one decision with very many must not make a batch that nobody can fetch."""
 
 STOP_WAIT_MS: Final = 5_000
 """A node that stops answers what it has begun, but does not wait longer for a slow disk or a client that reads nothing."""

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from busway_bus.log.compaction import KEYS_MAX, KeyOffsets, Plan, cleaned_batch, due, groups, plan
+from busway_bus.log.file_names import SWAP
 from busway_bus.log.partition_log import PartitionLog
-from busway_bus.log.segment import SWAP, Segment
+from busway_bus.log.segment import Segment
 from busway_protocol.records.batch import BatchHeader, read_header, verify_crc
 from busway_protocol.records.record import Record, decode_records
 
@@ -124,6 +125,7 @@ class LogCleaner:
             return False
         self._new.finish()
         self._new.sync()
+        self._new.indexes.sync()
         return self._log.rename(self._new, SWAP)
 
     def put_in_place(self, group: Sequence[Segment], now_ms: int) -> bool:

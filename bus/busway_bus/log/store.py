@@ -207,6 +207,7 @@ class LogStore:
             start = self._starts.get(key, 0)
             if start:
                 found.advance_start(min(start, found.end_offset), now_ms)
+            found.date(now_ms)
         except (CorruptLog, OSError) as problem:
             return problem
         return found

@@ -33,8 +33,7 @@ def first_at(
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
             continue
-        start = segment.offsets.position(segment.times.offset(timestamp_ms))
-        for number, (header, position) in enumerate(segment.headers(start)):
+        for number, (header, position) in enumerate(segment.headers(segment.position_before(timestamp_ms))):
             if number % _STEP == 0:
                 yield
             if header.base_offset >= up_to:

@@ -6,7 +6,7 @@ its directory was not synced since, so that a history can be run again. Renames 
 the bytes mean.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 
 class PowerCut(BaseException):
@@ -135,6 +135,10 @@ class SimFiles:
         if self.failing_syncs:
             raise OSError(5, "simulated input/output error in a sync")
 
+    def open_later(self, path: str, size: int) -> SimFile:
+        """The file at `path`: there is nothing to put off."""
+        return self.open(path)
+
     def open(self, path: str) -> SimFile:
         """The file at `path`, made when it is not there."""
         self._parent(path)
@@ -203,6 +207,11 @@ class SimFiles:
         prefix = "" if path == "." else f"{path}/"
         names = [name for name in [*self._tree, *self._directories] if name.startswith(prefix) and name != "."]
         return sorted({name[len(prefix) :].partition("/")[0] for name in names})
+
+    def sizes(self, path: str) -> Mapping[str, int]:
+        """The files in a directory and their sizes; empty when it is not there."""
+        files = [(name, self._tree.get(name if path == "." else f"{path}/{name}")) for name in self.list(path)]
+        return {name: file.size for name, file in files if file is not None}
 
     def make_directory(self, path: str) -> None:
         """Make a directory; nothing happens when it is there."""

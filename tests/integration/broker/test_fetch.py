@@ -16,6 +16,8 @@ from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from busway_protocol.records.batch import iter_batches
 from busway_protocol.records.builder import BatchBuilder
 
+pytestmark = pytest.mark.usefixtures("both_streams")
+
 
 async def create(client: RawClient, partitions: int) -> None:
     """Topic t."""

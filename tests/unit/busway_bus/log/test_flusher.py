@@ -66,7 +66,7 @@ async def test_a_batch_that_waits_is_refused_when_the_next_one_spoils_the_file(f
     def fail(*_):
         raise OSError(28, "no space left")
 
-    index, real = log.active._index_file, SimFile.append
+    index, real = log.active.indexes._offset_file, SimFile.append
     monkeypatch.setattr(SimFile, "append", lambda file, pieces: fail() if file is index else real(file, pieces))
     monkeypatch.setattr(SimFile, "truncate", fail)
     with pytest.raises(OSError, match="no space"):
