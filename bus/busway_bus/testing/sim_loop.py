@@ -123,6 +123,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if not process.dead and not process.frozen:
             self.tell(process, "frozen")
             process.frozen = True
+            process.stopped += 1
 
     def thaw(self, process: Process) -> None:
         """Let it go on."""
@@ -130,6 +131,12 @@ class SimLoop(asyncio.BaseEventLoop):
             return
         self.tell(process, "thawed")
         process.frozen = False
+        self._go_on(process)
+
+    def _go_on(self, process: Process) -> None:
+        process.stopped -= 1
+        if process.stopped or process.dead:
+            return
         stalled, process.stalled = process.stalled, []
         for work in stalled:
             self.later(self.chance.uniform(0, 0.001), work)
@@ -153,7 +160,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def wake(self, process: Process) -> None:
         """Give a process with something to run its round when its turn comes."""
-        if not process.queued and not process.frozen and process.ready:
+        if not process.queued and not process.stopped and process.ready:
             process.queued = True
             self._runnable.append(process)
 
@@ -162,7 +169,7 @@ class SimLoop(asyncio.BaseEventLoop):
         process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
         if not process.dead:
             process.ready.append(handle)
-            if not process.queued and not process.frozen:
+            if not process.queued and not process.stopped:
                 process.queued = True
                 self._runnable.append(process)
 
@@ -239,7 +246,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._cancelled -= 1
         elif not process.dead:
             process.ready.append(what)
-            if not process.queued and not process.frozen:
+            if not process.queued and not process.stopped:
                 process.queued = True
                 self._runnable.append(process)
 
@@ -249,17 +256,25 @@ class SimLoop(asyncio.BaseEventLoop):
         todo = len(ready)
         self.steps += todo
         for _ in range(todo):
-            if process.frozen or process.dead:
+            if process.stopped or process.dead:
                 break
             handle = ready.popleft()
             if not handle._cancelled:
                 self._now += STEP_S
                 handle._run()
+                if process.host.waited_s:
+                    self._wait_for_disk(process)
         process.queued = False
         if ready:
             self.wake(process)
         if self.steps > self._steps_max:
             self._stuck(f"{self._steps_max} steps are over, and the workload has not ended")
+
+    def _wait_for_disk(self, process: Process) -> None:
+        """The loop of this process stood still while the disk worked."""
+        waited_s, process.host.waited_s = process.host.waited_s, 0.0
+        process.stopped += 1
+        self.later(waited_s, lambda: self._go_on(process))
 
     def _stuck(self, what: str) -> NoReturn:
         raise Stuck(f"{what}\n{self.stacks()}")

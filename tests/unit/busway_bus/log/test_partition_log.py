@@ -314,6 +314,7 @@ def test_a_new_leader_epoch_waits_for_no_disk():
     files.steps_left = 1
     with pytest.raises(PowerCut):
         point.sync()
+    files.power_on()
     assert files.read_bytes(path) == b"0\n2\n2 0\n3 1\n"
     assert not [name for name in files.list("t-0") if name.endswith(".snapshot")]
 
