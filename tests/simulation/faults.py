@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from busway_bus.testing.sim_disk import Content
 from busway_bus.testing.sim_files import SimFiles
 from busway_bus.testing.world import Crashed
 from tests.simulation.history import Operation, Partition
@@ -47,6 +48,7 @@ class Faults:
         weather = self._plan.weather
         self._world.network.weather.delay_s = (0.00005, weather.get("network_ms", 1.0) / 1000)
         self._node.host.slowness = weather.get("sync_ms", 1.0)
+        self._node.disk.faults.sync_s = (0.0, weather.get("sync_ms", 1.0) / 1000)
 
     async def run(self) -> None:
         """All faults of the plan, each at its moment; returns when the last one is over."""
@@ -85,9 +87,12 @@ class Faults:
         """Start the node whenever it is down and may be up, as an operator does."""
         while True:
             if not self._node.running and not self._stopping and self._world.now >= self._down_until:
+                cached = None if self._node.host.up else self._node.disk.used()
                 try:
                     await self._node.start()
                     self._refused = None
+                    if cached is not None:
+                        self._scenario.note("lost", lost_bytes=max(0, cached - self._node.disk.used()))
                     self._scenario.note("started")
                 except Crashed:
                     continue
@@ -102,15 +107,11 @@ class Faults:
 
     async def _crash(self, fault: Fault) -> None:
         self._take_down(fault.for_ms)
+        at_step = fault.amount or None
         if fault.kind == "power cut":
-            self._cut_power()
+            self._node.power_cut(at_step=at_step)
         else:
-            self._node.crash()
-
-    def _cut_power(self) -> None:
-        before = size_of(self._node.disk)
-        self._node.power_cut()
-        self._scenario.note("lost", lost_bytes=max(0, before - size_of(self._node.disk)))
+            self._node.crash(at_step=at_step)
 
     async def _strike(self, fault: Fault) -> None:
         """Slow the disk, and take the power at the moment when a client is told that something is done: was it?"""
@@ -126,7 +127,7 @@ class Faults:
             async with asyncio.timeout(fault.for_ms / 1000):
                 await struck.wait()
             self._scenario.note("power cut", f"when {fault.target} was answered")
-            self._cut_power()
+            self._node.power_cut()
         except TimeoutError:
             pass
         finally:
@@ -204,9 +205,10 @@ class Faults:
         self._node.host.slowness = max(usual, min(usual * worst, _SLOWEST))
 
     async def _full(self, fault: Fault) -> None:
-        self._node.disk.full = True
+        disk = self._node.disk
+        disk.faults.capacity = disk.used() + fault.amount
         await self._world.sleep(fault.for_ms / 1000)
-        self._node.disk.full = False
+        disk.faults.capacity = None
 
     async def _fail_syncs(self, fault: Fault) -> None:
         self._node.disk.failing_syncs = True
@@ -221,6 +223,8 @@ class Faults:
         """Flip a bit in a file while the node is down; what was in it comes back when everything is put right."""
         self._node.crash()
         self._take_down(fault.for_ms)
+        if not self._node.host.up:
+            return  # what the power cut left is decided when it is back
         paths = [
             path
             for path in paths_of(self._node.disk)
@@ -231,7 +235,7 @@ class Faults:
         if not paths:
             return
         path = self._chance.choice(paths)
-        whole = self._node.disk.read_bytes(path) or b""
+        whole = content_of(self._node.disk, path) or b""
         if not whole:
             return
         at = self._chance.randrange(len(whole))
@@ -244,24 +248,26 @@ class Faults:
     def _repair(self) -> None:
         """Put back what was damaged, where it still is as it was damaged."""
         for path, (whole, damaged) in self._damaged.items():
-            now = self._node.disk.read_bytes(path)
+            now = content_of(self._node.disk, path)
             if now is not None and now[: len(damaged)] == damaged:
                 put(self._node.disk, path, whole + now[len(damaged) :])
                 self._scenario.note("repair", path)
         self._damaged.clear()
 
 
-def size_of(disk: SimFiles) -> int:
-    """Bytes of all files."""
-    return sum(file.size for file in disk._tree.values())
-
-
 def paths_of(disk: SimFiles) -> list[str]:
-    """All files."""
-    return sorted(disk._tree)
+    """All files of partitions."""
+    return [f"{directory}/{name}" for directory in disk.list(".") if "-" in directory for name in disk.list(directory)]
+
+
+def content_of(disk: SimFiles, path: str) -> bytes | None:
+    """What a file holds, whether anything may be read of the disk now or not."""
+    node = disk._find(path)
+    return bytes(node.cached) if isinstance(node, Content) else None
 
 
 def put(disk: SimFiles, path: str, content: bytes) -> None:
     """Let a file have this content, on disk too."""
-    file = disk._tree[path]
-    file.content, file.size, file.synced = bytearray(content), len(content), content
+    node = disk._find(path)
+    assert isinstance(node, Content)
+    node.cached, node.on_disk, node.dirty = bytearray(content), bytearray(content), set()

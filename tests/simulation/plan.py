@@ -285,7 +285,10 @@ class _Drawing:
     def _fault(self, kind: str, at_ms: int, clients: tuple[ClientPlan, ...]) -> Fault:
         choice, target = self._chance.choice, self._chance.choice(clients).name
         match kind:
-            case "crash" | "power cut" | "restart" | "failing sync":
+            case "crash" | "power cut":
+                at_step = choice([0, 0, 1, 2, 5, 20])  # on its disk, from then on: in the middle of something
+                return Fault(at_ms=at_ms, kind=kind, for_ms=choice([0, 10, 500, 4_000, 12_000]), amount=at_step)
+            case "restart" | "failing sync":
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([0, 10, 500, 4_000, 12_000]))
             case "freeze":
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([500, 4_000, 15_000]), target=target)
@@ -299,9 +302,9 @@ class _Drawing:
             case "slow disk":
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([500, 3_000]), amount=choice([20, 200, 1_000]))
             case "full disk":
-                return Fault(at_ms=at_ms, kind=kind, for_ms=choice([300, 3_000]))
+                return Fault(at_ms=at_ms, kind=kind, for_ms=choice([300, 3_000]), amount=choice([0, 200, 2_000]))
             case "clock jump":
                 return Fault(at_ms=at_ms, kind=kind, amount=choice([-3_600_000, -20_000, 20_000, 3_600_000]))
             case _:
                 what = choice(["log", "log", "partition.metadata"])
-                return Fault(at_ms=at_ms, kind=kind, for_ms=choice([100, 2_000]), target=what, amount=choice([0, 1, 2]))
+                return Fault(at_ms=at_ms, kind=kind, for_ms=choice([100, 2_000]), target=what)

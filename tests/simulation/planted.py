@@ -141,18 +141,23 @@ def _falls_back(_: Any) -> Any:
 
 
 def _unsynced_commit(_: Any) -> Any:
-    async def write(self: Any, group_id: str, changes: Any) -> None:
-        if changes:
-            self._append(self._number(group_id), changes)
+    async def commit(
+        self: Any, group_id: str, member_id: str, instance_id: str | None, generation: int, offsets: Any
+    ) -> Any:
+        now, wall_ms = self.runtime.now(), self._machine.wall_ms()
+        return self.runtime.decide(
+            self.runtime.partition_of(group_id),
+            lambda shard: shard.commit(group_id, member_id, instance_id, generation, offsets, now=now, wall_ms=wall_ms),
+        )
 
-    return write
+    return commit
 
 
 def _tells_unsynced(_: Any) -> Any:
-    async def settled(self: Any, group_id: str) -> None:
-        self._number(group_id)
+    async def read(self: Any, number: int, operation: Any) -> Any:
+        return operation(self.shard(number))
 
-    return settled
+    return read
 
 
 def _reads_unflushed(original: Any) -> Any:
@@ -267,12 +272,12 @@ PLANTED: Final = (
     Planted(
         "commit answered before its sync",
         "an offset commit is acknowledged from memory",
-        (("busway_bus.coordinator.runtime:GroupCoordinator.write", _unsynced_commit),),
+        (("busway_bus.coordinator.groups:GroupCoordinator.commit", _unsynced_commit),),
     ),
     Planted(
         "offsets told before they are durable",
         "a member begins at an offset that a power cut takes back",
-        (("busway_bus.coordinator.runtime:GroupCoordinator.settled", _tells_unsynced),),
+        (("busway_bus.coordinator.runtime:Runtime.read", _tells_unsynced),),
     ),
     Planted(
         "fetch beyond the high watermark",
@@ -307,7 +312,7 @@ PLANTED: Final = (
     Planted(
         "sessions on the wall clock",
         "setting the clock ends sessions, or makes them last",
-        (("busway_bus.coordinator.runtime:GroupCoordinator._now", _wall_clock),),
+        (("busway_bus.coordinator.runtime:Runtime.now", _wall_clock),),
     ),
     Planted(
         "generation of a commit unchecked",

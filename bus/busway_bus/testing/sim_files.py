@@ -343,8 +343,9 @@ class SimFiles:
 
     def sizes(self, path: str) -> Mapping[str, int]:
         """The files in a directory and their sizes; empty when it is not there."""
-        files = [(name, self._tree.get(name if path == "." else f"{path}/{name}")) for name in self.list(path)]
-        return {name: file.size for name, file in files if file is not None}
+        directory = self._find(path)
+        names = sorted(directory.names.items()) if isinstance(directory, Directory) else []
+        return {name: len(node.cached) for name, node in names if isinstance(node, Content)}
 
     def make_directory(self, path: str) -> None:
         """Make a directory durably; nothing happens when it is there."""
