@@ -84,6 +84,10 @@ SENDFILE_BYTES_MIN: Final = 16 * 1024
 SYNCS_AT_ONCE_MAX: Final = 8
 """Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
 
+SYNCS_NEXT_MAX: Final = SYNCS_AT_ONCE_MAX
+"""Logs whose next sync is prepared, for a thread that is done with one to go on with: more of them would be synced without what is
+appended until their turn comes."""
+
 RECOVERY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Appended to one log between two producers' snapshots: what a start after a kill reads again of it at most, a tenth of a second."""
 
