@@ -281,6 +281,32 @@ def test_damage_in_an_old_segment_is_left_to_the_reader():
         reopen(files, flushed=100)
 
 
+@pytest.mark.parametrize("bit", [16, 0], ids=["far-behind-its-end", "one-behind-it"])
+def test_a_header_that_lies_about_its_end_drops_nothing(bit):
+    """Flushed segments that seem to begin too early, behind a last batch that says it has more records, are kept."""
+    files = SimFiles()
+    log = filled(files)
+    second = log._segments[1]
+    *_, (_, last) = second.headers()
+    before = log_files(files)
+    content = files.open(second.path(".log")).content
+    content[last + 26 - bit // 8] ^= 1 << bit % 8
+    with pytest.raises(CorruptLog, match="is damaged behind offset"):
+        reopen(files, flushed=100)
+    assert log_files(files) == before
+
+
+def test_after_a_clean_stop_the_last_batch_is_believed_where_the_snapshot_says_so():
+    """One that says it has more records would move the end of the log, and nobody would know."""
+    files = SimFiles()
+    log = filled(files)
+    *_, (_, last) = log.active.headers()
+    log.close(clean=True)
+    files.open(log.active.path(".log")).content[last + 26] ^= 1
+    with pytest.raises(CorruptLog, match="checksum"):
+        reopen(files, flushed=100, clean=True)
+
+
 def test_segments_that_vanished_are_a_loss_that_is_told():
     """A hole below the recovery point is never closed in silence."""
     files = SimFiles()
