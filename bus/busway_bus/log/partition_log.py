@@ -87,12 +87,12 @@ class PartitionLog:
         self._files = files
         self.directory = directory
         self.config = config
-        found = recover(files, directory, config, now_ms=now_ms, flushed=flushed, cleaned=cleaned, clean=clean)
-        self._segments = found.segments
-        between = [found.newest_snapshot] if found.newest_snapshot > self._segments[-1].base_offset else []
-        self._snapshots = SnapshotSchedule(found.proven_bytes, between)
-        self.epochs = found.epochs
-        self.producers = found.producers
+        recovered = recover(files, directory, config, now_ms=now_ms, flushed=flushed, cleaned=cleaned, clean=clean)
+        self._segments = recovered.segments
+        between = [recovered.newest_snapshot] if recovered.newest_snapshot > self._segments[-1].base_offset else []
+        self._snapshots = SnapshotSchedule(recovered.proven_bytes, between)
+        self.epochs = recovered.epochs
+        self.producers = recovered.producers
         self._rolled: list[tuple[Segment, bytes]] = []
         self._new_epoch = False
         self._truncations = 0
@@ -207,7 +207,7 @@ class PartitionLog:
         if self._snapshots.due(active.size):
             snapshot = self.producers.snapshot()
             outdated = self._snapshots.taken(
-                self.end_offset, active.size, {each.base_offset for each in self._segments}
+                self.end_offset, active.size, {segment.base_offset for segment in self._segments}
             )
         return FlushPoint(
             self, tuple(self._rolled), active, self.end_offset, epochs, self._truncations, snapshot, outdated

@@ -133,12 +133,12 @@ class _Recovery:
     # Files left half done
 
     def _offsets(self, suffix: str) -> list[int]:
-        found = []
+        offsets = []
         for name in self._sizes:
             base = name.removesuffix(suffix)
             if base != name and base.isdigit():
-                found.append(int(base))
-        return sorted(found)
+                offsets.append(int(base))
+        return sorted(offsets)
 
     def _tidy(self) -> None:
         """Remove what a deletion or an unfinished cleaning left; finish a swap that had begun (see `cleaner`)."""
