@@ -161,8 +161,8 @@ def _tells_unsynced(_: Any) -> Any:
 
 
 def _reads_unflushed(original: Any) -> Any:
-    def appended(self: Any) -> None:
-        original(self)
+    def appended(self: Any, last_offset: int) -> None:
+        original(self, last_offset)
         self.state.high_watermark = self.log.end_offset
         self.wake()
 
