@@ -21,6 +21,7 @@ from busway_bus.replication.cleaning import off_loop
 from busway_bus.replication.delayed_fetch import DelayedFetch
 from busway_bus.replication.fetch_sessions import SESSIONLESS, CachedPartition, Session
 from busway_bus.replication.partition import Partition
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.messages.fetch import (
@@ -34,6 +35,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.FETCH
 VERSIONS = (4, 18)
+NEEDS = (Access(Operation.READ, Resource.TOPIC), Access(Operation.CLUSTER_ACTION, Resource.CLUSTER))
 TOPIC_IDS_SINCE = 13
 READ_TOGETHER: Final = 1_000
 """Partitions that are looked at before others get their turn."""

@@ -1,80 +1,140 @@
-"""`Files` in memory, which can lose what was never synced, as a power cut does.
+"""`Files` in memory, which can lose what was never synced, as a power cut does, and fail as disks do.
 
-What lives here: the simulated disk. A seeded `random.Random`-like source of numbers decides how much of the unsynced end of
-each file survives a cut, whether a file that was never synced is there at all, and whether one that was removed is there again when
-its directory was not synced since, so that a history can be run again. Renames are durable at once. What does not: any idea of what
-the bytes mean.
+What lives here: the open files of a simulated disk, and its faults. A seeded `random.Random`-like source of numbers decides what of the unsynced pages and names
+survives a cut, so that a history can be run again. What does not: what is in the cache alone (`sim_disk`), when time passes
+(`sim_threads`), any idea of what the bytes mean.
 """
 
-from collections.abc import Callable, Sequence
+import errno
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from busway_bus.testing.sim_disk import Change, Content, Directory, Node, Pick, directories_below, size_of
 
 
 class PowerCut(BaseException):
-    """The power goes at this step; no code of ours may catch it and carry on."""
+    """The power goes, or the process is killed, at this step; no code of ours may catch it and carry on."""
 
 
-class SimFile:
-    """One file: what was written, and how much of it is on disk; `synced` is None until its name is on disk too."""
+@dataclass(slots=True, kw_only=True)
+class DiskFaults:
+    """What goes wrong, and how often.
 
-    __slots__ = ("_files", "_path", "_spoiled", "closed", "content", "descriptor", "disposable", "size", "synced")
+    Attributes:
+        reads, writes, syncs: the chance that one fails with EIO; what a failed sync should have written is never written, as on Linux.
+        cold: the chance that what is read is not in memory.
+        capacity: bytes of content that the disk holds; more fail with ENOSPC.
+        sync_s: the shortest and the longest time that a sync takes.
+    """
 
-    def __init__(self, files: "SimFiles", path: str) -> None:
+    reads: float = 0.0
+    writes: float = 0.0
+    syncs: float = 0.0
+    cold: float = 0.0
+    capacity: int | None = None
+    sync_s: tuple[float, float] = (0.0, 0.0)
+
+
+class SimLoan:
+    """A file that can be read whatever becomes of its name."""
+
+    __slots__ = ("_content", "_files", "_path", "descriptor")
+
+    def __init__(self, files: "SimFiles", path: str, content: Content) -> None:
         self._files = files
         self._path = path
-        self.content = bytearray()
-        self.synced: bytes | None = None
-        self._spoiled: OSError | None = None
-        self.size = 0
-        self.closed = False
-        self.disposable = False
+        self._content = content
         self.descriptor = -1
-
-    def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Write the pieces at the end."""
-        self._files.check_disk()
-        for piece in pieces:
-            self.content += piece
-        self.size = len(self.content)
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on."""
-        return bytes(self.content[position : position + size])
-
-    def read_now(self, position: int, size: int) -> bytes:
-        """As `read`: all of it is in memory, unless `SimFiles.cold` names the file.
-
-        Raises:
-            BlockingIOError: it does.
-        """
-        if self._path in self._files.cold:
-            raise BlockingIOError(11, "simulated pages that are not in memory", self._path)
-        return self.read(position, size)
+        self._files.check_read()
+        return bytes(self._content.cached[position : position + size])
 
     def in_memory(self, position: int, size: int) -> bool:
-        """Whether `SimFiles.cold` does not name the file."""
-        return self._path not in self._files.cold
+        """Whether it is not cold."""
+        return not self._files.is_cold(self._path)
 
     def warm(self, position: int, size: int) -> None:
         """The file is in memory from now on."""
         self._files.cold.discard(self._path)
 
-    def lend(self) -> "SimFile":
-        """The file itself: what is in memory can always be read."""
-        return self
+
+class SimFile:
+    """One open file."""
+
+    __slots__ = ("_content", "_directory", "_files", "_named", "_path", "_spoiled", "closed", "disposable", "size")
+
+    def __init__(self, files: "SimFiles", path: str, directory: Directory, content: Content) -> None:
+        self._files = files
+        self._path = path
+        self._directory = directory
+        self._content = content
+        self._named = False
+        self._spoiled: OSError | None = None
+        self.size = len(content.cached)
+        self.closed = False
+        self.disposable = False
+
+    @property
+    def content(self) -> bytearray:
+        """What is in it; a test may damage it."""
+        return self._content.cached
+
+    def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Write the pieces at the end."""
+        self._check_open()
+        self._files.check_write(sum(map(len, pieces)))
+        self._content.append(pieces)
+        self.size = len(self._content.cached)
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on."""
+        self._check_open()
+        self._files.check_read()
+        return bytes(self._content.cached[position : position + size])
+
+    def read_now(self, position: int, size: int) -> bytes:
+        """As `read`: all of it is in memory, unless it is cold.
+
+        Raises:
+            BlockingIOError: it is.
+        """
+        if self._files.is_cold(self._path):
+            raise BlockingIOError(errno.EAGAIN, "simulated pages that are not in memory", self._path)
+        return self.read(position, size)
+
+    def lend(self) -> SimLoan:
+        """Something to read the file with later, also when it is closed by then."""
+        self._check_open()
+        return SimLoan(self._files, self._path, self._content)
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
-        del self.content[size:]
-        self.size = len(self.content)
+        self._check_open()
+        self._files.check_disk()
+        self._content.truncate(size)
+        self.size = len(self._content.cached)
 
     def sync(self) -> None:
-        """Put the content on disk, or fail when `SimFiles` is made to."""
+        """Put the content on disk, and its name the first time; a failure is final, for this file for ever."""
         if self._spoiled is not None:
             raise self._spoiled
-        self._files.check_sync()
-        if self.synced is None:
-            self._files.sync_names(self._path)
-        self.synced = bytes(self.content)
+        if self.closed:
+            return
+        try:
+            self._files.check_sync()
+        except OSError as problem:
+            self._spoiled = problem
+            self._content.dirty = set()
+            raise
+        self._content.sync()
+        if not self._named:
+            self._files.check_disk()
+            self._directory.sync()
+            self._named = True
 
     def close(self) -> None:
         """Close without syncing."""
@@ -85,155 +145,265 @@ class SimFile:
         self._spoiled = problem
         self.close()
 
-    def cut_power(self, pick: Callable[[int], int]) -> bool:
-        """Fall back to what is on disk and a part, chosen by `pick`, of what was appended since; False: the file is gone."""
-        if self.synced is None and pick(2) == 0:
-            return False
-        kept = self.synced or b""
-        if self.content[: len(kept)] == kept:
-            kept = bytes(self.content[: len(kept) + pick(len(self.content) - len(kept) + 1)])
-        self.content = bytearray(kept)
-        self.size = len(kept)
-        self.synced = kept
-        return True
+    def _check_open(self) -> None:
+        if self.closed:
+            raise OSError(errno.EBADF, "the file is closed")
 
 
 class SimFiles:
     """A tree in memory.
 
+    Args:
+        chance: draws which accesses `faults` hits.
+
     Attributes:
         failing: when set, writes and syncs raise OSError, as a dying disk does.
         failing_syncs: when set, only syncs do.
+        faults: what goes wrong now and then.
         syncs: how many waits for the disk there were, of files and of small files replaced.
         cold: paths of files that are not in memory, until somebody waits for them.
-        steps_left: when set, the power goes (`PowerCut`) at the step on the disk after so many more.
+        steps_left: when set, the power goes (`PowerCut`) at the step on the disk after so many more; from then on every step of whoever
+            still runs is refused so, until `cut_power` or `power_on`.
+        on_cut: called at that step.
+        waits: told how many seconds a sync takes.
     """
 
-    def __init__(self) -> None:
-        self._tree: dict[str, SimFile] = {}
-        self._removed: dict[str, SimFile] = {}
-        self._directories: set[str] = {"."}
+    def __init__(self, chance: Random | None = None) -> None:
+        self._root = Directory()
+        self._chance = chance
+        self._guard = threading.RLock()
         self.failing = False
         self.failing_syncs = False
+        self.faults = DiskFaults()
         self.syncs = 0
         self.cold: set[str] = set()
         self.steps_left: int | None = None
+        self.on_cut: Callable[[], None] | None = None
+        self.waits: Callable[[float], None] | None = None
+        self._off = False
+
+    # Faults
+
+    def _hit(self, chance: float) -> bool:
+        return bool(chance) and self._chance is not None and self._chance.random() < chance
 
     def check_disk(self) -> None:
         """Count a step; raise OSError when the disk is made to fail, PowerCut when the steps are used up."""
+        self._step()
+        if self.failing or self._hit(self.faults.writes):
+            raise OSError(errno.EIO, "simulated input/output error")
+
+    def _step(self) -> None:
+        if self._off:
+            raise PowerCut
         if self.steps_left is not None:
             if self.steps_left == 0:
+                self._off = True
+                if self.on_cut is not None:
+                    self.on_cut()
                 raise PowerCut
             self.steps_left -= 1
-        if self.failing:
-            raise OSError(5, "simulated input/output error")
+
+    def check_write(self, size: int) -> None:
+        """As `check_disk`, of so many bytes more."""
+        self.check_disk()
+        self._check_room(size)
+
+    def _check_room(self, size: int) -> None:
+        capacity = self.faults.capacity
+        if capacity is not None and self.used() + size > capacity:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def check_read(self) -> None:
+        """Raise OSError when a read is made to fail."""
+        if self._off:
+            raise PowerCut
+        if self._hit(self.faults.reads):
+            raise OSError(errno.EIO, "simulated input/output error in a read")
+
+    def is_cold(self, path: str) -> bool:
+        """Whether a file is not in memory now."""
+        return path in self.cold or self._hit(self.faults.cold)
 
     def check_sync(self) -> None:
         """Count a wait for the disk; raise OSError when syncs are made to fail."""
-        self.check_disk()
+        self._step()
         self.syncs += 1
-        if self.failing_syncs:
-            raise OSError(5, "simulated input/output error in a sync")
+        if self._chance is not None and self.waits is not None and self.faults.sync_s[1]:
+            self.waits(self._chance.uniform(*self.faults.sync_s))
+        if self.failing or self.failing_syncs or self._hit(self.faults.syncs):
+            raise OSError(errno.EIO, "simulated input/output error in a sync")
+
+    def used(self) -> int:
+        """Bytes in all files."""
+        return size_of(self._root)
+
+    # The tree
+
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self._root
+        if path != ".":
+            for name in path.split("/"):
+                node = node.names.get(name) if isinstance(node, Directory) else None
+        return node
+
+    def _directory(self, path: str) -> Directory:
+        node = self._find(path)
+        if not isinstance(node, Directory):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return node
+
+    def _place(self, path: str) -> tuple[Directory, str]:
+        parent, _, name = path.rpartition("/")
+        return self._directory(parent or "."), name
+
+    def open_later(self, path: str, size: int) -> SimFile:
+        """The file at `path`: there is nothing to put off."""
+        return self.open(path)
 
     def open(self, path: str) -> SimFile:
         """The file at `path`, made when it is not there."""
-        self._parent(path)
-        file = self._tree.get(path)
-        if file is None:
-            self.check_disk()
-            file = self._tree[path] = SimFile(self, path)
-        file.closed = False
-        return file
+        with self._guard:
+            directory, name = self._place(path)
+            node = directory.names.get(name)
+            if isinstance(node, Directory):
+                raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+            if node is None:
+                self.check_disk()
+                node = Content()
+                Change((directory, name, node))
+            return SimFile(self, path, directory, node)
 
     def read_bytes(self, path: str) -> bytes | None:
         """A whole small file, None when it is not there."""
-        file = self._tree.get(path)
-        return None if file is None else bytes(file.content)
+        self.check_read()
+        node = self._find(path)
+        return bytes(node.cached) if isinstance(node, Content) else None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace a small file durably."""
-        self._parent(path)
-        self.check_sync()
-        file = SimFile(self, path)
-        file.content = bytearray(content)
-        file.size = len(content)
-        file.synced = bytes(content)
-        self._tree[path] = file
-        self.sync_names(path)
+        """Replace a small file durably: a new one is written and synced, gets the name, and then the directory is synced."""
+        with self._guard:
+            directory, name = self._place(path)
+            self.check_sync()
+            self._check_room(len(content))
+            file = Content()
+            file.append([content])
+            file.sync()
+            Change((directory, name, file))
+            self.check_disk()
+            directory.sync()
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens when it is not there."""
-        self.check_disk()
-        file = self._tree.pop(path, None)
-        if file is not None and file.synced is not None:
-            self._removed[path] = file
+        """Remove a file; nothing happens when it is not there. Until its directory is synced it may be back after a power cut."""
+        with self._guard:
+            self.check_disk()
+            try:
+                directory, name = self._place(path)
+            except FileNotFoundError:
+                return
+            if name in directory.names:
+                Change((directory, name, None))
 
     def sync_directory(self, path: str) -> None:
         """Put the names in a directory on disk, and what was removed from it."""
-        self.check_sync()
-        self.sync_names(f"{path}/" if path != "." else "")
-
-    def sync_names(self, path: str) -> None:
-        """What is removed beside `path` stays so."""
-        directory = path.rpartition("/")[0]
-        self._removed = {
-            removed: file for removed, file in self._removed.items() if removed.rpartition("/")[0] != directory
-        }
+        with self._guard:
+            directory = self._directory(path)
+            self.check_sync()
+            directory.sync()
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory."""
-        moved = [path for path in self._tree if path == old or path.startswith(f"{old}/")]
-        if not moved and old not in self._directories:
-            raise FileNotFoundError(old)
+        """Rename a file or directory, then sync the directory that it is in now."""
+        with self._guard:
+            target = self._move(old, new)
+            self.check_disk()
+            target.sync()
+
+    def _move(self, old: str, new: str) -> Directory:
+        source, old_name = self._place(old)
+        target, new_name = self._place(new)
+        node = source.names.get(old_name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", old)
         self.check_disk()
-        self.sync_names(new)
-        for path in moved:
-            self._tree[new + path[len(old) :]] = self._tree.pop(path)
-        if old in self._directories:
-            self._directories.discard(old)
-            self._directories.add(new)
+        Change((source, old_name, None), (target, new_name, node))
+        return target
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Rename several."""
-        for old, new in pairs:
-            self.rename(old, new)
+        """Rename several, then sync the directories they are in now."""
+        with self._guard:
+            targets = [self._move(old, new) for old, new in pairs]
+            for target in targets:
+                self.check_disk()
+                target.sync()
 
     def list(self, path: str) -> Sequence[str]:
         """The names in a directory, sorted; empty when it is not there."""
-        prefix = "" if path == "." else f"{path}/"
-        names = [name for name in [*self._tree, *self._directories] if name.startswith(prefix) and name != "."]
-        return sorted({name[len(prefix) :].partition("/")[0] for name in names})
+        node = self._find(path)
+        return sorted(node.names) if isinstance(node, Directory) else []
+
+    def sizes(self, path: str) -> Mapping[str, int]:
+        """The files in a directory and their sizes; empty when it is not there."""
+        node = self._find(path)
+        files = sorted(node.names.items()) if isinstance(node, Directory) else []
+        return {name: len(file.cached) for name, file in files if isinstance(file, Content)}
 
     def make_directory(self, path: str) -> None:
-        """Make a directory; nothing happens when it is there."""
-        self._directories.add(path)
+        """Make a directory durably; nothing happens when it is there."""
+        with self._guard:
+            self._make(path)
+            self.check_disk()
+            self._place(path)[0].sync()
+
+    def _make(self, path: str) -> None:
+        parent, name = self._place(path)
+        if name not in parent.names:
+            self.check_disk()
+            Change((parent, name, Directory()))
 
     def make_directories(self, names: Sequence[str]) -> None:
-        """Make several directories below the root."""
-        for name in names:
-            self.make_directory(name)
+        """Make several directories below the root, with one sync."""
+        with self._guard:
+            for name in names:
+                self._make(name)
+            if names:
+                self.check_disk()
+                self._root.sync()
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it."""
-        self._directories.discard(path)
-        self.sync_names(f"{path}/")
-        for name in [name for name in self._tree if name.startswith(f"{path}/")]:
-            del self._tree[name]
+        """Remove a directory with all that is in it; until the one above is synced, some of it may be back after a power cut."""
+        with self._guard:
+            node = self._find(path)
+            if isinstance(node, Directory):
+                for name in sorted(node.names):
+                    self.remove_tree(f"{path}/{name}")
+            if node is not None:
+                self.remove(path)
 
-    def cut_power(self, pick: Callable[[int], int]) -> None:
-        """Lose what was not synced; `pick(n)` is a number below n that says how much of each torn end survives."""
+    # Power
+
+    def cut_power(self, pick: Pick) -> None:
+        """Lose what was not synced; `pick(n)` is a number below n that says how much of it survives."""
+        with self._guard:
+            self.power_on()
+            for directory in list(directories_below(self._root)):
+                directory.cut_power(pick)
+            self._root.fall_back(pick)
+
+    def power_off(self) -> None:
+        """Refuse every step from now on: whoever took them is gone."""
+        self._off = True
+
+    def power_on(self) -> None:
+        """Take steps again, with the page cache as it is."""
         self.steps_left = None
-        for path, file in sorted(self._removed.items()):
-            if path not in self._tree and pick(2) == 0:
-                self._tree[path] = file
-        self._removed = {}
-        for path in sorted(self._tree):
-            if not self._tree[path].cut_power(pick):
-                del self._tree[path]
+        self._off = False
+
+    # Of a node's data directory
 
     def volume(self) -> tuple[int, int]:
-        """It does not say."""
-        return -1, -1
+        """How large the disk is, and how much of it is free; it does not say where it has no bound."""
+        capacity = self.faults.capacity
+        return (-1, -1) if capacity is None else (capacity, max(capacity - self.used(), 0))
 
     def connections_max(self) -> int:
         """Enough."""
@@ -241,8 +411,3 @@ class SimFiles:
 
     def close(self) -> None:
         """Give the directory back."""
-
-    def _parent(self, path: str) -> None:
-        directory = path.rpartition("/")[0]
-        if directory and directory not in self._directories:
-            raise FileNotFoundError(directory)

@@ -17,13 +17,14 @@ import asyncio
 import heapq
 import itertools
 import traceback
+import warnings
 from asyncio import Handle, TimerHandle
 from collections.abc import Callable
 from contextvars import Context
 from random import Random
 from typing import Any, Final, NoReturn
 
-from busway_bus.testing.sim_network import Network
+from busway_bus.testing.sim_network import Network, SimSocket
 from busway_bus.testing.sim_process import PROCESS, Crashed, Host, Process
 from busway_bus.testing.sim_tasks import SimFuture, SimTask, end, where
 from busway_bus.testing.sim_threads import Threads
@@ -123,6 +124,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if not process.dead and not process.frozen:
             self.tell(process, "frozen")
             process.frozen = True
+            process.stopped += 1
 
     def thaw(self, process: Process) -> None:
         """Let it go on."""
@@ -130,6 +132,12 @@ class SimLoop(asyncio.BaseEventLoop):
             return
         self.tell(process, "thawed")
         process.frozen = False
+        self._go_on(process)
+
+    def _go_on(self, process: Process) -> None:
+        process.stopped -= 1
+        if process.stopped or process.dead:
+            return
         stalled, process.stalled = process.stalled, []
         for work in stalled:
             self.later(self.chance.uniform(0, 0.001), work)
@@ -153,7 +161,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def wake(self, process: Process) -> None:
         """Give a process with something to run its round when its turn comes."""
-        if not process.queued and not process.frozen and process.ready:
+        if not process.queued and not process.stopped and process.ready:
             process.queued = True
             self._runnable.append(process)
 
@@ -162,7 +170,7 @@ class SimLoop(asyncio.BaseEventLoop):
         process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
         if not process.dead:
             process.ready.append(handle)
-            if not process.queued and not process.frozen:
+            if not process.queued and not process.stopped:
                 process.queued = True
                 self._runnable.append(process)
 
@@ -239,7 +247,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._cancelled -= 1
         elif not process.dead:
             process.ready.append(what)
-            if not process.queued and not process.frozen:
+            if not process.queued and not process.stopped:
                 process.queued = True
                 self._runnable.append(process)
 
@@ -249,17 +257,25 @@ class SimLoop(asyncio.BaseEventLoop):
         todo = len(ready)
         self.steps += todo
         for _ in range(todo):
-            if process.frozen or process.dead:
+            if process.stopped or process.dead:
                 break
             handle = ready.popleft()
             if not handle._cancelled:
                 self._now += STEP_S
                 handle._run()
+                if process.host.waited_s:
+                    self._wait_for_disk(process)
         process.queued = False
         if ready:
             self.wake(process)
         if self.steps > self._steps_max:
             self._stuck(f"{self._steps_max} steps are over, and the workload has not ended")
+
+    def _wait_for_disk(self, process: Process) -> None:
+        """The loop of this process stood still while the disk worked."""
+        waited_s, process.host.waited_s = process.host.waited_s, 0.0
+        process.stopped += 1
+        self.later(waited_s, lambda: self._go_on(process))
 
     def _stuck(self, what: str) -> NoReturn:
         raise Stuck(f"{what}\n{self.stacks()}")
@@ -312,6 +328,10 @@ class SimLoop(asyncio.BaseEventLoop):
         """The addresses of a host of this world."""
         return self.network.addresses(host, port)
 
+    def listening_socket(self, host: str, port: int) -> SimSocket:
+        """For `create_server`; what `busway.net.listening.bind` gives here."""
+        return SimSocket((host, port or self.network.free_port()))
+
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         """As of asyncio."""
         _refuse(options, "create_connection")
@@ -320,6 +340,8 @@ class SimLoop(asyncio.BaseEventLoop):
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         """As of asyncio."""
         start_serving = options.pop("start_serving", True)
+        if isinstance(options.get("sock"), SimSocket):
+            host, port = options.pop("sock").getsockname()
         _refuse(options, "create_server")
         return self.network.listen(protocol_factory, host, port, start=start_serving)
 
@@ -383,16 +405,19 @@ class SimLoop(asyncio.BaseEventLoop):
             process.ready.clear()
         self._events.clear()
         self._runnable.clear()
+        self.network.end()
         self.close()
 
     def bury(self) -> None:
         """Let go of the tasks. Python runs their `finally` blocks for it, which may not happen while anybody looks at what they did."""
-        for process in self.processes:
-            for task in process.tasks:
-                if not task.done():
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    end(task.get_coro())
-            process.tasks.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what was never awaited never will be
+            for process in self.processes:
+                for task in process.tasks:
+                    if not task.done():
+                        task._log_destroy_pending = False  # type: ignore[attr-defined]
+                        end(task.get_coro())
+                process.tasks.clear()
 
 
 def _refuse(options: dict[str, Any], what: str) -> None:

@@ -30,6 +30,7 @@ class Host:
         up: whether it has power.
         wall_offset_ms: how far its wall clock is off.
         slowness: how many times longer than usual work in its threads takes.
+        waited_s: how long code that runs now has waited for the disk; whoever runs it takes that as the time that it took.
     """
 
     def __init__(self, name: str, address: str) -> None:
@@ -38,6 +39,7 @@ class Host:
         self.up = True
         self.wall_offset_ms = 0
         self.slowness = 1.0
+        self.waited_s = 0.0
         self.processes = 0
 
 
@@ -47,7 +49,8 @@ class Process:
     Attributes:
         machine: its clocks, identifiers and chance.
         ready: callbacks that are to run, in order.
-        dead, frozen: whether they never will, or not now.
+        dead, stopped: whether they never will, or not now.
+        frozen: whether somebody froze it; it may be stopped because it waits for the disk, too.
     """
 
     def __init__(self, host: Host, seed: object, now: Callable[[], float], reading: Callable[[], float]) -> None:
@@ -59,6 +62,7 @@ class Process:
         self.queued = False
         self.dead = False
         self.frozen = False
+        self.stopped = 0
         self.stalled: list[Callable[[], None]] = []
         self.waiting: dict[asyncio.Future[Any], None] = {}
         """What others wait for of it."""

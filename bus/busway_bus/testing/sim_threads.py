@@ -50,11 +50,19 @@ class Threads:
         def work() -> None:
             if process.dead:
                 return
-            if process.frozen:
+            if process.stopped:
                 process.stalled.append(work)
                 return
-            if not (future.cancelled() and loop.chance.random() < 0.5):  # it may have begun before it was cancelled
-                self._do(process, context, future, func, args)
+            if future.cancelled() and loop.chance.random() < 0.5:  # it may have begun before it was cancelled
+                over()
+            else:
+                waited_s = self._do(process, context, future, func, args)
+                if waited_s:
+                    loop.later(waited_s, over)
+                else:
+                    over()
+
+        def over() -> None:
             if pool.waiting:
                 pool.waiting.popleft()()
             else:
@@ -76,8 +84,9 @@ class Threads:
 
     def _do(
         self, process: Process, context: Context, future: SimFuture, func: Callable[..., Any], args: tuple[Any, ...]
-    ) -> None:
-        loop = self._loop
+    ) -> float:
+        """Do it, and answer how many seconds it waited for the disk: it is over so much later."""
+        loop, host = self._loop, process.host
         loop.tell(process, f"thread {getattr(func, '__qualname__', None) or type(func).__name__}")
         outcome: Any = None
         problem: BaseException | None = None
@@ -85,8 +94,7 @@ class Threads:
             outcome = context.run(func, *args)
         except BaseException as raised:  # noqa: BLE001 - it is told to whoever waits
             problem = raised
-        if process.dead:
-            return
+        waited_s, host.waited_s = host.waited_s, 0.0
 
         def tell() -> None:
             if future.cancelled():
@@ -96,4 +104,9 @@ class Threads:
             else:
                 future.set_result(outcome)
 
-        loop.put(Handle(tell, (), loop, context))
+        told = Handle(tell, (), loop, context)
+        if waited_s:
+            loop.later(waited_s, lambda: loop.put(told))
+        else:
+            loop.put(told)
+        return waited_s

@@ -112,7 +112,7 @@ class SimTransport(asyncio.Transport):
         if name == "socket":
             from busway_bus.testing.sim_network import SimSocket
 
-            return SimSocket(super().get_extra_info("sockname"))
+            return SimSocket(super().get_extra_info("sockname"), super().get_extra_info("peername"))
         return super().get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -344,7 +344,7 @@ class SimTransport(asyncio.Transport):
         """The socket is closed: what was handed over still arrives, then the peer hears of it."""
         if self._closed:
             return
-        self._closed = self.lost = True
+        self._closed = self.lost = self._closing = True
         self._network.forget(self)
         if reset:
             self._reset_peer()
@@ -368,7 +368,7 @@ class SimTransport(asyncio.Transport):
 
     def vanish(self) -> None:
         """The host has lost power."""
-        self.vanished = self.lost = True
+        self.vanished = self.lost = self._closing = True
 
     def answer_the_past(self) -> None:
         """The host has power again, and knows nothing of this connection: who sent something on it is told."""

@@ -178,7 +178,8 @@ class SimNode:
         self._world = world
         self.name = name
         self.host = world.loop.host(name)
-        self.disk = SimFiles()
+        self.disk = SimFiles(world.chance(f"{name}/disk"))
+        self.disk.waits = self._wait
         self._holder: Process | None = None
         self._properties = {
             "listeners": f"PLAINTEXT://{name}:{PORT}",
@@ -208,7 +209,9 @@ class SimNode:
             Whatever keeps a node from starting.
         """
         assert not self.running, f"{self.name} runs"
+        self.disk.power_on()
         if not self.host.up:
+            self.disk.cut_power(self._world.chance(f"{self.name}/cut/{self.host.processes}").randrange)
             self.host.up = True
             self._world.network.host_is_back(self.host)
         process = self.process = SimProcess(self._world, self._world.loop.new_process(self.name))
@@ -251,20 +254,37 @@ class SimNode:
         self._world.crash(self.process.process, "exited")
         self.node = None
 
-    def crash(self) -> None:
-        """Kill it, as SIGKILL does: what it has written stays in the page cache."""
+    def crash(self, *, at_step: int | None = None) -> None:
+        """Kill it, as SIGKILL does: what it has written stays in the page cache.
+
+        Args:
+            at_step: not now, but at the step on its disk after so many more: in the middle of what it does there.
+        """
+        if at_step is None:
+            self._end("killed", power=True)
+        else:
+            self.disk.steps_left, self.disk.on_cut = at_step, lambda: self._end("killed at the disk", power=True)
+
+    def power_cut(self, *, at_step: int | None = None) -> None:
+        """Take the power from its host: what was not synced is lost, some of it or all, and nobody hears of it.
+
+        Args:
+            at_step: as of `crash`.
+        """
+        if at_step is None:
+            self._end("power cut", power=False)
+        else:
+            self.disk.steps_left, self.disk.on_cut = at_step, lambda: self._end("power cut at the disk", power=False)
+
+    def _end(self, why: str, *, power: bool) -> None:
         if self.process is not None:
-            self.process.crash()
+            self._world.crash(self.process.process, why, silent=not power)
+            self.disk.power_off()
+        self.host.up = self.host.up and power
         self.node = None
 
-    def power_cut(self) -> None:
-        """Take the power from its host: what was not synced is lost, some of it or all, and nobody hears of it."""
-        if self.process is not None:
-            self._world.crash(self.process.process, "power cut", silent=True)
-        self.host.up = False
-        chance = self._world.chance(f"{self.name}/cut/{self.host.processes}")
-        self.disk.cut_power(chance.randrange)
-        self.node = None
+    def _wait(self, seconds: float) -> None:
+        self.host.waited_s += seconds
 
     def freeze(self) -> None:
         """Stop its process, as SIGSTOP does."""

@@ -24,9 +24,7 @@ class CountedFiles(SimFiles):
 
     def open(self, path):
         file = super().open(path)
-        if not isinstance(file, Counted):
-            file = self._tree[path] = Counted(self, path)
-        return file
+        return Counted(self, path, file._directory, file._content)
 
 
 class Counted(SimFile):
