@@ -32,6 +32,7 @@ from busway_bus.replication.local_controller import LocalController
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
+from busway_bus.replication.metadata_snapshots import SnapshotLimits
 from busway_bus.server.listener import Listeners
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -40,6 +41,8 @@ log = logging.getLogger("busway.node")
 
 _SWEEP_S = 1.0
 _UNFORCED_FLUSH_S = 0.1
+_SNAPSHOT_S = 60.0
+"""How often is looked whether the last snapshot of the metadata is too old."""
 _REOPEN_S = 5.0
 """How often partitions that the operating system refused to open are tried again."""
 
@@ -101,16 +104,16 @@ class Node:
         try:
             await self._listeners.bind()
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
-            metadata = MetadataLog(self._store, self._flusher, self._machine)
+            metadata = MetadataLog(self._store, self._flusher, self._machine, self._snapshot_limits())
             await metadata.format()
             for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
                 log.warning("%s: %s", self.config.data_dir, line)
             replicas = ReplicaManager(self.config, self._store, self._flusher, self._machine)
+            metadata.allow_snapshots(lambda: replicas.local.undeleted)
             await metadata.subscribe(replicas.local.follow)
-            controller = LocalController(self.config, metadata, self._machine.uuid4)
+            self._controller, self._registered = LocalController(self.config, metadata, self._machine.uuid4), False
             if not self._store.clean:
-                await controller.request(BeginEpochs(partitions=tuple(replicas.may_have_lost())), ITSELF)
-            self._controller, self._registered = controller, False
+                await self._begin_epochs(replicas)
             await self._register(metadata.image)
             await self._report(replicas.local)
             metadata.watch(lambda: self._reports.set() if replicas.local.report() else None)
@@ -121,7 +124,7 @@ class Node:
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
-                controller=controller,
+                controller=self._controller,
                 replicas=replicas,
                 creations=Creations(),
                 turns=replicas.turns,
@@ -151,11 +154,22 @@ class Node:
         doors = ", ".join(f"{one.name} {one.address}" for one in self.advertised.values())
         log.info("node %d serves %s from %s", self.config.node_id, doors, self.config.data_dir)
 
+    async def _begin_epochs(self, replicas: ReplicaManager) -> None:
+        """After a start on what a killed process left: see `ReplicaManager.may_have_lost`.
+
+        Raises:
+            OSError: that cannot be written down, and clients would not notice what is lost.
+        """
+        try:
+            await self._controller.request(BeginEpochs(partitions=tuple(replicas.may_have_lost())), ITSELF)
+        except KafkaError as problem:
+            raise OSError(f"the start after a kill cannot be written down: {problem}") from problem
+
     async def _register(self, image: ClusterImage) -> None:
         """Register with the controller. Where it cannot write, the addresses of an earlier start serve until it can, if they are the same.
 
         Raises:
-            KafkaError: they are others.
+            OSError: they are others.
         """
         registration = self._registration()
         try:
@@ -164,7 +178,8 @@ class Node:
             before = image.brokers.get(self.config.node_id)
             same = before is not None and before.addresses == addresses(registration)
             if not same:
-                raise
+                text = f"this broker cannot be registered under other addresses than before: {problem}"
+                raise OSError(text) from problem
             self._postponed("this start cannot be registered yet, and is tried again: %s", problem)
         else:
             self._registered = True
@@ -190,6 +205,12 @@ class Node:
             await self._reports.wait()
             self._reports.clear()
             await self._report(self.services.replicas.local)
+
+    def _snapshot_limits(self) -> SnapshotLimits:
+        return SnapshotLimits(
+            bytes_max=self.config.get("metadata.log.max.record.bytes.between.snapshots"),
+            interval_ms=self.config.get("metadata.log.max.snapshot.interval.ms"),
+        )
 
     def _registration(self) -> RegisterBroker:
         assert self._store is not None
@@ -242,6 +263,7 @@ class Node:
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.logs.flush_intervals),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.logs.maintain),
             every(_REOPEN_S, "opening partitions", self._reopen),
+            every(_SNAPSHOT_S, "the snapshot of the metadata", services.metadata.maintain),
             every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.logs.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]

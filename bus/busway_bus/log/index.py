@@ -15,6 +15,8 @@ OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
 """Largest timestamp so far, relative offset of a record that has it."""
 PAGE_BYTES: Final = 4096
+OFFSETS_MAX: Final = 2**31 - 1
+"""A segment's indexes hold offsets relative to its base in four bytes, so it has no more than these."""
 
 Read = Callable[[int, int], bytes]
 """At most so many bytes of the index file, from a position on."""

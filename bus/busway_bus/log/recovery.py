@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from busway_bus.kernel.files import Files
+from busway_bus.kernel.limits import CUTS_MAX
 from busway_bus.log.epochs import LeaderEpochs
 from busway_bus.log.file_names import CLEANED, CUT, DELETED, EPOCHS, SNAPSHOT, SWAP, file_name
 from busway_bus.log.log_config import LogConfig
@@ -28,8 +29,6 @@ from busway_protocol.records.batch import HEADER_BYTES, CorruptBatch, read_heade
 
 log = logging.getLogger("busway.log")
 
-CUTS_MAX: Final = 4
-"""Cuts of earlier starts that are kept beside those of the newest one: a broker that dies again and again must not fill the disk."""
 _COPIED_BYTES: Final = 1024 * 1024
 
 

@@ -23,7 +23,7 @@ from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import Doomed, LogStore, Opening
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
-from busway_bus.replication.cleaning import off_loop
+from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -49,7 +49,11 @@ class _Offline:
 
 
 class LocalPartitions:
-    """Every partition that this node has."""
+    """Every partition that this node has.
+
+    Attributes:
+        undeleted: whether deleted partitions keep their files until the next start, which has to know of the deletion.
+    """
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class LocalPartitions:
         self._images: dict[Key, PartitionImage] = {}
         self._lost: set[Key] = set()
         self._started = False
+        self.undeleted = False
         self._doomed: deque[str] = deque()
         self._remover: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
@@ -257,6 +262,7 @@ class LocalPartitions:
         try:
             self._doomed += await off_loop(functools.partial(self._store.delete, doomed))
         except OSError as problem:
+            self.undeleted = True
             log.error("deleted partitions keep their files until the next start: %s", problem)
         if self._doomed and self._remover is None:
             self._remover = asyncio.ensure_future(self._remove())

@@ -344,8 +344,8 @@ class SimFiles:
     def sizes(self, path: str) -> Mapping[str, int]:
         """The files in a directory and their sizes; empty when it is not there."""
         node = self._find(path)
-        files = sorted(node.names.items()) if isinstance(node, Directory) else []
-        return {name: len(file.cached) for name, file in files if isinstance(file, Content)}
+        names = node.names if isinstance(node, Directory) else {}
+        return {name: len(file.cached) for name, file in sorted(names.items()) if isinstance(file, Content)}
 
     def make_directory(self, path: str) -> None:
         """Make a directory durably; nothing happens when it is there."""

@@ -191,7 +191,7 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
         await cluster.stop()
         with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
             if refused == "open":
-                patch.setattr(OsFiles, "open", refusing(OsFiles.open))
+                patch.setattr(OsFiles, "_opened", refusing(OsFiles._opened))
             else:
                 patch.setattr(loading, "_kept", refusing(loading._kept))
             await cluster.start()
@@ -215,10 +215,10 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
 def refusing(do: Callable[..., Any]) -> Callable[..., Any]:
     """Does it, but for files and partitions of the offsets topic."""
 
-    def refuse(by: object, what: object) -> Any:
+    def refuse(by: object, what: object, *more: object) -> Any:
         if isinstance(by, GroupShard) or str(what).startswith("__consumer_offsets-0/"):
             raise OSError(24, "Too many open files")
-        return do(by, what)
+        return do(by, what, *more)
 
     return refuse
 

@@ -139,14 +139,14 @@ async def test_a_partition_that_comes_back_after_the_start_has_begun_an_epoch_to
     await produce(cluster, 100, "old")
     await cluster.crash()
     cut(cluster, 5)
-    opened = OsFiles.open
+    opened = OsFiles._opened
 
-    def refuse(files: OsFiles, path: str) -> OsFile:
+    def refuse(files: OsFiles, path: str, size: int | None) -> OsFile:
         if path.startswith("t-0/"):
             raise OSError(24, "Too many open files")
-        return opened(files, path)
+        return opened(files, path, size)
 
-    monkeypatch.setattr(OsFiles, "open", refuse)
+    monkeypatch.setattr(OsFiles, "_opened", refuse)
     await cluster.start()
     monkeypatch.undo()
     assert cluster.node is not None
