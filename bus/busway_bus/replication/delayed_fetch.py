@@ -27,7 +27,7 @@ class DelayedFetch:
         self._enough = enough
         self._callbacks = [(partition, functools.partial(self.look_at, partition)) for partition in partitions]
         for partition, callback in self._callbacks:
-            partition.waiters.add(callback)
+            partition.waiters[callback] = None
         self._timer = loop.call_later(timeout_s, self._end, False)
         self.over.add_done_callback(self._close)
 
@@ -43,4 +43,4 @@ class DelayedFetch:
     def _close(self, _: "asyncio.Future[bool]") -> None:
         self._timer.cancel()
         for partition, callback in self._callbacks:
-            partition.waiters.discard(callback)
+            partition.waiters.pop(callback, None)

@@ -26,7 +26,7 @@ class Partition:
     Attributes:
         state: role, epochs, in-sync replicas and offsets.
         acknowledgements: the producers that wait for their answers.
-        waiters: called when more may be read, or the partition is gone.
+        waiters: called when more may be read, or the partition is gone, who came first first.
         turn: done when the last batch that came is appended or refused; None when none is being looked through.
     """
 
@@ -36,7 +36,7 @@ class Partition:
     log: PartitionLog
     state: PartitionState
     acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
-    waiters: set[Callable[[], None]] = field(default_factory=set)
+    waiters: dict[Callable[[], None], None] = field(default_factory=dict)
     complained: bool = False
     turn: "asyncio.Future[None] | None" = None
 

@@ -24,6 +24,7 @@ from busway.net.machine import OS, current_machine
 from busway.producer.producer import Producer
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
+from busway.testing.dead_letter import DeadLetter, dead_letter_of
 from busway.testing.standing import standing_time
 from busway.types import Record, RecordMetadata, TopicPartition
 
@@ -32,24 +33,6 @@ V = TypeVar("V")
 SETTLE_S: Final = 20.0
 _CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 _EARLIEST, _LATEST = -2, -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A record that was put aside.
-
-    Attributes:
-        key, value: bytes, as they came.
-        error: class and text of the exception.
-        attempts: calls of the handler.
-        headers: all of them; see `busway.app.handling.failures.dead_letter_headers`.
-    """
-
-    key: bytes | None
-    value: bytes | None
-    error: str
-    attempts: int
-    headers: tuple[tuple[str, bytes | None], ...]
 
 
 class Broker(Protocol):
@@ -220,20 +203,7 @@ class TestBus:
 
     async def dead_letters(self, topic: Topic[Any, Any]) -> list[DeadLetter]:
         """The records of a topic that the app put aside."""
-        found = []
-        for record in await self._read(dead_letter_topic(topic.name, self.app.group_id)):
-            headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
-            kind = headers["kafka_dlt-exception-fqcn"].rpartition(".")[2]
-            found.append(
-                DeadLetter(
-                    key=record.key,
-                    value=record.value,
-                    error=f"{kind}: {headers['kafka_dlt-exception-message']}",
-                    attempts=int(headers["busway_dlt-attempts"]),
-                    headers=record.headers,
-                )
-            )
-        return found
+        return [dead_letter_of(record) for record in await self._read(dead_letter_topic(topic.name, self.app.group_id))]
 
     # Ends and beginnings
 
