@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check simulate up hostile interop spark compose bench clean
+.PHONY: demo test check sim simulate up hostile interop spark compose bench clean
 
 demo: $(READY)
 	$(BIN)/busway demo movieflix
@@ -16,6 +16,9 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+sim: $(READY)
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seconds $(or $(SECONDS),60))
 
 hostile: $(READY)
 	$(BIN)/pytest -m "hostile and not java and not foreign and not spark and not postgres and not compose"

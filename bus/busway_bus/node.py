@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from uuid import UUID
 
 from busway.net.machine import OS
-from busway_bus.controller.brokers import RegisterBroker
-from busway_bus.controller.controller import ITSELF
+from busway_bus.controller.brokers import RegisterBroker, addresses
+from busway_bus.controller.controller import ITSELF, Controller
 from busway_bus.controller.leaders import BeginEpochs
-from busway_bus.coordinator.runtime import LOAD_GRACE_S, GroupCoordinator
+from busway_bus.coordinator.groups import LOAD_GRACE_S, GroupCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
 from busway_bus.handlers.topic_creation import create_topic
@@ -29,8 +29,10 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.local_controller import LocalController
+from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
+from busway_bus.replication.metadata_snapshots import SnapshotLimits
 from busway_bus.server.listener import Listeners
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -39,6 +41,8 @@ log = logging.getLogger("busway.node")
 
 _SWEEP_S = 1.0
 _UNFORCED_FLUSH_S = 0.1
+_SNAPSHOT_S = 60.0
+"""How often is looked whether the last snapshot of the metadata is too old."""
 _REOPEN_S = 5.0
 """How often partitions that the operating system refused to open are tried again."""
 
@@ -64,7 +68,11 @@ class Node:
         self._store: LogStore | None = None
         self._flusher = Flusher(self._disk_failed)
         self._services: NodeServices | None = None
+        self._controller: Controller
+        self._registered = False
+        self._complaints: set[str] = set()
         self._chores: list[asyncio.Task[None]] = []
+        self._reports = asyncio.Event()
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the disk has failed: the node acknowledges nothing any more and should be stopped."""
 
@@ -96,16 +104,19 @@ class Node:
         try:
             await self._listeners.bind()
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
-            metadata = MetadataLog(self._store, self._flusher, self._machine)
+            metadata = MetadataLog(self._store, self._flusher, self._machine, self._snapshot_limits())
             await metadata.format()
             for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
                 log.warning("%s: %s", self.config.data_dir, line)
             replicas = ReplicaManager(self.config, self._store, self._flusher, self._machine)
+            metadata.allow_snapshots(lambda: replicas.local.undeleted)
             await metadata.subscribe(replicas.local.follow)
-            controller = LocalController(self.config, metadata, self._machine.uuid4)
+            self._controller, self._registered = LocalController(self.config, metadata, self._machine.uuid4), False
             if not self._store.clean:
-                await controller.request(BeginEpochs(partitions=tuple(replicas.may_have_lost())), ITSELF)
-            await controller.request(self._registration(), ITSELF)
+                await self._begin_epochs(replicas)
+            await self._register(metadata.image)
+            await self._report(replicas.local)
+            metadata.watch(lambda: self._reports.set() if replicas.local.report() else None)
             self._services = NodeServices(
                 config=self.config,
                 machine=self._machine,
@@ -113,7 +124,7 @@ class Node:
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
-                controller=controller,
+                controller=self._controller,
                 replicas=replicas,
                 creations=Creations(),
                 turns=replicas.turns,
@@ -129,9 +140,9 @@ class Node:
                 ),
             )
             groups = self._services.groups
-            metadata.watch(groups.follow)
-            groups.load()
-            await groups.loaded(within_s=LOAD_GRACE_S)
+            metadata.watch(groups.runtime.follow)
+            groups.runtime.load()
+            await groups.runtime.wait_loaded(within_s=LOAD_GRACE_S)
             await self._listeners.serve(self._services, self._files.connections_max())
         except BaseException:
             await self._listeners.close()
@@ -142,6 +153,64 @@ class Node:
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
         doors = ", ".join(f"{one.name} {one.address}" for one in self.advertised.values())
         log.info("node %d serves %s from %s", self.config.node_id, doors, self.config.data_dir)
+
+    async def _begin_epochs(self, replicas: ReplicaManager) -> None:
+        """After a start on what a killed process left: see `ReplicaManager.may_have_lost`.
+
+        Raises:
+            OSError: that cannot be written down, and clients would not notice what is lost.
+        """
+        try:
+            await self._controller.request(BeginEpochs(partitions=tuple(replicas.may_have_lost())), ITSELF)
+        except KafkaError as problem:
+            raise OSError(f"the start after a kill cannot be written down: {problem}") from problem
+
+    async def _register(self, image: ClusterImage) -> None:
+        """Register with the controller. Where it cannot write, the addresses of an earlier start serve until it can, if they are the same.
+
+        Raises:
+            OSError: they are others.
+        """
+        registration = self._registration()
+        try:
+            await self._controller.request(registration, ITSELF)
+        except KafkaError as problem:
+            before = image.brokers.get(self.config.node_id)
+            same = before is not None and before.addresses == addresses(registration)
+            if not same:
+                text = f"this broker cannot be registered under other addresses than before: {problem}"
+                raise OSError(text) from problem
+            self._postponed("this start cannot be registered yet, and is tried again: %s", problem)
+        else:
+            self._registered = True
+
+    async def _report(self, local: LocalPartitions) -> None:
+        """Tell the controller which replicas cannot be served, and which can again; what it cannot write now it is told again."""
+        report = local.report()
+        if report is not None:
+            try:
+                await self._controller.request(report, ITSELF)
+            except KafkaError as problem:
+                self._postponed("which partitions are offline cannot be written down yet: %s", problem)
+
+    def _postponed(self, text: str, problem: KafkaError) -> None:
+        """Say once why the controller was not told something."""
+        line = text % problem
+        if line not in self._complaints:
+            self._complaints.add(line)
+            log.error(line)
+
+    async def _report_changes(self) -> None:
+        while True:
+            await self._reports.wait()
+            self._reports.clear()
+            await self._report(self.services.replicas.local)
+
+    def _snapshot_limits(self) -> SnapshotLimits:
+        return SnapshotLimits(
+            bytes_max=self.config.get("metadata.log.max.record.bytes.between.snapshots"),
+            interval_ms=self.config.get("metadata.log.max.snapshot.interval.ms"),
+        )
 
     def _registration(self) -> RegisterBroker:
         assert self._store is not None
@@ -189,17 +258,22 @@ class Node:
             config.get("replica.high.watermark.checkpoint.interval.ms"),
         )
         return [
+            self._report_changes(),
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.logs.flush_intervals),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.logs.maintain),
             every(_REOPEN_S, "opening partitions", self._reopen),
+            every(_SNAPSHOT_S, "the snapshot of the metadata", services.metadata.maintain),
             every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.logs.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
         ]
 
     async def _reopen(self) -> None:
+        if not self._registered:
+            await self._register(self.services.image)
         await self.services.replicas.local.reopen()
-        self.services.groups.look_again()
+        await self._report(self.services.replicas.local)
+        self.services.groups.runtime.look_again()
 
     async def stop(self, *, clean: bool = True) -> None:
         """Close the doors, finish what is under way, leave the data so that the next start trusts it.
@@ -215,7 +289,7 @@ class Node:
         await self._listeners.close(finish=clean)
         if self._services is not None:
             await self._services.creations.close()
-            self._services.groups.close()
+            self._services.groups.runtime.close()
             await self._services.metadata.drain()
             await self._services.replicas.close()
             await self._services.replicas.local.close()

@@ -89,7 +89,10 @@ def dump(decoder: str, data: Path, topic: str) -> Iterator[dict[str, Any]]:
     """The records in the logs of a topic as Kafka's tool shows them: `key` and `payload`, both parsed."""
     files = sorted(str(path) for path in data.glob(f"{topic}-*/*.log") if path.stat().st_size)
     assert files
-    output = java(DUMP, decoder, "--files", ",".join(files))
+    yield from _records(java(DUMP, decoder, "--files", ",".join(files)))
+
+
+def _records(output: str) -> Iterator[dict[str, Any]]:
     assert "Could not decode" not in output, output
     assert "isvalid: false" not in output, output
     for line in output.splitlines():
@@ -170,6 +173,7 @@ async def test_the_metadata_log_is_read_by_kafka() -> None:
         by_type.setdefault(record["type"], []).append(record["data"])
     assert by_type.keys() == {
         "FEATURE_LEVEL_RECORD",
+        "REGISTER_BROKER_RECORD",
         "TOPIC_RECORD",
         "PARTITION_RECORD",
         "CONFIG_RECORD",
@@ -181,3 +185,36 @@ async def test_the_metadata_log_is_read_by_kafka() -> None:
     assert all(record["leader"] == record["replicas"][0] for record in by_type["PARTITION_RECORD"])
     (gone,) = by_type["REMOVE_TOPIC_RECORD"]
     assert [record["name"] for record in by_type["TOPIC_RECORD"] if record["topicId"] == gone["topicId"]] == ["left"]
+
+
+@pytest.mark.slow
+async def test_a_snapshot_of_the_metadata_is_read_by_kafka() -> None:
+    """Header, footer and every record, in the versions that Kafka's metadata classes know."""
+    properties = {"offsets.topic.num.partitions": "3", "metadata.log.max.record.bytes.between.snapshots": "1"}
+    async with LocalCluster(properties=properties) as cluster:
+        async with run_against(cluster.bootstrap_servers) as run:
+            await run.admin.request(
+                InitProducerIdRequest(
+                    transactional_id=None, transaction_timeout_ms=0, producer_id=-1, producer_epoch=-1
+                )
+            )
+        await cluster.node.services.metadata.drain()
+        image = cluster.node.services.image
+        data = Path(cluster.data_dir)
+        newest = max(data.glob("__cluster_metadata-0/*.checkpoint"))
+        output = await asyncio.to_thread(java, DUMP, "--cluster-metadata-decoder", "--files", str(newest))
+    lines = [line for line in output.splitlines() if line.startswith("| ")]
+    assert "SnapshotHeader" in lines[0]
+    assert "SnapshotFooter" in lines[-1]
+    records = [record["payload"] for record in _records(output)]
+    assert len(records) == len(lines) - 2
+    assert records[0]["data"] == {"name": "metadata.version", "featureLevel": 30}
+    assert {record["type"] for record in records} == {
+        "FEATURE_LEVEL_RECORD",
+        "REGISTER_BROKER_RECORD",
+        "TOPIC_RECORD",
+        "PARTITION_RECORD",
+        "CONFIG_RECORD",
+        "PRODUCER_IDS_RECORD",
+    }
+    assert {record["data"]["name"] for record in records if record["type"] == "TOPIC_RECORD"} == set(image.topics)

@@ -3,17 +3,25 @@
 What lives here: registration, as a decision. What does not: hearing of brokers that are silent; one node is its own controller.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 from busway_bus.controller.controller import Surroundings
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.decision import Decision
-from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.image import Address, ClusterImage
 from busway_bus.metadata.records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 
 PLAINTEXT = 0
 """The number of the protocol of every listener here, as in Kafka's `SecurityProtocol`."""
+
+
+def addresses(registration: "RegisterBroker") -> Mapping[str, Address]:
+    """Where clients find the broker that registers, by listener."""
+    return {
+        end.name: Address(host=end.host, port=end.port, security_protocol=PLAINTEXT) for end in registration.endpoints
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

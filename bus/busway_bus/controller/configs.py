@@ -18,7 +18,7 @@ from busway_bus.metadata.records import ConfigRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """What to do with one setting."""
 
     SET = 0
@@ -66,7 +66,7 @@ def check_request(updates: Sequence[Update]) -> None:
     names = [name for name, _, _ in updates]
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    if empty := [name for name, operation, value in updates if value is None and operation != Operation.DELETE]:
+    if empty := [name for name, operation, value in updates if value is None and operation != ConfigOperation.DELETE]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}")
 
 
@@ -92,20 +92,20 @@ def change(image: ClusterImage, topic: str, operations: Sequence[Update]) -> Dec
     current = image.topic_configs(topic)
     wanted: dict[str, str | None] = {}
     for name, operation, value in operations:
-        if operation == Operation.DELETE:
+        if operation == ConfigOperation.DELETE:
             if name in current:
                 wanted[name] = None
-        elif operation == Operation.SET:
+        elif operation == ConfigOperation.SET:
             wanted[name] = value
-        elif operation in {Operation.APPEND, Operation.SUBTRACT}:
-            wanted[name] = _edit_list(name, Operation(operation), current, value or "")
+        elif operation in {ConfigOperation.APPEND, ConfigOperation.SUBTRACT}:
+            wanted[name] = _edit_list(name, ConfigOperation(operation), current, value or "")
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: operation {operation} is not known")
     _check_values({**current, **wanted})
     return _changes(topic, wanted)
 
 
-def _edit_list(name: str, operation: Operation, current: Mapping[str, str], value: str) -> str:
+def _edit_list(name: str, operation: ConfigOperation, current: Mapping[str, str], value: str) -> str:
     key = TOPIC_CONFIGS.get(name)
     if key is None or key.type is not ConfigType.LIST:
         text = f"Can't {operation.name} to key {name} because its type is not LIST."
@@ -114,7 +114,7 @@ def _edit_list(name: str, operation: Operation, current: Mapping[str, str], valu
     assert isinstance(default, list)
     items = [item for item in current[name].split(",") if item] if name in current else list(default)
     edited = [item.strip() for item in value.split(",") if item.strip()]
-    if operation == Operation.APPEND:
+    if operation == ConfigOperation.APPEND:
         items += [item for item in edited if item not in items]
     else:
         items = [item for item in items if item not in edited]

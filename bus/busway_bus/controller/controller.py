@@ -57,7 +57,15 @@ class Command(Protocol[R]):
 
 
 class Controller(Protocol):
-    """Decides, one command after the other, each on what was decided before."""
+    """Decides, one command after the other, each on what was decided before.
+
+    Attributes:
+        leader_id: the id of the node that decides now, -1 while none is known.
+    """
+
+    @property
+    def leader_id(self) -> int:
+        """See above."""
 
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
         """Have a command decided and carried out; the reply comes when it is durable and followed by this node.

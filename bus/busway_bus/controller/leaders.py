@@ -1,16 +1,27 @@
 """Who leads a partition, and since which epoch.
 
-What lives here: the decisions that a leader begins anew, and on elections. What does not: which logs may have lost records
-(`replication`).
+What lives here: the decisions that a leader begins anew, that a replica cannot be served or can again, and on elections. What does
+not: which logs those are (`replication`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
 
 from busway_bus.controller.controller import Surroundings
+from busway_bus.controller.placement import directory_on
 from busway_bus.kernel.decision import Decision
-from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.image import LOST, NO_LEADER, NO_LEADER_CHANGE, UNASSIGNED, ClusterImage
 from busway_bus.metadata.records import PartitionChangeRecord
+from busway_protocol.errors import ErrorCode, KafkaError
+
+PREFERRED, UNCLEAN = 0, 1
+"""Types of election (KIP-460)."""
+_NO_CANDIDATE: Final[Mapping[int, tuple[ErrorCode, str]]] = {
+    PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
+    UNCLEAN: (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."),
+}
 
 
 def begin_epochs(image: ClusterImage, partitions: Iterable[tuple[str, int]]) -> Decision[None]:
@@ -37,3 +48,85 @@ class BeginEpochs:
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
         """See `begin_epochs`."""
         return begin_epochs(image, self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportReplicas:
+    """A broker cannot serve its replicas of some partitions, by topic and number, and can again those of others."""
+
+    node_id: int
+    lost: tuple[tuple[str, int], ...] = ()
+    found: tuple[tuple[str, int], ...] = ()
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
+        """A lost replica leads no more and is in sync no more, unless it is the last one; a partition that has none left to lead it gets
+        its leader back with it."""
+        records = []
+        for keys, directory in ((self.lost, LOST), (self.found, directory_on(image, self.node_id))):
+            for name, number in keys:
+                partition = image.partition(name, number)
+                if partition is None or self.node_id not in partition.replicas:
+                    continue
+                records.append(self._change(image, name, number, directory))
+        return Decision(records=tuple(records), reply=None)
+
+    def _change(self, image: ClusterImage, name: str, number: int, directory: UUID) -> PartitionChangeRecord:
+        topic = image.topics[name]
+        partition = topic.partitions[number]
+        directories = [
+            directory if replica == self.node_id else partition.directory_on(replica) or UNASSIGNED
+            for replica in partition.replicas
+        ]
+        leader, isr = NO_LEADER_CHANGE, None
+        if directory == LOST:
+            others = [replica for replica in partition.isr if replica != self.node_id]
+            if partition.leader == self.node_id:
+                able = (replica for replica in others if replica in image.brokers and not image.brokers[replica].fenced)
+                leader = next(able, NO_LEADER)
+            if others:
+                isr = others
+        elif partition.leader == NO_LEADER and self.node_id in partition.isr:
+            leader = self.node_id
+        return PartitionChangeRecord(
+            topic_id=topic.topic_id, partition_id=number, leader=leader, isr=isr, directories=directories
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeaders:
+    """Have partitions elect a leader, those without one where none is named; the reply says of each what came of it.
+
+    Attributes:
+        partitions: by topic and number.
+    """
+
+    kind: int
+    partitions: tuple[tuple[str, int], ...] | None
+
+    def decide(
+        self, image: ClusterImage, surroundings: Surroundings
+    ) -> Decision[tuple[tuple[tuple[str, int], KafkaError], ...]]:
+        """Judge each for itself. Whoever can lead does already, so that nobody is ever elected."""
+        partitions = self.partitions
+        if partitions is None:
+            partitions = tuple(
+                (topic.name, number)
+                for topic in image.topics.values()
+                for number, partition in enumerate(topic.partitions)
+                if partition.leader == NO_LEADER
+            )
+        return Decision(reply=tuple((key, _elect(image, *key, self.kind)) for key in partitions))
+
+
+def _elect(image: ClusterImage, topic: str, number: int, kind: int) -> KafkaError:
+    """Why no election is held."""
+    if kind not in _NO_CANDIDATE:
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
+    if topic not in image.topics:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
+    partition = image.partition(topic, number)
+    if partition is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{number}")
+    if partition.leader == NO_LEADER:
+        return KafkaError(*_NO_CANDIDATE[kind])
+    return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")

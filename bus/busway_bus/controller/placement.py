@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.image import UNASSIGNED, ClusterImage
 from busway_bus.metadata.records import PartitionRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
-UNASSIGNED: Final = UUID(int=0)
-"""The directory of a replica whose broker chooses it itself (KIP-858)."""
 _ASSIGNMENT: Final = "The manual partition assignment includes"
 
 
@@ -85,11 +83,11 @@ def new_partition(image: ClusterImage, topic_id: UUID, number: int, replicas: Se
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[_directory(image, broker) for broker in replicas],
+        directories=[directory_on(image, broker) for broker in replicas],
     )
 
 
-def _directory(image: ClusterImage, broker: int) -> UUID:
+def directory_on(image: ClusterImage, broker: int) -> UUID:
     """Where a broker with one directory keeps a replica; one with several tells later."""
     directories = image.brokers[broker].directories
     return directories[0] if len(directories) == 1 else UNASSIGNED

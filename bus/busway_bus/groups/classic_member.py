@@ -3,21 +3,18 @@
 What lives here: what the coordinator knows of a member. What does not: what becomes of it (`classic`).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from busway_bus.groups.classic_values import Join
 from busway_bus.groups.records import MemberMetadata
+from busway_bus.kernel.decision import Waiter
 from busway_bus.kernel.limits import MEMBER_BYTES
 
 
 def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
     """What a member's protocols take."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
-
-
-Waiter = Any
-"""Whatever the driver wants back when a parked request is answered; the core never looks into it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,16 +45,12 @@ class Member:
         """Whether a request of it waits here, which shows that it is alive."""
         return self.join is not None or self.sync is not None
 
-    def touch(self, now: int) -> None:
-        """It has shown itself: its session begins anew."""
-        self.deadline_ms = now + self.session_timeout_ms
-
     def metadata(self, protocol: str | None) -> bytes:
         """Its subscription under `protocol`."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def record(self, protocol: str | None) -> MemberMetadata:
-        """The member as it is written down."""
+    def record(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
+        """The member as it is written down, with the assignment that it gets or has."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -66,21 +59,46 @@ class Member:
             rebalance_timeout=self.rebalance_timeout_ms,
             session_timeout=self.session_timeout_ms,
             subscription=self.metadata(protocol),
-            assignment=self.assignment,
+            assignment=assignment,
         )
 
     @classmethod
-    def restored(cls, found: MemberMetadata, protocol: str | None, now: int) -> "Member":
-        """The member that was written down, with one session from now."""
+    def joining(cls, member_id: str, request: Join, now: int) -> "Member":
+        """The member that comes with a request, whose session begins."""
         return cls(
-            member_id=found.member_id,
-            instance_id=found.group_instance_id,
-            client_id=found.client_id,
-            client_host=found.client_host,
-            session_timeout_ms=found.session_timeout,
-            # Version 0 of the record has no rebalance timeout.
-            rebalance_timeout_ms=found.session_timeout if found.rebalance_timeout < 0 else found.rebalance_timeout,
-            protocols=((protocol or "", found.subscription),),
-            deadline_ms=now + found.session_timeout,
-            assignment=found.assignment,
+            member_id=member_id,
+            instance_id=request.instance_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            protocols=request.protocols,
+            deadline_ms=now + request.session_timeout_ms,
         )
+
+    def succeeded(self, newcomer: "Member") -> "Member":
+        """The newcomer with what it takes over from a static member whose place it gets."""
+        return replace(newcomer, client_id=self.client_id, client_host=self.client_host, assignment=self.assignment)
+
+    @classmethod
+    def restored(cls, written: MemberMetadata, protocol: str | None, now: int) -> "Member":
+        """The member that was written down, with one session from now to show itself."""
+        return cls(
+            member_id=written.member_id,
+            instance_id=written.group_instance_id,
+            client_id=written.client_id,
+            client_host=written.client_host,
+            session_timeout_ms=written.session_timeout,
+            # Version 0 of the record has no rebalance timeout.
+            rebalance_timeout_ms=written.session_timeout
+            if written.rebalance_timeout < 0
+            else written.rebalance_timeout,
+            protocols=((protocol or "", written.subscription),),
+            deadline_ms=now + written.session_timeout,
+            assignment=written.assignment,
+        )
+
+
+def listing(members: Iterable[Member], protocol: str | None) -> tuple[tuple[str, str | None, bytes], ...]:
+    """What the leader is told of everyone."""
+    return tuple((member.member_id, member.instance_id, member.metadata(protocol)) for member in members)

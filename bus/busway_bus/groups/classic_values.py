@@ -1,39 +1,12 @@
-"""What goes into a classic group and what comes out: states, requests, answers, limits.
+"""What goes into a classic group and what comes out: requests, answers, limits.
 
-What lives here: the values and the table of legal moves. What does not: who is in the group (`roster`), what moves it (`classic`).
+What lives here: the values. What does not: the states (`classic_states`), who is in the group (`roster`), what moves it (`classic`).
 """
 
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Final
 
 from busway_bus.groups.memory import GroupMemory
 from busway_protocol.errors import ErrorCode
-
-
-class State(Enum):
-    """The states with Kafka's names.
-
-    Empty: no members; offsets may be left. PreparingRebalance: members are asked to join again; ends when all have, or at the
-    deadline. CompletingRebalance: everyone has joined, the leader's assignment is awaited. Stable: all have their assignment.
-    Dead: the group is deleted.
-    """
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-LEGAL_FROM: Final = {
-    State.PREPARING: {State.STABLE, State.COMPLETING, State.EMPTY},
-    State.COMPLETING: {State.PREPARING},
-    State.STABLE: {State.COMPLETING},
-    State.EMPTY: {State.PREPARING},
-    State.DEAD: {State.EMPTY},
-}
-"""state → the states it may be entered from; anything else is a mistake of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +62,11 @@ class Synced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """Kafka's group.* settings, and what all groups may hold."""
+    """Kafka's group.* settings and offset.metadata.max.bytes, and what all groups may hold."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
+    max_offset_metadata_bytes: int = 4_096
     memory: GroupMemory = field(default_factory=GroupMemory)
-
-    def refuse(self, request: Join) -> ErrorCode | None:
-        """What is wrong with a join whatever the group: INVALID_SESSION_TIMEOUT, or None."""
-        inside = self.min_session_timeout_ms <= request.session_timeout_ms <= self.max_session_timeout_ms
-        return None if inside else ErrorCode.INVALID_SESSION_TIMEOUT

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_values import State
+from busway_bus.groups.classic_states import State
 from busway_bus.groups.offsets import CommittedOffset
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 
@@ -26,15 +26,15 @@ def expired(
     administrator has set on a group that was empty for long. With members it is after the commit, for topics they do not read.
     An offset that came with a time of its own (OffsetCommit 2 to 4) goes by that instead.
     """
-    found = []
+    gone = []
     for (topic, partition), committed in offsets.items():
         base = _since(group, topic, committed)
         end = committed.expire_timestamp_ms
         if base is not None and end < 0:
             end = base + retention_ms
         if not topic_exists(topic, committed.topic_id) or (base is not None and now >= end):
-            found.append((topic, partition))
-    return found
+            gone.append((topic, partition))
+    return gone
 
 
 def _since(group: ClassicGroup, topic: str, committed: CommittedOffset) -> int | None:

@@ -1,6 +1,6 @@
 """A committed offset.
 
-What lives here: the value, and its way to and from a record. What does not: the tables (`shard`), expiry (`expiry`).
+What lives here: the value, the one that a client asks for, and the way to and from a record. What does not: the tables (`shard`), expiry (`expiry`).
 """
 
 from dataclasses import dataclass
@@ -52,3 +52,30 @@ class CommittedOffset:
     def of_topic(self, topic_id: UUID) -> bool:
         """Whether it belongs to the topic with this id; an id that is not known on either side matches."""
         return ZERO_UUID in {self.topic_id, topic_id} or self.topic_id == topic_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOffset:
+    """What a client asks to have stored.
+
+    Attributes:
+        topic_id: of the topic that the client means; zero where that is not known.
+        retention_ms: how long it is kept (OffsetCommit 2 to 4), less than 0 for as long as the broker's settings say.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    topic_id: UUID
+    retention_ms: int
+
+    def committed(self, wall_ms: int) -> CommittedOffset:
+        """As it is stored at this moment."""
+        return CommittedOffset(
+            offset=self.offset,
+            leader_epoch=self.leader_epoch,
+            metadata=self.metadata,
+            commit_timestamp_ms=wall_ms,
+            topic_id=self.topic_id,
+            expire_timestamp_ms=-1 if self.retention_ms < 0 else wall_ms + self.retention_ms,
+        )

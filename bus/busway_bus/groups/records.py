@@ -118,15 +118,14 @@ def parse(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
         keys = (GroupMetadataKey, GroupMetadataValue)
     else:
         return None
-    found = decode(keys[0], 0, key, 2)
-    return found, None if value is None else _value(keys[1], value)
+    return decode(keys[0], 0, key, 2), None if value is None else _value(keys[1], value)
 
 
 def _value(cls: type[Any], value: bytes) -> Value:
-    version, known = int.from_bytes(value[:2], "big", signed=True), info_of(cls)
-    if not known.min_version <= version <= known.max_version:
+    version, info = int.from_bytes(value[:2], "big", signed=True), info_of(cls)
+    if not info.min_version <= version <= info.max_version:
         raise MalformedMessage(
-            f"{cls.__name__} in version {version}, but {known.max_version} is the last one known here"
+            f"{cls.__name__} in version {version}, but {info.max_version} is the last one known here"
         )
-    found: Value = decode(cls, version, value, 2)
-    return found
+    decoded: Value = decode(cls, version, value, 2)
+    return decoded

@@ -1,14 +1,17 @@
 """Who is in a classic group.
 
-What lives here: members, those that were handed an id and have not come back with it, static members by instance id, the
-leader, and what all of them together speak. What does not: states, deadlines of the group, answers (`classic`).
+What lives here: members and their sessions, those that were handed an id and have not come back with it, static members by instance
+id, the leader, and what all of them together speak. What does not: states, deadlines of the group, answers (`classic`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from busway_bus.groups.classic_member import Member
 from busway_bus.groups.memory import GroupMemory, HandedOut, Holding
+from busway_bus.groups.records import MemberMetadata
+from busway_bus.kernel.deadlines import Deadlines
+from busway_bus.kernel.decision import Waiter
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from busway_protocol.errors import ErrorCode
 
@@ -20,21 +23,18 @@ class Roster:
         members: by member id, in the order in which they came.
         pending: member id → when it lapses, in ms, for members that were only handed an id (KIP-394).
         leader: the member that assigns, None until one is elected.
+        joining: how many wait for the rebalance to end.
     """
 
-    def __init__(self, memory: GroupMemory, members: Iterable[Member] = (), leader: str | None = None) -> None:
+    def __init__(self, memory: GroupMemory) -> None:
         self._holding = Holding(memory)
-        self.members: dict[str, Member] = {member.member_id: member for member in members}
+        self.members: dict[str, Member] = {}
         self.pending = HandedOut(self._holding)
-        for member in self.members.values():
-            self.count(member)
-        self.leader = leader
+        self.leader: str | None = None
+        self.joining = 0
         self._speakers: Counter[str] = Counter()
-        for member in self.members.values():
-            self._count(member, 1)
-        self._static = {
-            member.instance_id: member.member_id for member in self.members.values() if member.instance_id is not None
-        }
+        self._static: dict[str, str] = {}
+        self._sessions = Deadlines()
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members.values())
@@ -61,17 +61,20 @@ class Roster:
         assert member.member_id not in self.members, member.member_id
         self.pending.discard(member.member_id)
         self.members[member.member_id] = member
-        self._count(member, 1)
-        self.count(member)
+        self._count_protocols(member, 1)
+        self.measure(member)
+        self._sessions.put(member.member_id, member.deadline_ms)
         if member.instance_id is not None:
             assert member.instance_id not in self._static, member.instance_id
             self._static[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> Member:
-        """Take a member out."""
+        """Take a member out; nothing of it waits here any more."""
         member = self.members.pop(member_id)
-        self._count(member, -1)
+        assert not member.parked, member_id
+        self._count_protocols(member, -1)
         self._holding.change(-member.counted_bytes)
+        self._sessions.discard(member_id)
         if member.instance_id is not None:
             del self._static[member.instance_id]
         if self.leader == member_id:
@@ -82,28 +85,112 @@ class Roster:
         """Give a static member a new member id; it keeps its place and the lead."""
         member = self.members[old_id]
         assert member.instance_id is not None
-        self.members = {(new_id if key == old_id else key): found for key, found in self.members.items()}
+        self.members = {(new_id if key == old_id else key): kept for key, kept in self.members.items()}
         member.member_id = self._static[member.instance_id] = new_id
         if self.leader == old_id:
             self.leader = new_id
+        self._sessions.discard(old_id)
+        self._sessions.put(new_id, member.deadline_ms)
         return member
 
-    def teach(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """Let a member speak other protocols from now on."""
-        self._count(member, -1)
-        member.protocols = protocols
-        self._count(member, 1)
+    # Sessions
 
-    def _count(self, member: Member, by: int) -> None:
+    def hand_out(self, member_id: str, until_ms: int) -> None:
+        """Wait for the client that was given this id to come back with it."""
+        self.pending[member_id] = until_ms
+        self._sessions.put(member_id, until_ms)
+
+    def touch(self, member: Member, now: int) -> None:
+        """A member has shown itself: its session begins anew."""
+        member.deadline_ms = now + member.session_timeout_ms
+        self._sessions.put(member.member_id, member.deadline_ms)
+
+    def next_expiry(self) -> int | None:
+        """When `expire` may find somebody, in ms; None for never."""
+        return self._sessions.earliest()
+
+    def expire(self, now: int) -> list[str]:
+        """The members whose sessions are over, which are still in; ids that were handed out and lapse are forgotten."""
+        expired: list[str] = []
+        for member_id in self._sessions.due(now):
+            member = self.members.get(member_id)
+            if member is None:
+                self.pending.discard(member_id)
+            elif member.parked:
+                continue  # what it waits for shows that it is alive; it is touched when that is answered
+            elif member.deadline_ms <= now:
+                expired.append(member_id)
+            else:
+                self._sessions.put(member_id, member.deadline_ms)
+        return expired
+
+    # Joining
+
+    def adopt(
+        self, written: Sequence[MemberMetadata], protocol: str | None, now: int, successor: Member | None = None
+    ) -> bool:
+        """Be who was written down, with their assignments; whoever is here already keeps what is not written.
+
+        Args:
+            written: the members.
+            protocol: the one that their subscriptions are for.
+            now: when those whom nobody knows here begin a session.
+            successor: one of them that is known, but not in yet.
+
+        Returns:
+            Whether somebody came or went by it, as is so where a log is read.
+        """
+        kept = {metadata.member_id for metadata in written}
+        gone = [member_id for member_id in self.members if member_id not in kept]
+        for member_id in gone:
+            self.remove(member_id)
+        came = [metadata for metadata in written if metadata.member_id not in self.members]
+        for metadata in came:
+            comes = successor is not None and metadata.member_id == successor.member_id
+            self.add(successor if comes and successor else Member.restored(metadata, protocol, now))
+        for metadata in written:
+            member = self.members[metadata.member_id]
+            member.assignment = metadata.assignment
+            self.measure(member)
+        if came:
+            self.members = {metadata.member_id: self.members[metadata.member_id] for metadata in written}
+        return bool(gone or came)
+
+    def park_join(self, member: Member, waiter: Waiter) -> Waiter | None:
+        """Let a member wait for the rebalance to end.
+
+        Returns:
+            The waiter of its join before, which nothing will answer any more; None without one.
+        """
+        before, member.join = member.join, waiter
+        self.joining += before is None
+        return before
+
+    def take_join(self, member: Member) -> Waiter | None:
+        """The waiter of a member's join, which waits no longer; None where it did not."""
+        waiter, member.join = member.join, None
+        self.joining -= waiter is not None
+        return waiter
+
+    def change_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """Let a member speak other protocols from now on."""
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
+        self.measure(member)
+
+    def _count_protocols(self, member: Member, by: int) -> None:
         for name in {name for name, _ in member.protocols}:
             self._speakers[name] += by
             if not self._speakers[name]:
                 del self._speakers[name]
 
-    def count(self, member: Member) -> None:
-        """Count a member anew: what it holds has changed."""
+    def measure(self, member: Member) -> None:
+        """Count anew what a member holds: it has changed."""
         before, member.counted_bytes = member.counted_bytes, member.size_bytes
         self._holding.change(member.counted_bytes - before)
+
+    # All together
 
     def has_room(self, more_bytes: int) -> bool:
         """Whether the members may hold so much more."""
@@ -119,12 +206,7 @@ class Roster:
     @property
     def complete(self) -> bool:
         """Whether all have joined, those that were handed an id too."""
-        return not self.pending and all(member.join is not None for member in self)
-
-    @property
-    def joining(self) -> int:
-        """How many wait for the rebalance to end."""
-        return sum(member.join is not None for member in self)
+        return not self.pending and self.joining == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -151,18 +233,22 @@ class Roster:
             votes[first] = votes.get(first, 0) + 1
         return max(votes, key=lambda name: votes[name])
 
-    def listing(self, protocol: str | None) -> tuple[tuple[str, str | None, bytes], ...]:
-        """What the leader is told of everyone."""
-        return tuple((member.member_id, member.instance_id, member.metadata(protocol)) for member in self)
+    def vote_with(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> str:
+        """What the vote would be if this member spoke other protocols."""
+        before = member.protocols
+        self.change_protocols(member, protocols)
+        outcome = self.vote()
+        self.change_protocols(member, before)
+        return outcome
 
     def subscriptions(self, protocol_type: str | None, protocol: str | None) -> frozenset[str] | None:
         """The topics that all of them together subscribe to; None when that cannot be told."""
         if protocol_type != PROTOCOL_TYPE:
             return None
-        found: set[str] = set()
+        subscribed: set[str] = set()
         for member in self:
             topics = subscribed_topics(member.metadata(protocol))
             if topics is None:
                 return None
-            found |= topics
-        return frozenset(found)
+            subscribed |= topics
+        return frozenset(subscribed)

@@ -1,17 +1,18 @@
-"""The groups and committed offsets of one partition of `__consumer_offsets`.
+"""The groups and committed offsets of one partition of `__consumer_offsets`: a shard of the coordinator's runtime.
 
-What lives here: the tables, `apply`, and the decisions what to delete. What does not: the group machine (`classic`), storage.
+What lives here: the tables, every operation on them, and `apply`, the only way that what is written down changes, now and when a log
+is read. What does not: the group machine (`classic`), storage and waiting (`coordinator.runtime`).
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_values import GroupLimits, State
+from busway_bus.groups.classic_states import State
+from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
 from busway_bus.groups.expiry import expired
-from busway_bus.groups.offsets import CommittedOffset
+from busway_bus.groups.offsets import CommittedOffset, NewOffset
 from busway_bus.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -19,104 +20,263 @@ from busway_bus.groups.records import (
     OffsetCommitKey,
     OffsetCommitValue,
     Value,
+    key_bytes,
+    parse,
+    value_bytes,
 )
+from busway_bus.kernel.deadlines import Deadlines
+from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.limits import GROUPS_PER_TICK_MAX
+from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
+from busway_protocol.errors import ErrorCode, KafkaError
 
+R = TypeVar("R")
 Change = tuple[Key, Value | None]
-_STEP: Final = 100
-"""Records of one step of loading, some hundred microseconds."""
+Place = tuple[str, int]
+"""A topic's name and the number of a partition of it."""
+TopicExists = Callable[[str, UUID], bool]
 
 
-@dataclass(slots=True, kw_only=True)
 class GroupShard:
-    """What one partition of the offsets topic holds. A group that has offsets is in `groups` too."""
+    """What one partition of the offsets topic holds. A group that has offsets is in `groups` too.
 
-    limits: GroupLimits
-    new_member_id: Callable[[str], str]
-    groups: dict[str, ClassicGroup] = field(default_factory=dict)
-    offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = field(default_factory=dict)
+    Args:
+        new_member_id: makes a member id of what a client calls itself.
 
-    def apply(self, key: Key, value: Value | None, now: int) -> None:
-        """Take one record into the tables; the only way that offsets change and that groups end."""
-        if isinstance(key, OffsetCommitKey):
-            self._apply_offset(key, value)
-        elif value is None:
-            group = self.groups.pop(key.group, None)
-            if group is not None and group.state is State.EMPTY:
-                group.end(now)
-        elif key.group not in self.groups:
-            # While it runs the group is ahead of its record: the machine has moved, then the record was written.
-            assert isinstance(value, GroupMetadataValue)
-            self.group(key.group).restore(value, now)
+    Attributes:
+        groups: by group id.
+        offsets: group id → (topic, partition) → how far it has read.
+    """
 
-    def _apply_offset(self, key: OffsetCommitKey, value: Value | None) -> None:
-        if value is None:
-            table = self.offsets.get(key.group, {})
-            table.pop((key.topic, key.partition), None)
-            if not table:
-                self.offsets.pop(key.group, None)
-        else:
-            assert isinstance(value, OffsetCommitValue)
-            self.group(key.group)
-            table = self.offsets.setdefault(key.group, {})
-            table[key.topic, key.partition] = CommittedOffset.from_record(value)
+    def __init__(self, *, limits: GroupLimits, new_member_id: Callable[[str], str]) -> None:
+        self._limits = limits
+        self._new_member_id = new_member_id
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets: dict[str, dict[Place, CommittedOffset]] = {}
+        self._deadlines = Deadlines()
 
-    def load(self, changes: Iterable[Change], now: int) -> Iterator[None]:
-        """Take in a whole log, a step at a time."""
-        for key, value in (yield from last_of_each(changes)):
-            self.apply(key, value, now)
+    # What is written down
 
-    def group(self, group_id: str) -> ClassicGroup:
-        """The group, an empty one where there is none."""
-        found = self.groups.get(group_id)
-        if found is None:
-            found = self.groups[group_id] = ClassicGroup(group_id, self.limits, self.new_member_id)
-        return found
+    @staticmethod
+    def encode(change: Change) -> tuple[bytes, bytes | None]:
+        """A change as it is stored."""
+        key, value = change
+        return key_bytes(key), value_bytes(value)
 
-    def known(self, group_id: str) -> bool:
-        """Whether there is such a group."""
-        return group_id in self.groups
+    @staticmethod
+    def decode(key: bytes, value: bytes | None) -> Change | None:
+        """What is stored; None for a type of record that is not known here.
 
-    def delete_group(self, group_id: str) -> list[Change]:
-        """The tombstones that remove a group and all its offsets."""
-        changes = [_forget(group_id, topic, partition) for topic, partition in sorted(self.offsets.get(group_id, {}))]
-        return [*changes, (GroupMetadataKey(group=group_id), None)]
-
-    def expired(self, now: int, retention_ms: int, topic_exists: Callable[[str, UUID], bool]) -> list[Change]:
-        """Tombstones for offsets that are not needed any more, and for empty groups that have none left.
-
-        `topic_exists` is asked with the name and the id that an offset was committed for.
+        Raises:
+            MalformedMessage: the bytes are damaged.
         """
-        changes: list[Change] = []
-        for group_id, group in self.groups.items():
+        return parse(key, value)
+
+    def apply(self, change: Change, now: int) -> None:
+        """Take one record into the tables."""
+        key, value = change
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            self._apply_offset(key, value)
+            return
+        assert value is None or isinstance(value, GroupMetadataValue)
+        if value is not None:
+            group = self._group(key.group)
+            group.apply(value, now)
+            self._watch(group)
+        elif key.group in self.groups:
+            self.groups.pop(key.group).apply(None, now)
+            self._deadlines.discard(key.group)
+
+    def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        place = (key.topic, key.partition)
+        if value is not None:
+            self._group(key.group)
+            self.offsets.setdefault(key.group, {})[place] = CommittedOffset.from_record(value)
+            return
+        table = self.offsets.get(key.group, {})
+        table.pop(place, None)
+        if not table:
+            self.offsets.pop(key.group, None)
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        """The group, an empty one where there is none."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = self._new_group(group_id)
+        return group
+
+    def _new_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, self._limits, self._new_member_id)
+
+    # Time
+
+    def next_deadline(self) -> int | None:
+        """When `tick` has something to do, or to look at, in ms; None for never."""
+        return self._deadlines.earliest()
+
+    def tick(self, now: int) -> Decision[None]:
+        """Move the groups whose time has come, a bounded number of them; the rest is due at once."""
+        decisions: list[Decision[None]] = []
+        for group_id in self._deadlines.due(now, GROUPS_PER_TICK_MAX):
+            group = self.groups.get(group_id)
+            if group is not None:
+                decisions.append(group.tick(now))
+                self._watch(group)
+        return Decision(
+            records=tuple(record for decision in decisions for record in decision.records),
+            due=tuple(due for decision in decisions for due in decision.due),
+            reply=None,
+        )
+
+    def _watch(self, group: ClassicGroup) -> None:
+        deadline = group.next_deadline()
+        if deadline is not None:
+            self._deadlines.put(group.group_id, deadline)
+
+    def unloaded(self) -> list[Waiter]:
+        """This node looks after these groups no longer: those that wait, whom nothing here will answer."""
+        return [waiter for group in self.groups.values() for waiter in group.abandon()]
+
+    # Members
+
+    def found(self, group_id: str, request: Join, now: int) -> Decision[None]:
+        """Write down a group for its first member, before it joins: as in Kafka an empty one, without a protocol type yet. One that
+        would be refused leaves no group behind."""
+        if group_id in self.groups or self._new_group(group_id).refusal(request) is not None:
+            return Decision(reply=None)
+        value = GroupMetadataValue(
+            protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=now, members=[]
+        )
+        return Decision(records=((GroupMetadataKey(group=group_id), value),), reply=None)
+
+    def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
+        """Join a group that was `found`; no reply yet where its rebalance has to end first."""
+        group = self.groups.get(group_id)
+        if group is None:
+            error = self._new_group(group_id).refusal(request)
+            assert error is not None, "a group that may be joined was written down"
+            return Decision(reply=Joined(error=error, member_id=request.member_id))
+        return self._watched(group, group.join(request, waiter, now))
+
+    def sync(self, group_id: str, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | None]:
+        """Hand in or ask for assignments; no reply yet where the leader's are awaited."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Decision(reply=Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        return self._watched(group, group.sync(request, waiter, now))
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int
+    ) -> Decision[ErrorCode]:
+        """Note that a member is alive: it puts a session's end off and does nothing else, whose old end is looked at when it comes."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Decision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
+        return Decision(reply=group.heartbeat(member_id, instance_id, generation, now))
+
+    def leave(self, group_id: str, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
+        """Take members out of their group, each named by its member id, or by its instance id where that is empty."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
+        return self._watched(group, group.leave(identities, now))
+
+    def _watched(self, group: ClassicGroup, decision: Decision[R]) -> Decision[R]:
+        self._watch(group)
+        return decision
+
+    # Offsets
+
+    def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[Place, NewOffset],
+        *,
+        now: int,
+        wall_ms: int,
+    ) -> Decision[dict[Place, ErrorCode]]:
+        """Store how far a group has read; without a generation anyone may, for a group that has no members.
+
+        Returns:
+            NONE or OFFSET_METADATA_TOO_LARGE for each.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or what `ClassicGroup.commit` refuses it with.
+        """
+        group = self.groups.get(group_id)
+        if group is None and generation >= 0:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
+        code = ErrorCode.NONE if group is None else group.commit(member_id, instance_id, generation, now)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        codes: dict[Place, ErrorCode] = {}
+        records: list[Change] = []
+        for (topic, partition), offset in offsets.items():
+            too_long = len(offset.metadata.encode()) > self._limits.max_offset_metadata_bytes
+            codes[topic, partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else ErrorCode.NONE
+            if not too_long:
+                key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+                records.append((key, offset.committed(wall_ms).record()))
+        return Decision(records=tuple(records), reply=codes)
+
+    def delete_offsets(self, group_id: str, places: Collection[Place]) -> Decision[dict[Place, ErrorCode]]:
+        """Forget offsets of topics that the group does not read (KIP-496).
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for members of another kind than consumers.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
+        if group.state is not State.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        codes = {
+            place: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.reads(place[0]) else ErrorCode.NONE for place in places
+        }
+        table = self.offsets.get(group_id, {})
+        forgotten = [place for place, code in codes.items() if code is ErrorCode.NONE and place in table]
+        return Decision(records=_forget(group_id, forgotten), reply=codes)
+
+    # Deleting
+
+    def delete_group(self, group_id: str) -> Decision[ErrorCode]:
+        """Remove a group without members, with its offsets; GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.state is not State.EMPTY:
+            return Decision(reply=ErrorCode.NON_EMPTY_GROUP)
+        offsets = _forget(group_id, sorted(self.offsets.get(group_id, {})))
+        return Decision(records=(*offsets, (GroupMetadataKey(group=group_id), None)), reply=ErrorCode.NONE)
+
+    def expire(
+        self, group_ids: Collection[str], now: int, retention_ms: int, topic_exists: TopicExists
+    ) -> Decision[None]:
+        """Remove offsets that are not needed any more, and empty groups that have none left.
+
+        Args:
+            group_ids: whom to look at.
+            now: by the wall clock, as commits are.
+            topic_exists: asked with the name and the id that an offset was committed for.
+        """
+        records: list[Change] = []
+        for group_id in group_ids:
+            group = self.groups.get(group_id)
+            if group is None:
+                continue
             table = self.offsets.get(group_id, {})
             gone = expired(group, table, now=now, retention_ms=retention_ms, topic_exists=topic_exists)
-            changes += [_forget(group_id, topic, partition) for topic, partition in gone]
+            records += _forget(group_id, gone)
             if len(gone) == len(table) and group.state is State.EMPTY and not group.roster.pending:
-                changes.append((GroupMetadataKey(group=group_id), None))
-        return changes
+                records.append((GroupMetadataKey(group=group_id), None))
+        return Decision(records=tuple(records), reply=None)
 
 
-def founding(group_id: str, now: int) -> Change:
-    """The first record of a group, written before anyone has joined it."""
-    value = GroupMetadataValue(
-        protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=now, members=[]
+def _forget(group_id: str, places: Collection[Place]) -> tuple[Any, ...]:
+    return tuple(
+        (OffsetCommitKey(group=group_id, topic=topic, partition=partition), None) for topic, partition in places
     )
-    return GroupMetadataKey(group=group_id), value
-
-
-def _forget(group_id: str, topic: str, partition: int) -> Change:
-    return OffsetCommitKey(group=group_id, topic=topic, partition=partition), None
-
-
-def last_of_each(changes: Iterable[Change]) -> Generator[None, None, list[Change]]:
-    """What counts of a whole log, a step at a time: of each key the last record, unless it is a tombstone, groups before offsets."""
-    groups: dict[str, Change] = {}
-    offsets: dict[tuple[str, str, int], Change] = {}
-    for number, (key, value) in enumerate(changes):
-        if isinstance(key, OffsetCommitKey):
-            offsets[key.group, key.topic, key.partition] = (key, value)
-        else:
-            groups[key.group] = (key, value)
-        if number % _STEP == 0:
-            yield
-    return [change for change in (*groups.values(), *offsets.values()) if change[1] is not None]

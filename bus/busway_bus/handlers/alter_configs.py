@@ -5,9 +5,10 @@ Behaviour: what the request does not name goes back to its default; old clients 
 *Not supported*: settings of brokers, which are read from the properties file at start.
 """
 
-from busway_bus.controller.configs import Operation, Update
+from busway_bus.controller.configs import ConfigOperation, Update
 from busway_bus.handlers.config_entries import alter_each
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.messages.configs import (
     AlterConfigsRequest,
@@ -18,6 +19,7 @@ from busway_protocol.messages.configs import (
 
 API = ApiKey.ALTER_CONFIGS
 VERSIONS = (0, 2)
+NEEDS = (Access(Operation.ALTER_CONFIGS, Resource.CLUSTER), Access(Operation.ALTER_CONFIGS, Resource.TOPIC))
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
@@ -34,4 +36,4 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
 
 
 def _updates(resource: AlterConfigsResource) -> list[Update]:
-    return [(config.name, Operation.SET, config.value) for config in resource.configs]
+    return [(config.name, ConfigOperation.SET, config.value) for config in resource.configs]

@@ -7,6 +7,7 @@ Behaviour: a partition that is to lie where it lies is moved at once; another br
 
 from busway_bus.controller.reassign import AlterPartitionReassignments, Move
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.partitions import (
@@ -19,6 +20,7 @@ from busway_protocol.messages.partitions import (
 
 API = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 VERSIONS = (0, 1)
+NEEDS = (Access(Operation.ALTER, Resource.CLUSTER),)
 
 
 async def handle(

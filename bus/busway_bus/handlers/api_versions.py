@@ -23,6 +23,7 @@ from busway_protocol.messages.cluster import (
 
 API = ApiKey.API_VERSIONS
 VERSIONS = (0, 4)
+NEEDS = ()
 NAMED_SINCE = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 

@@ -1,15 +1,27 @@
 """What a client may do, as Kafka tells it where nothing is controlled: every operation that the kind of resource knows.
 
-What lives here: the bits, numbered as `AclOperation`. What does not: access control, which comes with authentication.
+What lives here: the bit fields (KIP-430). What does not: access control, which comes with authentication.
 """
 
 from typing import Final
 
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (
-    1 << number for number in range(3, 13)
+from busway_bus.security.operations import Operation
+
+
+def _bits(*operations: Operation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+GROUP_OPERATIONS: Final = _bits(
+    Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
 )
-TOPIC_OPERATIONS: Final = READ | WRITE | CREATE | DELETE | ALTER | DESCRIBE | DESCRIBE_CONFIGS | ALTER_CONFIGS
-GROUP_OPERATIONS: Final = READ | DELETE | DESCRIBE | DESCRIBE_CONFIGS | ALTER_CONFIGS
-CLUSTER_OPERATIONS: Final = (
-    CREATE | ALTER | DESCRIBE | CLUSTER_ACTION | DESCRIBE_CONFIGS | ALTER_CONFIGS | IDEMPOTENT_WRITE
+TOPIC_OPERATIONS: Final = GROUP_OPERATIONS | _bits(Operation.WRITE, Operation.CREATE, Operation.ALTER)
+CLUSTER_OPERATIONS: Final = _bits(
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
-from busway_bus.controller.configs import AlterTopicConfigs, Operation, Update, check_request
+from busway_bus.controller.configs import AlterTopicConfigs, ConfigOperation, Update, check_request
 from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS, SYNONYMS
 from busway_bus.kernel.config import BrokerConfig
@@ -176,7 +176,7 @@ def _alter_other(resource: Any, asked: list[Update], node: NodeServices) -> None
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if resource.resource_name:
         check_broker(resource.resource_name, node.node_id, "Node id", "")
-    if any(operation != Operation.DELETE for _, operation, _ in asked):
+    if any(operation != ConfigOperation.DELETE for _, operation, _ in asked):
         names = ", ".join(name for name, _, _ in asked)
         text = f"Cannot update these configs dynamically: [{names}]; settings of the broker are read at its start"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from busway_bus.controller.controller import Controller, ControllerRequestContext
-from busway_bus.coordinator.runtime import GroupCoordinator
+from busway_bus.coordinator.groups import GroupCoordinator
 from busway_bus.handlers.creations import Creations
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.principal import ANONYMOUS, Principal
@@ -123,6 +123,11 @@ class RequestContext:
     peer: Peer
     node: NodeServices
     principal: Principal = ANONYMOUS
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the request came by."""
+        return self.advertised.name
 
     @property
     def for_controller(self) -> ControllerRequestContext:

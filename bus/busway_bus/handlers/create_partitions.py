@@ -10,6 +10,7 @@ from typing import Final
 
 from busway_bus.controller.topics import CreatePartitions, Growth
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.topics import (
@@ -21,6 +22,7 @@ from busway_protocol.messages.topics import (
 
 API = ApiKey.CREATE_PARTITIONS
 VERSIONS = (0, 3)
+NEEDS = (Access(Operation.ALTER, Resource.TOPIC),)
 _TWICE: Final = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 
 

@@ -14,6 +14,7 @@ from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.handlers.topic_creation import create_topics
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_bus.metadata.image import TopicImage
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.topics import (
@@ -26,6 +27,11 @@ from busway_protocol.messages.topics import (
 
 API = ApiKey.CREATE_TOPICS
 VERSIONS = (2, 7)
+NEEDS = (
+    Access(Operation.CREATE, Resource.CLUSTER),
+    Access(Operation.CREATE, Resource.TOPIC),
+    Access(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
+)
 _TWICE: Final = (NewTopic(name=""), KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
 OWN_KEY = "durability"
 """Busway's own setting is told to those alone who set it: a client may hold any other name for an error."""

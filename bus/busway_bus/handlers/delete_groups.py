@@ -6,8 +6,9 @@ Behaviour: the group's offsets go with it.
 """
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
-from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.errors import KafkaError
 from busway_protocol.messages.groups_classic import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -16,6 +17,7 @@ from busway_protocol.messages.groups_classic import (
 
 API = ApiKey.DELETE_GROUPS
 VERSIONS = (0, 2)
+NEEDS = (Access(Operation.DELETE, Resource.GROUP),)
 
 
 async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
@@ -25,6 +27,6 @@ async def handle(request: DeleteGroupsRequest, context: RequestContext) -> Delet
         try:
             code = await context.node.groups.delete(group_id)
         except KafkaError as problem:
-            code = ErrorCode.GROUP_ID_NOT_FOUND if problem.code is ErrorCode.NOT_COORDINATOR else problem.code
+            code = problem.code
         results.append(DeletableGroupResult(group_id=group_id, error_code=code))
     return DeleteGroupsResponse(results=results)

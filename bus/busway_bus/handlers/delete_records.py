@@ -6,6 +6,7 @@ Behaviour: offset -1 means the high watermark; the new start survives a restart.
 """
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.offsets import (
@@ -18,6 +19,7 @@ from busway_protocol.messages.offsets import (
 
 API = ApiKey.DELETE_RECORDS
 VERSIONS = (0, 2)
+NEEDS = (Access(Operation.DELETE, Resource.TOPIC),)
 HIGH_WATERMARK = -1
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from busway_bus.controller.topics import DeleteTopics
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.topics import (
@@ -23,6 +24,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.DELETE_TOPICS
 VERSIONS = (1, 6)
+NEEDS = (Access(Operation.DELETE, Resource.TOPIC), Access(Operation.DESCRIBE, Resource.TOPIC))
 STATES_SINCE = 6
 
 

@@ -1,7 +1,7 @@
 """DescribeCluster (key 60, versions 0-2): the brokers of the cluster (KIP-700).
 
 Versions: 1 can ask for controllers (KIP-919), 2 for fenced brokers too.
-Behaviour: one node, which is its own controller.
+Behaviour: the brokers that are registered, by their addresses for the listener that the client came by.
 *Not supported*: asking for the controllers' endpoints; one node opens none.
 """
 
@@ -13,11 +13,12 @@ from busway_protocol.messages.cluster import DescribeClusterBroker, DescribeClus
 
 API = ApiKey.DESCRIBE_CLUSTER
 VERSIONS = (0, 2)
+NEEDS = ()
 BROKERS = 1
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Name the one broker."""
+    """Name the brokers that clients of this listener find."""
     node = context.node
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(
@@ -26,14 +27,23 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
             cluster_id=node.cluster_id,
             brokers=[],
         )
-    broker = DescribeClusterBroker(
-        broker_id=node.node_id,
-        host=context.advertised.host,
-        port=context.advertised.port,
-        rack=node.config.get("broker.rack"),
-    )
+    image = node.image
+    shown = image.brokers.values() if request.include_fenced_brokers else image.usable_brokers()
     answer = DescribeClusterResponse(
-        error_code=ErrorCode.NONE, cluster_id=node.cluster_id, controller_id=node.node_id, brokers=[broker]
+        error_code=ErrorCode.NONE,
+        cluster_id=node.cluster_id,
+        controller_id=node.controller.leader_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.node_id,
+                host=address.host,
+                port=address.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+            for broker in shown
+            if (address := broker.addresses.get(context.listener)) is not None
+        ],
     )
     if request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = CLUSTER_OPERATIONS

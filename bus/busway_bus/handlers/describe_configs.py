@@ -20,6 +20,7 @@ from busway_bus.handlers.config_entries import (
 )
 from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.configs import (
@@ -33,6 +34,7 @@ from busway_protocol.messages.configs import (
 
 API = ApiKey.DESCRIBE_CONFIGS
 VERSIONS = (1, 4)
+NEEDS = (Access(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER), Access(Operation.DESCRIBE_CONFIGS, Resource.TOPIC))
 
 DESCRIBED_AT_ONCE: Final = 4
 """Resources that are described while all others wait: a broker takes some milliseconds."""

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Generator
 from typing import Final
 
 from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_values import State
+from busway_bus.groups.classic_states import State
 from busway_bus.handlers.authorized import GROUP_OPERATIONS
 from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -23,6 +24,7 @@ from busway_protocol.messages.groups_classic import (
 
 API = ApiKey.DESCRIBE_GROUPS
 VERSIONS = (0, 6)
+NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP),)
 NOT_FOUND_SINCE = 6
 
 
@@ -41,16 +43,16 @@ def _response(request: DescribeGroupsRequest, context: RequestContext) -> Genera
     described: dict[str, DescribedGroup] = {}
     for group_id in request.groups:
         if group_id not in described:
-            group = described[group_id] = _one(group_id, context)
-            if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
+            answer = described[group_id] = _describe(group_id, context)
+            if request.include_authorized_operations and answer.error_code == ErrorCode.NONE:
+                answer.authorized_operations = GROUP_OPERATIONS
             yield
     return DescribeGroupsResponse(groups=[described[group_id] for group_id in request.groups])
 
 
-def _one(group_id: str, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
-        group = context.node.groups.shard(group_id).groups.get(group_id)
+        group = context.node.groups.group(group_id)
     except KafkaError as problem:
         return _empty(group_id, problem.code, "")
     if group is None:

@@ -10,9 +10,10 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from busway_bus.handlers.context import Large, RequestContext
-from busway_bus.replication.cleaning import off_loop
 from busway_bus.replication.local_partitions import LocalPartitions
+from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.partitions import (
@@ -25,6 +26,7 @@ from busway_protocol.messages.partitions import (
 
 API = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS = (1, 5)
+NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 
 
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Large:

@@ -1,13 +1,14 @@
 """DescribeQuorum (key 55, versions 0-2): who votes on the metadata log (KIP-595).
 
 Versions: 1 has the times of fetching (KIP-836), 2 texts, directories and the controllers' addresses (KIP-853).
-Behaviour: this node leads and is the only voter. As in Kafka, one question names the one partition of the metadata log and nothing
+Behaviour: the controller leads and is the only voter. As in Kafka, one question names the one partition of the metadata log and nothing
 else, or every part of it is refused.
 *Not supported*: addresses of controllers; one node opens no listener for them.
 """
 
 from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.metadata.records import TOPIC
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.quorum import (
@@ -22,6 +23,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.DESCRIBE_QUORUM
 VERSIONS = (0, 2)
+NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 TEXTS_SINCE = 2
 
 
@@ -41,7 +43,11 @@ def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQ
         )
         for topic in request.topics
     ]
-    nodes = [Node(node_id=context.node.node_id, listeners=[])] if known and context.api_version >= TEXTS_SINCE else []
+    nodes = (
+        [Node(node_id=context.node.controller.leader_id, listeners=[])]
+        if known and context.api_version >= TEXTS_SINCE
+        else []
+    )
     return DescribeQuorumResponse(error_code=ErrorCode.NONE, topics=answers, nodes=nodes)
 
 
@@ -50,12 +56,12 @@ def _quorum(node: NodeServices) -> PartitionData:
     return PartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
-        leader_id=node.node_id,
+        leader_id=node.controller.leader_id,
         leader_epoch=log.epochs.latest,
         high_watermark=log.flushed_offset,
         current_voters=[
             ReplicaState(
-                replica_id=node.node_id,
+                replica_id=node.controller.leader_id,
                 replica_directory_id=ZERO_UUID,  # as Kafka tells it of a quorum whose voters are fixed
                 log_end_offset=log.end_offset,
                 last_fetch_timestamp=now,

@@ -9,8 +9,8 @@ from busway_bus.controller.topics import check_name
 from busway_bus.handlers.authorized import TOPIC_OPERATIONS
 from busway_bus.handlers.context import RequestContext
 from busway_bus.kernel.topics import INTERNAL
-from busway_bus.metadata.image import PartitionImage, TopicImage
-from busway_bus.replication.manager import ReplicaManager
+from busway_bus.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.metadata import (
@@ -24,7 +24,7 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS = (0, 0)
-NO_LEADER = -1
+NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC),)
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
@@ -47,7 +47,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
             topics.append(_unknown(name))
             continue
         numbers = range(first, min(len(topic.partitions), first + left))
-        topics.append(_topic(topic, numbers, context.node.replicas))
+        topics.append(_topic(topic, numbers, image, context.listener))
         left -= len(numbers)
         if numbers.stop < len(topic.partitions):
             following = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=numbers.stop)
@@ -70,29 +70,31 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _topic(topic: TopicImage, numbers: range, replicas: ReplicaManager) -> DescribeTopicPartitionsResponseTopic:
+def _topic(
+    topic: TopicImage, numbers: range, image: ClusterImage, listener: str
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL,
-        partitions=[
-            _partition(topic.partitions[number], number, offline=replicas.local.offline(topic.name, number))
-            for number in numbers
-        ],
+        partitions=[_partition(topic.partitions[number], number, image, listener) for number in numbers],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(partition: PartitionImage, number: int, *, offline: bool) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    partition: PartitionImage, number: int, image: ClusterImage, listener: str
+) -> DescribeTopicPartitionsResponsePartition:
+    led = image.address(partition.leader, listener) is not None
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,
-        leader_id=NO_LEADER if offline else partition.leader,
+        leader_id=partition.leader if led else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=list(partition.replicas) if offline else [],
+        offline_replicas=image.lacks(partition, listener),
     )

@@ -1,7 +1,8 @@
 """FindCoordinator (key 10, versions 0-6): which broker looks after a group.
 
 Versions: 1 has a key type, 3 is flexible, 4 asks for many at once (KIP-699), 6 knows share groups (KIP-932).
-Behaviour: this node coordinates every group; the topic of offsets is made when the first group asks.
+Behaviour: the leader of the partition that keeps a group coordinates it; the topic of offsets is made when the first group asks. While that
+partition has no leader, COORDINATOR_NOT_AVAILABLE.
 *Not supported*: transactions and share groups, refused so that a producer fails at once and with our words. Java's does on
 INVALID_REQUEST. librdkafka, which knows the versions before 4 only, asks again for as long as it is let on every error but
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: in these versions a transaction is refused with that one.
@@ -9,7 +10,10 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED: in these versions a transaction is refuse
 
 import logging
 
+from busway_bus.coordinator.placement import partition_for
 from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -18,6 +22,7 @@ log = logging.getLogger("busway.groups")
 
 API = ApiKey.FIND_COORDINATOR
 VERSIONS = (0, 6)
+NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID))
 BATCHED_SINCE = 4
 GROUP, TRANSACTION = 0, 1
 
@@ -32,16 +37,17 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
             missing = problem.message or problem.code.name
             log.error("the topic of the groups cannot be made: %s", missing)
     if context.api_version >= BATCHED_SINCE:
-        found = [_one(key, request.key_type, missing, context) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
-    one = _one(request.key, request.key_type, missing, context)
-    text = one.error_message or ErrorCode(one.error_code).name  # as Kafka fills it in these versions
+        coordinators = [_served(key, request.key_type, missing, context) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=coordinators)
+    answer = _served(request.key, request.key_type, missing, context)
+    text = answer.error_message or ErrorCode(answer.error_code).name  # as Kafka fills it in these versions
     return FindCoordinatorResponse(
-        error_code=one.error_code, error_message=text, node_id=one.node_id, host=one.host, port=one.port
+        error_code=answer.error_code, error_message=text, node_id=answer.node_id, host=answer.host, port=answer.port
     )
 
 
-def _one(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
+def _served(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
+    """The coordinator, unless there are none of this type."""
     code, text = ErrorCode.NONE, ""
     if key_type == TRANSACTION:
         batched = context.api_version >= BATCHED_SINCE
@@ -53,5 +59,16 @@ def _one(key: str, key_type: int, missing: str, context: RequestContext) -> Coor
         code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, missing
     if code is not ErrorCode.NONE:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text)
-    endpoint = context.advertised
-    return Coordinator(key=key, node_id=context.node.node_id, host=endpoint.host, port=endpoint.port)
+    return _coordinator(key, OFFSETS_TOPIC, context)
+
+
+def _coordinator(key: str, topic: str, context: RequestContext) -> Coordinator:
+    """The leader of the partition that keeps the key."""
+    image = context.node.image
+    kept = image.topics.get(topic)
+    partition = None if kept is None else kept.partitions[partition_for(key, len(kept.partitions))]
+    address = None if partition is None else image.address(partition.leader, context.listener)
+    if partition is None or address is None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message="")
+    return Coordinator(key=key, node_id=partition.leader, host=address.host, port=address.port)

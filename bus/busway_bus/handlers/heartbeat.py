@@ -6,16 +6,18 @@ Behaviour: REBALANCE_IN_PROGRESS asks the member to join again.
 """
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
 
 API = ApiKey.HEARTBEAT
 VERSIONS = (0, 4)
+NEEDS = (Access(Operation.READ, Resource.GROUP),)
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Note it."""
+    """Begin the member's session anew."""
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     try:

@@ -8,18 +8,20 @@ Behaviour: set, delete, append to a list, take from a list; a resource is change
 from busway_bus.controller.configs import Update
 from busway_bus.handlers.config_entries import alter_each
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from busway_protocol.messages.configs import IncrementalAlterConfigsRequestAlterConfigsResource as Resource
+from busway_protocol.messages.configs import IncrementalAlterConfigsRequestAlterConfigsResource as ConfigsResource
 from busway_protocol.messages.configs import (
     IncrementalAlterConfigsResponseAlterConfigsResourceResponse as ResourceResponse,
 )
 
 API = ApiKey.INCREMENTAL_ALTER_CONFIGS
 VERSIONS = (0, 1)
+NEEDS = (Access(Operation.ALTER_CONFIGS, Resource.CLUSTER), Access(Operation.ALTER_CONFIGS, Resource.TOPIC))
 
 
 async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
@@ -35,5 +37,5 @@ async def handle(request: IncrementalAlterConfigsRequest, context: RequestContex
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _updates(resource: Resource) -> list[Update]:
+def _updates(resource: ConfigsResource) -> list[Update]:
     return [(config.name, config.config_operation, config.value) for config in resource.configs]

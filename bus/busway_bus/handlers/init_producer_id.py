@@ -9,6 +9,7 @@ import logging
 
 from busway_bus.controller.producer_ids import AllocateProducerIds
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -17,6 +18,7 @@ log = logging.getLogger("busway.producers")
 
 API = ApiKey.INIT_PRODUCER_ID
 VERSIONS = (0, 5)
+NEEDS = (Access(Operation.WRITE, Resource.TRANSACTIONAL_ID), Access(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER))
 NONE = -1
 
 

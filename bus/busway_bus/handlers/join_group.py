@@ -8,12 +8,14 @@ Behaviour: answers when the rebalance is over.
 
 from busway_bus.groups.classic_values import Join
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 API = ApiKey.JOIN_GROUP
 VERSIONS = (0, 9)
+NEEDS = (Access(Operation.READ, Resource.GROUP),)
 KNOWN_ID_SINCE = 4
 NULL_PROTOCOL_SINCE = 7
 SKIP_SINCE = 9

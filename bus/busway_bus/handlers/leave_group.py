@@ -6,6 +6,7 @@ Behaviour: each member for itself; the rest rebalances.
 """
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -17,25 +18,25 @@ from busway_protocol.messages.groups_classic import (
 
 API = ApiKey.LEAVE_GROUP
 VERSIONS = (0, 5)
+NEEDS = (Access(Operation.READ, Resource.GROUP),)
 BATCHED_SINCE = 3
 
 
-def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    """Take each one out."""
+async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+    """Take the members out, and answer when that is durable."""
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     batched = context.api_version >= BATCHED_SINCE
     members = request.members if batched else [MemberIdentity(member_id=request.member_id)]
-    groups = context.node.groups
-    results = []
+    identities = [(member.member_id, member.group_instance_id) for member in members]
     try:
-        for member in members:
-            code = groups.leave(request.group_id, member.member_id, member.group_instance_id)
-            results.append(
-                MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
-            )
+        codes = await context.node.groups.leave(request.group_id, identities)
     except KafkaError as problem:
         return LeaveGroupResponse(error_code=problem.code)
     if not batched:
-        return LeaveGroupResponse(error_code=results[0].error_code)
+        return LeaveGroupResponse(error_code=codes[0])
+    results = [
+        MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code)
+        for (member_id, instance_id), code in zip(identities, codes, strict=True)
+    ]
     return LeaveGroupResponse(error_code=ErrorCode.NONE, members=results)

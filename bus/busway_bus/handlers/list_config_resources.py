@@ -1,18 +1,20 @@
 """ListConfigResources (key 74, versions 0-1): what can have settings (KIP-1142).
 
 Versions: 0 asks for the resources of client metrics alone (KIP-714), 1 for any type.
-Behaviour: every topic and this broker; a type that is none at all is UNSUPPORTED_VERSION, as in Kafka.
+Behaviour: every topic and every broker; a type that is none at all is UNSUPPORTED_VERSION, as in Kafka.
 *Not supported*: settings of groups, client metrics and broker loggers; there are none to list.
 """
 
 from busway_bus.handlers.context import RequestContext
 from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 API = ApiKey.LIST_CONFIG_RESOURCES
 VERSIONS = (0, 1)
+NEEDS = (Access(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),)
 TYPES_SINCE = 1
 LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
 TYPES = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER, CLIENT_METRICS, GROUP})
@@ -27,7 +29,10 @@ def handle(request: ListConfigResourcesRequest, context: RequestContext) -> List
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     found = []
     if BROKER_RESOURCE in types:
-        found.append(ConfigResource(resource_name=str(context.node.node_id), resource_type=BROKER_RESOURCE))
+        found += [
+            ConfigResource(resource_name=str(node_id), resource_type=BROKER_RESOURCE)
+            for node_id in context.node.image.brokers
+        ]
     if TOPIC_RESOURCE in types:
         found += [
             ConfigResource(resource_name=name, resource_type=TOPIC_RESOURCE) for name in context.node.image.topics

@@ -10,12 +10,14 @@ from typing import Final
 
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 API = ApiKey.LIST_GROUPS
 VERSIONS = (0, 5)
+NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER), Access(Operation.DESCRIBE, Resource.GROUP))
 CLASSIC = "classic"
 
 
@@ -24,25 +26,23 @@ LISTED_AT_ONCE: Final = 1_000
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Awaitable[Large]:
-    """List them."""
+    """List the groups of the states and types that are asked for, all of them where none is."""
     types = {kind.lower() for kind in request.types_filter}
-    groups: list[ClassicGroup] = []
     try:
-        shards = context.node.groups.shards
+        groups = context.node.groups.groups()
     except KafkaError as problem:
         return ListGroupsResponse(error_code=problem.code, groups=[])
-    if not types or CLASSIC in types:
-        for shard in shards:
-            groups += [group for _, group in sorted(shard.groups.items())]
+    if types and CLASSIC not in types:
+        groups = []
     steps = _listed(groups, {state.lower() for state in request.states_filter})
     return context.in_turns(steps) if len(groups) > LISTED_AT_ONCE else finished(steps)
 
 
 def _listed(groups: list[ClassicGroup], states: set[str]) -> Generator[None, None, ListGroupsResponse]:
-    found = []
+    listed = []
     for group in groups:
         if not states or group.state.value.lower() in states:
-            found.append(
+            listed.append(
                 ListedGroup(
                     group_id=group.group_id,
                     protocol_type=group.protocol_type or "",
@@ -51,4 +51,4 @@ def _listed(groups: list[ClassicGroup], states: set[str]) -> Generator[None, Non
                 )
             )
         yield
-    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=found)
+    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)

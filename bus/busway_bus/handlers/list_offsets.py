@@ -13,6 +13,7 @@ from typing import Final
 from busway_bus.handlers.context import RequestContext, finished
 from busway_bus.log.times import Found, Search
 from busway_bus.replication.partition import Partition
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.messages.offsets import (
@@ -25,6 +26,7 @@ from busway_protocol.messages.offsets import (
 
 API = ApiKey.LIST_OFFSETS
 VERSIONS = (1, 11)
+NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC),)
 LEADER_EPOCH_SINCE = 4
 Searches = list[tuple[ListOffsetsPartitionResponse, Partition, int]]
 """Answers that are not complete, each with the timestamp to look for."""

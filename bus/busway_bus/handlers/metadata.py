@@ -3,7 +3,8 @@
 Versions: 0 asks for all topics with an empty list, 1+ with null; 4 says whether to create what is missing, 9 is flexible, 10 has
 topic ids (KIP-516), 12 can ask by id, 13 has an error for the whole answer.
 Behaviour: an unknown topic is UNKNOWN_TOPIC_OR_PARTITION; when both the client and auto.create.topics.enable allow it, it is made in the
-background, and the client that asks again has it. A partition that is offline after damage has no leader: LEADER_NOT_AVAILABLE. Without
+background, and the client that asks again has it. A partition that is offline after damage has no leader: LEADER_NOT_AVAILABLE. Brokers are told by their addresses for the listener that
+the client came by. Without
 access control everybody may do everything, and authorized operations say so.
 *Not supported*: nothing is left out.
 """
@@ -15,10 +16,11 @@ from uuid import UUID
 
 from busway_bus.controller.topics import check_name
 from busway_bus.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from busway_bus.handlers.context import Large, NodeServices, RequestContext, finished
+from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.kernel.topics import INTERNAL, TRANSACTIONS_TOPIC
-from busway_bus.metadata.image import TopicImage
+from busway_bus.metadata.image import NO_LEADER, ClusterImage, TopicImage
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.metadata import (
@@ -32,8 +34,12 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.METADATA
 VERSIONS = (0, 13)
+NEEDS = (
+    Access(Operation.DESCRIBE, Resource.TOPIC),
+    Access(Operation.CREATE, Resource.TOPIC),
+    Access(Operation.CREATE, Resource.CLUSTER),
+)
 IDS_ALONE_SINCE = 12
-NO_LEADER = -1
 DESCRIBED_AT_ONCE: Final = 500
 """Topics and partitions that are described while all others wait; of more, others get their turn between."""
 
@@ -100,17 +106,17 @@ def _topic(topic: TopicImage) -> MetadataResponseTopic:
     )
 
 
-def _partition(topic: TopicImage, number: int, node: NodeServices) -> MetadataResponsePartition:
+def _partition(topic: TopicImage, number: int, image: ClusterImage, listener: str) -> MetadataResponsePartition:
     partition = topic.partitions[number]
-    offline = node.replicas.local.offline(topic.name, number)
+    led = image.address(partition.leader, listener) is not None
     return MetadataResponsePartition(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,
-        leader_id=NO_LEADER if offline else partition.leader,
+        leader_id=partition.leader if led else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=list(partition.replicas) if offline else [],
+        offline_replicas=image.lacks(partition, listener),
     )
 
 
@@ -118,14 +124,14 @@ def _response(
     wanted: list[TopicImage | Asked], request: MetadataRequest, context: RequestContext
 ) -> Generator[None, None, MetadataResponse]:
     """The answer, with a stop after each topic and partition."""
-    node = context.node
+    node, image = context.node, context.node.image
     creates = bool(request.allow_auto_topic_creation and node.config.get("auto.create.topics.enable"))
     topics = []
     for one in wanted:
         if isinstance(one, TopicImage):
             topic = _topic(one)
             for number in range(len(one.partitions)):
-                topic.partitions.append(_partition(one, number, node))
+                topic.partitions.append(_partition(one, number, image, context.listener))
                 yield
         else:
             topic = _missing(*one, creates, context)
@@ -137,15 +143,11 @@ def _response(
         yield
     answer = MetadataResponse(
         brokers=[
-            MetadataResponseBroker(
-                node_id=node.node_id,
-                host=context.advertised.host,
-                port=context.advertised.port,
-                rack=node.config.get("broker.rack"),
-            )
+            MetadataResponseBroker(node_id=broker.node_id, host=address.host, port=address.port, rack=broker.rack)
+            for broker, address in image.reachable_brokers(context.listener)
         ],
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        controller_id=node.controller.leader_id,
         topics=topics,
     )
     if request.include_cluster_authorized_operations:

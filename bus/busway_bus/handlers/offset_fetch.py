@@ -12,6 +12,7 @@ from uuid import UUID
 from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.handlers.context import Large, RequestContext
 from busway_bus.metadata.image import ClusterImage
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import (
@@ -28,13 +29,14 @@ from busway_protocol.types import ZERO_UUID
 
 API = ApiKey.OFFSET_FETCH
 VERSIONS = (1, 10)
+NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
 GROUP_ERROR_SINCE = 2
 GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
 Table = dict[tuple[str, int], CommittedOffset]
-Wanted = list[tuple[str | None, UUID, Sequence[int]]]
+Asked = list[tuple[str | None, UUID, Sequence[int]]]
 
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Large:
@@ -48,7 +50,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
         table, code = {}, problem.code
         if context.api_version >= GROUP_ERROR_SINCE:
             return OffsetFetchResponse(error_code=code, topics=[])
-    wanted = (
+    asked = (
         _all(table)
         if request.topics is None
         else [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
@@ -61,15 +63,15 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
                 partitions=[
                     OffsetFetchResponsePartition(
                         partition_index=number,
-                        committed_offset=found.offset,
-                        committed_leader_epoch=found.leader_epoch,
-                        metadata=found.metadata,
+                        committed_offset=committed.offset,
+                        committed_leader_epoch=committed.leader_epoch,
+                        metadata=committed.metadata,
                         error_code=code,
                     )
-                    for number, found in _find(table, name, numbers)
+                    for number, committed in _committed(table, name, numbers)
                 ],
             )
-            for name, _, numbers in wanted
+            for name, _, numbers in asked
         ],
     )
 
@@ -97,16 +99,16 @@ def _group(
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     """One group's answer, with a stop after each topic."""
     image = context.node.image
-    wanted: Wanted = []
+    asked: Asked = []
     if group.topics is None:
-        wanted = [(name, _id(image, name), numbers) for name, _, numbers in _all(table)]
+        asked = [(name, _id(image, name), numbers) for name, _, numbers in _all(table)]
     else:
         for topic in group.topics:
             by_id = context.api_version >= TOPIC_IDS_SINCE
             name = image.names.get(topic.topic_id) if by_id else topic.name
-            wanted.append((name, topic.topic_id, topic.partition_indexes))
+            asked.append((name, topic.topic_id, topic.partition_indexes))
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=[])
-    for name, topic_id, numbers in wanted:
+    for name, topic_id, numbers in asked:
         answer.topics.append(
             OffsetFetchResponseTopics(
                 name=name or "",
@@ -114,12 +116,12 @@ def _group(
                 partitions=[
                     OffsetFetchResponsePartitions(
                         partition_index=number,
-                        committed_offset=found.offset,
-                        committed_leader_epoch=found.leader_epoch,
-                        metadata=found.metadata,
+                        committed_offset=committed.offset,
+                        committed_leader_epoch=committed.leader_epoch,
+                        metadata=committed.metadata,
                         error_code=ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID,
                     )
-                    for number, found in _find(table, name, numbers)
+                    for number, committed in _committed(table, name, numbers)
                 ],
             )
         )
@@ -129,34 +131,33 @@ def _group(
 
 def _id(image: ClusterImage, name: str | None) -> UUID:
     """The id of a topic; it may be gone since its offsets were looked up."""
-    found = image.topics.get(name or "")
-    return found.topic_id if found is not None else ZERO_UUID
+    topic = image.topics.get(name or "")
+    return topic.topic_id if topic is not None else ZERO_UUID
 
 
 async def _table(group_id: str, context: RequestContext) -> Table:
-    """The offsets of a group, once they are on disk: a crash must not take back what was told.
+    """The offsets of a group, once they are durable: a crash must not take back what was told.
 
     Those of topics that are gone wait for the next check to be removed; they are not shown, least of all for a new topic of
     the same name.
     """
-    groups, topics = context.node.groups, context.node.image.topics
-    await groups.settled(group_id)
-    found = groups.shard(group_id).offsets.get(group_id, {})
+    offsets = await context.node.groups.offsets(group_id)
+    topics = context.node.image.topics
     return {
         (name, number): committed
-        for (name, number), committed in found.items()
+        for (name, number), committed in offsets.items()
         if name in topics and committed.of_topic(topics[name].topic_id)
     }
 
 
-def _all(table: dict[tuple[str, int], CommittedOffset]) -> Wanted:
+def _all(table: dict[tuple[str, int], CommittedOffset]) -> Asked:
     by_topic: dict[str, list[int]] = {}
     for topic, number in table:
         by_topic.setdefault(topic, []).append(number)
     return [(topic, ZERO_UUID, sorted(numbers)) for topic, numbers in by_topic.items()]
 
 
-def _find(
+def _committed(
     table: dict[tuple[str, int], CommittedOffset], name: str | None, numbers: Sequence[int]
 ) -> Iterable[tuple[int, CommittedOffset]]:
     for number in numbers:

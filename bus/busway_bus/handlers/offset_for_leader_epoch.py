@@ -6,6 +6,7 @@ Behaviour: the largest epoch up to the one asked for, and its end; consumers fin
 """
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.offsets import (
@@ -18,6 +19,7 @@ from busway_protocol.messages.offsets import (
 
 API = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS = (2, 4)
+NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC), Access(Operation.CLUSTER_ACTION, Resource.CLUSTER))
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:

@@ -5,7 +5,7 @@ Versions: 7 allows zstd (KIP-110), 8 tells which records were refused (KIP-467),
 when it is not listed (KAFKA-18659).
 Behaviour: acks 0 gets no answer, where it is refused its connection ends, as in Kafka; 1 and -1 are the same on one node; acknowledged means on disk unless the topic says otherwise.
 Every batch is looked through, compressed ones too. Where Kafka would number records anew whose offsets do not follow each other,
-they are refused; so is a batch that inflates to more than 16 times max.message.bytes.
+they are refused; so is a batch that inflates to more than 16 times max.message.bytes, or its default where that is more.
 *Not supported*: transactional batches, which are refused.
 """
 
@@ -19,6 +19,7 @@ from busway_bus.log.inspection import RecordsRefused
 from busway_bus.log.partition_log import AppendInfo
 from busway_bus.replication.manager import Allowance
 from busway_bus.replication.partition import Partition
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.produce import (
@@ -34,6 +35,11 @@ from busway_protocol.records.batch import CODEC_MASK, CRC_START, TRANSACTIONAL
 
 API = ApiKey.PRODUCE
 VERSIONS = (3, 13)
+NEEDS = (
+    Access(Operation.WRITE, Resource.TOPIC),
+    Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    Access(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
+)
 ADVERTISED_MIN = 0
 PIPELINED = True
 TOPIC_IDS_SINCE = 13

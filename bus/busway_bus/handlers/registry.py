@@ -46,6 +46,7 @@ from busway_bus.handlers import (
 )
 from busway_bus.handlers.api_versions import advertise
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access
 from busway_protocol.apis import ApiKey, api
 
 MODULES: Final[tuple[ModuleType, ...]] = (
@@ -93,6 +94,7 @@ class Handler:
     Attributes:
         advertised_min: lowest version told to clients; below `min_version` only where old clients need it.
         pipelined: whether the next request of a connection may begin before this one is answered.
+        needs: what whoever asks has to be allowed; with several, which of them depends on what is asked for.
     """
 
     key: ApiKey
@@ -100,6 +102,7 @@ class Handler:
     max_version: int
     advertised_min: int
     pipelined: bool
+    needs: tuple[Access, ...]
     handle: Callable[[Any, RequestContext], Any | Awaitable[Any]]
 
 
@@ -114,6 +117,7 @@ def _handler(module: ModuleType) -> Handler:
         max_version=high,
         advertised_min=getattr(module, "ADVERTISED_MIN", low),
         pipelined=getattr(module, "PIPELINED", False),
+        needs=module.NEEDS,
         handle=module.handle,
     )
 

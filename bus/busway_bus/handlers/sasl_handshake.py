@@ -12,6 +12,7 @@ from busway_protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeRes
 
 API = ApiKey.SASL_HANDSHAKE
 VERSIONS = (0, 1)
+NEEDS = ()
 
 
 def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:

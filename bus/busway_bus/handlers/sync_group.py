@@ -7,12 +7,14 @@ Behaviour: answers when the leader has handed its assignments in and they are on
 
 from busway_bus.groups.classic_values import Sync
 from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import SyncGroupRequest, SyncGroupResponse
 
 API = ApiKey.SYNC_GROUP
 VERSIONS = (0, 5)
+NEEDS = (Access(Operation.READ, Resource.GROUP),)
 PROTOCOL_SINCE = 5
 
 

@@ -6,12 +6,10 @@ What lives here: the settings of internal topics. What does not: the rules (`con
 from busway_bus.controller.controller import ITSELF, ControllerRequestContext
 from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic
 from busway_bus.handlers.context import NodeServices
+from busway_bus.kernel.limits import SEGMENT_BYTES_MIN
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.metadata.image import TopicImage
 from busway_protocol.errors import KafkaError
-
-SEGMENT_BYTES_MIN = 1_048_576
-"""Of segment.bytes of a topic, in Kafka; offsets.topic.segment.bytes knows no such bound."""
 
 
 async def create_topic(

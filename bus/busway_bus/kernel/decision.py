@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 R = TypeVar("R")
+Waiter = Any
+"""Whatever the driver wants back when a request that was parked is answered; no core ever looks into it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[R]):
-    """Records to append, in order, and the reply to give once they are durable."""
+    """Records to append, in order, and what to tell once they are durable.
+
+    Attributes:
+        reply: the answer to who asked; None where a core has parked the request, and a later decision answers it.
+        due: (waiter, answer) of requests that were parked before.
+    """
 
     records: tuple[Any, ...] = ()
     reply: R
+    due: tuple[tuple[Waiter, Any], ...] = ()

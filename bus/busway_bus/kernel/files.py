@@ -4,7 +4,7 @@ What lives here: what a log needs of a file system, as protocols. `log.os_files`
 `testing.sim_files` does it in memory and can lose what was never synced, as a power cut does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
@@ -71,6 +71,12 @@ class Files(Protocol):
 
     def open(self, path: str) -> File:
         """The file at `path`, made when it is not there."""
+
+    def open_later(self, path: str, size: int) -> File:
+        """The file at `path`, which has so many bytes (see `sizes`); nothing is opened before it is used."""
+
+    def sizes(self, path: str) -> Mapping[str, int]:
+        """The files in a directory and how many bytes each has; empty when it is not there."""
 
     def read_bytes(self, path: str) -> bytes | None:
         """A whole small file, None when it is not there."""

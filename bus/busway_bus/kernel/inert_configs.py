@@ -8,9 +8,8 @@ Refused: security, tiered storage and plug-in classes; to ignore those silently 
 from collections.abc import Mapping
 from typing import Final
 
-from busway_bus.kernel.config_def import ConfigKey, ConfigType, ConfigValue, by_name
+from busway_bus.kernel.config_def import INT_MAX, ConfigKey, ConfigType, ConfigValue, by_name
 
-INT_MAX: Final = 2**31 - 1
 _B, _S, _I, _L, _D, _W, _H = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
@@ -108,8 +107,6 @@ _INERT: Final[tuple[tuple[str, ConfigType, ConfigValue], ...]] = (
     ("log.cleaner.threads", _I, 1),
     ("log.dir.failure.timeout.ms", _L, 30_000),
     ("log.flush.start.offset.checkpoint.interval.ms", _I, 60_000),
-    ("metadata.log.max.record.bytes.between.snapshots", _L, 20_971_520),
-    ("metadata.log.max.snapshot.interval.ms", _L, 3_600_000),
     ("metadata.log.segment.bytes", _I, 1_073_741_824),
     ("metadata.log.segment.ms", _L, 604_800_000),
     ("metadata.max.idle.interval.ms", _I, 500),

@@ -1,28 +1,26 @@
 """A part of a log file that goes to a client: read when its socket has room for it, not before.
 
 What lives here: the range, and the ways to the client: `take` gives bytes, `descriptor` and `position` are for `os.sendfile`, with
-`skip` after it. What does not: which range it is (`partition_log`) and when it is read (`server.outbox`). Whoever has a slice can read
+`skip` after it. What does not: which range it is (`partition_log`) and when it is read (`server.stream`). Whoever has a slice can read
 it, whatever becomes of the segment: its file stays open that long.
 """
+
+from collections.abc import Callable
 
 from busway_bus.kernel.files import Loan
 
 
 class ColdPages(Exception):
-    """A look-up that would have to wait for the disk. Whoever meets it has `warm` called in another thread, then asks again, and the
-    second time waits: memory may be so short that the pages are gone once more."""
+    """A look-up that would have to wait for the disk.
 
-    def __init__(self, pages: "FileSlice") -> None:
-        super().__init__(f"{len(pages)} bytes from {pages.position} on are not in memory")
-        self._pages = pages
+    Attributes:
+        warm: to be called in another thread, may raise OSError. Then the same is asked again, and that time waited for: memory may be
+            so short that the pages are gone once more.
+    """
 
-    def warm(self) -> None:
-        """Wait for the disk.
-
-        Raises:
-            OSError: it failed.
-        """
-        self._pages.warm(len(self._pages))
+    def __init__(self, warm: Callable[[], None]) -> None:
+        super().__init__("the disk would have to be waited for")
+        self.warm = warm
 
 
 class FileSlice:

@@ -1,119 +1,117 @@
 """Sparse indexes over a segment, in Kafka's file format.
 
-What lives here: the arithmetic of both indexes over bytes. `.index`: pairs of relative offset and file position, four bytes
-each; `.timeindex`: timestamp in eight bytes and relative offset in four. An entry is made about every index.interval.bytes.
-What does not: files. Entries can always be made again from the log, so nothing here is ever synced.
+What lives here: the search in one index file, of which no more is in memory than the page that was used last. `.index`: pairs of
+relative offset and file position, four bytes each; `.timeindex`: timestamp in eight bytes and relative offset in four. An entry is
+made about every index.interval.bytes. What does not: files, which are read through a function; and whether an entry is to be believed
+(`segment` looks at the batch that it names).
 """
 
 import struct
-import sys
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable
-from operator import le, lt
 from typing import Final
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
+"""Relative offset of a batch's last record, position of the batch."""
 TIME_ENTRY: Final = struct.Struct(">qi")
+"""Largest timestamp so far, relative offset of a record that has it."""
+PAGE_BYTES: Final = 4096
+OFFSETS_MAX: Final = 2**31 - 1
+"""A segment's indexes hold offsets relative to its base in four bytes, so it has no more than these."""
+
+Read = Callable[[int, int], bytes]
+"""At most so many bytes of the index file, from a position on."""
 
 
-def _words(code: str, content: bytes) -> "array[int]":
-    """A file as four-byte numbers; a big segment has hundreds of thousands of them, so they are not unpacked one by one."""
-    words = array(code, content)
-    assert words.itemsize == 4, "C's int has four bytes"
-    if sys.byteorder == "little":
-        words.byteswap()
-    return words
+class SparseIndex:
+    """Entries of one file, ascending in both columns.
 
+    Attributes:
+        count: how many there are.
+    """
 
-def _ascending(in_order: Callable[[int, int], bool], column: "array[int]") -> bool:
-    return all(map(in_order, column, column[1:]))
+    __slots__ = ("_entry", "_page", "_page_entries", "count")
 
+    def __init__(self, entry: struct.Struct, size_bytes: int = 0) -> None:
+        self._entry = entry
+        self._page_entries = PAGE_BYTES // entry.size
+        self._page: tuple[int, bytes] = (-1, b"")
+        self.count = size_bytes // entry.size
 
-class OffsetIndex:
-    """Relative offset of a batch's last record → position of the batch, both ascending."""
+    @property
+    def size_bytes(self) -> int:
+        """What they take in the file."""
+        return self.count * self._entry.size
 
-    __slots__ = ("offsets", "positions")
+    def pack(self, first: int, second: int) -> bytes:
+        """One more entry, as it is written to the end of the file."""
+        return self._entry.pack(first, second)
 
-    def __init__(self) -> None:
-        self.offsets = array("q")
-        self.positions = array("q")
+    def entry(self, number: int, read: Read) -> tuple[int, int]:
+        """The entry with this number, from 0 on."""
+        page, at = divmod(number, self._page_entries)
+        return self._at(self._load(page, read), at)
 
-    @classmethod
-    def from_bytes(cls, content: bytes) -> "OffsetIndex | None":
-        """The index in a file's content; None when it contradicts itself, so that the caller builds it anew."""
-        index = cls()
-        if len(content) % OFFSET_ENTRY.size:
-            return None
-        words = _words("i", content)
-        offsets, positions = words[0::2], words[1::2]
-        if not (_ascending(lt, offsets) and _ascending(lt, positions)):
-            return None
-        index.offsets, index.positions = array("q", offsets), array("q", positions)
-        return index
+    def find(self, column: int, key: int, read: Read) -> int:
+        """Number of the last entry that has at most `key` in a column, -1 where all have more.
 
-    def append(self, offset: int, position: int) -> bytes:
-        """Remember an entry; answers its bytes for the file."""
-        self.offsets.append(offset)
-        self.positions.append(position)
-        return OFFSET_ENTRY.pack(offset, position)
+        The page that was used last is tried first, then the one behind it; without one the last page of the file, where most of
+        those read who read anything.
+        """
+        pages = -(-self.count // self._page_entries)
+        if not pages:
+            return -1
+        low, high = 0, pages
+        middle, page = self._page
+        if not 0 <= middle < pages:
+            middle = pages - 1
+        else:
+            page = self._load(middle, read)
+            if self._at(page, 0)[column] > key:
+                high = middle
+            else:
+                low = middle
+                if self._at(page, len(page) // self._entry.size - 1)[column] > key:
+                    high = middle + 1
+            middle = low + 1 if low else high - 1
+        while high - low > 1:
+            if self._first(middle, read)[column] <= key:
+                low = middle
+            else:
+                high = middle
+            middle = (low + high) // 2
+        page = self._load(low, read)
+        return low * self._page_entries + self._within(page, column, key)
 
-    def position(self, offset: int) -> int:
-        """Where to start looking for the relative `offset`: the last batch known to begin at or before it."""
-        # An entry names the last record of its batch, so only one strictly below or equal is a safe start.
-        at = bisect_right(self.offsets, offset) - 1
-        return self.positions[at] if at >= 0 else 0
+    def truncate(self, count: int) -> int:
+        """Keep the first `count` entries; answers the bytes that stay."""
+        self.count = count
+        self._page = (-1, b"")
+        return self.size_bytes
 
-    def truncate(self, offset: int) -> int:
-        """Forget entries at or above the relative `offset`; answers the bytes that stay."""
-        keep = bisect_right(self.offsets, offset - 1)
-        del self.offsets[keep:], self.positions[keep:]
-        return keep * OFFSET_ENTRY.size
+    def _within(self, page: bytes, column: int, key: int) -> int:
+        low, high = -1, len(page) // self._entry.size
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._at(page, middle)[column] <= key:
+                low = middle
+            else:
+                high = middle
+        return low
 
-    def __len__(self) -> int:
-        return len(self.offsets)
+    def _at(self, page: bytes, number: int) -> tuple[int, int]:
+        first, second = self._entry.unpack_from(page, number * self._entry.size)
+        return first, second
 
+    def _first(self, page: int, read: Read) -> tuple[int, int]:
+        size = self._entry.size
+        return self._at(read(page * self._page_entries * size, size).ljust(size, b"\0"), 0)
 
-class TimeIndex:
-    """Largest timestamp so far → relative offset of the record that has it, both ascending."""
-
-    __slots__ = ("offsets", "timestamps")
-
-    def __init__(self) -> None:
-        self.timestamps = array("q")
-        self.offsets = array("q")
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> "TimeIndex | None":
-        """The index in a file's content; None when it contradicts itself."""
-        index = cls()
-        if len(content) % TIME_ENTRY.size:
-            return None
-        high, low, offsets = _words("i", content)[0::3], _words("I", content)[1::3], _words("i", content)[2::3]
-        timestamps = array("q", [upper << 32 | lower for upper, lower in zip(high, low, strict=True)])
-        if not (_ascending(le, timestamps) and _ascending(le, offsets)):
-            return None
-        index.timestamps, index.offsets = timestamps, array("q", offsets)
-        return index
-
-    def append(self, timestamp: int, offset: int) -> bytes:
-        """Remember an entry if it is later than the last; answers its bytes, empty when it is not."""
-        if self.timestamps and timestamp <= self.timestamps[-1]:
-            return b""
-        self.timestamps.append(timestamp)
-        self.offsets.append(offset)
-        return TIME_ENTRY.pack(timestamp, offset)
-
-    def offset(self, timestamp: int) -> int:
-        """A relative offset before which no record has a timestamp of `timestamp` or later."""
-        at = bisect_right(self.timestamps, timestamp - 1) - 1
-        return self.offsets[at] if at >= 0 else 0
-
-    def truncate(self, offset: int) -> int:
-        """Forget entries at or above the relative `offset`; answers the bytes that stay."""
-        keep = bisect_right(self.offsets, offset - 1)
-        del self.offsets[keep:], self.timestamps[keep:]
-        return keep * TIME_ENTRY.size
-
-    def __len__(self) -> int:
-        return len(self.offsets)
+    def _load(self, number: int, read: Read) -> bytes:
+        """A page; bytes that are missing in the file are zeros, which make no entry that names a batch."""
+        first = number * self._page_entries
+        size = min(self._page_entries, self.count - first) * self._entry.size
+        loaded, page = self._page
+        if loaded != number or len(page) != size:
+            page = read(first * self._entry.size, size).ljust(size, b"\0")
+            self._page = (number, page)
+        return page

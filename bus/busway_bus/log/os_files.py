@@ -8,7 +8,7 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
@@ -17,8 +17,9 @@ from busway_bus.log.descriptors import FILES_SHARE, Descriptors, Pooled, raise_l
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 """Linux answers EAGAIN to a read with it that would wait for the disk; elsewhere a read waits."""
-_PROBED_BYTES: Final = 64 * 1024
-"""Pages come into memory and leave it many at a time, so one of so many bytes speaks for the others."""
+_PROBED_BYTES: Final = 256 * 1024
+"""Pages come into memory and leave it many at a time, so one of so many bytes speaks for the others; a probe costs as much as sending
+10 KiB."""
 _WARMED_BYTES: Final = 256 * 1024
 
 
@@ -72,7 +73,7 @@ class OsFile(Pooled):
 
     __slots__ = ("__weakref__", "_failed", "_guard", "_pool", "_unnamed", "disposable", "size")
 
-    def __init__(self, path: Path, pool: Descriptors) -> None:
+    def __init__(self, path: Path, pool: Descriptors, size: int | None = None) -> None:
         super().__init__(path)
         self._pool = pool
         self._guard = pool.guard
@@ -81,7 +82,9 @@ class OsFile(Pooled):
         self._unnamed: Path | None = path.parent
         self._failed: OSError | None = None
         self.disposable = False
-        self.size = 0
+        self.size = size or 0
+        if size is not None:
+            return
         try:
             self.size = os.fstat(pool.take(self, os.O_CREAT)).st_size
         finally:
@@ -232,7 +235,14 @@ class OsFiles:
 
     def open(self, path: str) -> OsFile:
         """The file at `path`, made when it is not there."""
-        opened = OsFile(self.root / path, self.descriptors)
+        return self._opened(path, None)
+
+    def open_later(self, path: str, size: int) -> OsFile:
+        """The file at `path`, which has so many bytes; nothing is opened before it is used."""
+        return self._opened(path, size)
+
+    def _opened(self, path: str, size: int | None) -> OsFile:
+        opened = OsFile(self.root / path, self.descriptors, size)
         self._named[opened.path] = opened
         return opened
 
@@ -295,6 +305,14 @@ class OsFiles:
             return sorted(os.listdir(self.root / path))
         except FileNotFoundError:
             return []
+
+    def sizes(self, path: str) -> Mapping[str, int]:
+        """The files in a directory and their sizes; empty when it is not there."""
+        try:
+            with os.scandir(self.root / path) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        except FileNotFoundError:
+            return {}
 
     def make_directory(self, path: str) -> None:
         """Make a directory durably."""

@@ -5,30 +5,36 @@ What lives here: append, read, roll, truncation, deletion. What does not: the st
 through once (`inspection`), what is read never. Neither appends, reads nor rolls wait for the disk.
 """
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from busway_bus.kernel.files import Files
+from busway_bus.kernel.limits import RECOVERY_BYTES_MAX, RECOVERY_BYTES_SETTLED
 from busway_bus.log import reading, times
+from busway_bus.log.file_names import CLEANED, DELETED, EPOCHS, SNAPSHOT, file_name
 from busway_bus.log.file_slice import FileSlice
+from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.inspection import Inspected, finished, inspect
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.reading import Extent
-from busway_bus.log.recovery import EPOCHS_FILE, SNAPSHOT, CorruptLog, recover, replayed, write_snapshot
+from busway_bus.log.recovery import CorruptLog, recover, replayed, write_snapshot
 from busway_bus.log.retention import expendable
-from busway_bus.log.segment import CLEANED, DELETED, Segment, file_name
+from busway_bus.log.segment import Segment
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import (
     HEADER_BYTES,
     BatchHeader,
+    CorruptBatch,
     assign_offset,
     read_header,
     set_log_append_time,
 )
 from busway_protocol.types import Buffer
+
+log = logging.getLogger("busway.log")
 
 __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
@@ -42,38 +48,6 @@ class AppendInfo:
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool = False
-
-
-class FlushPoint(NamedTuple):
-    """What a flush that starts now will have put on disk when it is done: the leader epochs where they are news, the segments
-    rolled since the last one, each with the producers' snapshot as of its end, and the one that is written to. `truncations` is how
-    often the log had been truncated."""
-
-    log: "PartitionLog"
-    rolled: tuple[tuple[Segment, bytes], ...]
-    active: Segment
-    end_offset: int
-    epochs: bytes | None
-    truncations: int
-
-    def sync(self) -> None:
-        """Wait for the disk, in any thread; a log that was closed meanwhile (its topic is gone) needs no sync.
-
-        A snapshot is written only when everything before it is on disk, so it proves that, the epochs included (see `recovery`).
-
-        Raises:
-            OSError: the disk failed, which is final.
-        """
-        try:
-            if self.epochs is not None:
-                self.log.keep_epochs(self.epochs)
-            for segment, snapshot in self.rolled:
-                segment.sync()
-                self.log.keep_snapshot(segment.next_offset, snapshot)
-            self.active.sync()
-        except OSError:
-            if not self.log.closed:
-                raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +89,15 @@ class PartitionLog:
         self.config = config
         found = recover(files, directory, config, now_ms=now_ms, flushed=flushed, cleaned=cleaned, clean=clean)
         self._segments = found.segments
+        self._proven_bytes = found.proven_bytes
+        self._between = [found.newest_snapshot] if found.newest_snapshot > self._segments[-1].base_offset else []
+        self._snapshot_due = False
         self.epochs = found.epochs
         self.producers = found.producers
         self._rolled: list[tuple[Segment, bytes]] = []
         self._new_epoch = False
         self._truncations = 0
+        self._undated = False
         self._deleted: list[_Deleted] = []
         self.start_offset = self._segments[0].base_offset
         self.flushed_offset = self.end_offset
@@ -215,6 +193,7 @@ class PartitionLog:
         fresh = Segment(self._files, self.directory, old.next_offset, now_ms)
         self._segments.append(fresh)
         self._rolled.append((old, self.producers.snapshot()))
+        self._proven_bytes = 0
 
     # Flushing
 
@@ -224,7 +203,22 @@ class PartitionLog:
         active.remember_end()
         epochs = self.epochs.text().encode() if self._new_epoch else None
         self._new_epoch = False  # a sync that fails is the last
-        return FlushPoint(self, tuple(self._rolled), self._segments[-1], self.end_offset, epochs, self._truncations)
+        snapshot: bytes | None = None
+        outdated: tuple[int, ...] = ()
+        if self._snapshot_due or active.size - self._proven_bytes >= RECOVERY_BYTES_MAX:
+            snapshot, outdated = self._snapshot_now()
+        return FlushPoint(
+            self, tuple(self._rolled), active, self.end_offset, epochs, self._truncations, snapshot, outdated
+        )
+
+    def _snapshot_now(self) -> tuple[bytes, tuple[int, ...]]:
+        """The producers as of the end, and where snapshots are that this one makes superfluous."""
+        bases = {segment.base_offset for segment in self._segments}
+        outdated = tuple(offset for offset in self._between if offset not in bases)
+        self._snapshot_due = False
+        self._proven_bytes = self._segments[-1].size
+        self._between = [self.end_offset]
+        return self.producers.snapshot(), outdated
 
     def flushed(self, point: FlushPoint) -> None:
         """Note that `point` is on disk."""
@@ -235,8 +229,8 @@ class PartitionLog:
 
     @property
     def wants_flush(self) -> bool:
-        """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet."""
-        return bool(self._rolled) or self._new_epoch
+        """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet; or a snapshot is due."""
+        return bool(self._rolled) or self._new_epoch or self._snapshot_due
 
     def keep_epochs(self, content: bytes) -> None:
         """Write which leader epoch began where, unless the log was closed, and its directory perhaps made anew.
@@ -246,13 +240,15 @@ class PartitionLog:
         """
         with self._closing:
             if not self.closed:
-                self._files.replace(f"{self.directory}/{EPOCHS_FILE}", content)
+                self._files.replace(f"{self.directory}/{EPOCHS}", content)
 
-    def keep_snapshot(self, offset: int, snapshot: bytes) -> None:
+    def keep_snapshot(self, offset: int, snapshot: bytes, *, instead_of: Sequence[int] = ()) -> None:
         """Write the producers' state as of `offset`, likewise; one that cannot be written is no failure (see `recovery`)."""
         with self._closing:
-            if not self.closed:
-                write_snapshot(self._files, self.directory, offset, snapshot)
+            if not self.closed and write_snapshot(self._files, self.directory, offset, snapshot):
+                for outdated in instead_of:
+                    if outdated != offset:
+                        self._files.remove(f"{self.directory}/{file_name(outdated, SNAPSHOT)}")
 
     # Reading
 
@@ -332,14 +328,31 @@ class PartitionLog:
             self.roll(now_ms)
         if "delete" in self.config.cleanup_policy:
             self._retain(now_ms)
+        self._snapshot_due = self.active.size - self._proven_bytes >= RECOVERY_BYTES_SETTLED
+
+    def date(self, now_ms: int) -> None:
+        """Look up how old the oldest segments are, as far as retention wants to know. Waits for the disk: for another thread than the
+        loop's."""
+        self._undated = False
+        if "delete" not in self.config.cleanup_policy or self.config.retention_ms < 0:
+            return
+        for segment in tuple(self._segments[:-1]):
+            try:
+                newest = segment.max_timestamp
+            except CorruptBatch as problem:
+                log.error("nobody knows how old %s is, it is not deleted by its age: %s", segment.path(".log"), problem)
+                return
+            if now_ms - (newest if newest >= 0 else segment.modified_ms) <= self.config.retention_ms:
+                return
 
     @property
     def has_deleted(self) -> bool:
-        """Whether files of deleted segments are still there."""
-        return bool(self._deleted)
+        """Whether files of deleted segments are still there, or retention waits for `date`: both are for `remove_deleted`."""
+        return bool(self._deleted) or self._undated
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Rename the files of deleted segments, so that no crash brings them back, and remove those that are due.
+        """Rename the files of deleted segments, so that no crash brings them back, and remove those that are due; then look how old
+        the next ones are.
 
         Waits for the disk: for another thread than the loop's.
         """
@@ -355,9 +368,11 @@ class PartitionLog:
                 if entry.due_ms <= now_ms:
                     segment.delete()
                     self._deleted.remove(entry)
+        self.date(now_ms)
 
     def _retain(self, now_ms: int) -> None:
         count = expendable(self._segments, self.config, now_ms)
+        self._undated = count < len(self._segments) - 1 and not self._segments[count].dated
         if count == len(self._segments):
             self.roll(now_ms)
         # What is not flushed yet stays until the flush of its roll is over.
@@ -389,7 +404,7 @@ class PartitionLog:
             for name in self._files.list(self.directory):
                 if name.endswith(CLEANED):
                     self._files.remove(f"{self.directory}/{name}")
-            return Segment(self._files, self.directory, base_offset, created_ms, CLEANED)
+            return Segment(self._files, self.directory, base_offset, created_ms, suffix=CLEANED)
 
     def rename(self, segment: Segment, suffix: str) -> bool:
         """Give a segment's files another ending, in any thread; False when the log was closed meanwhile."""
@@ -421,18 +436,19 @@ class PartitionLog:
         self._segments[-1].truncate(offset)
         self._rolled = [entry for entry in self._rolled if entry[0] in self._segments[:-1]]
         self.epochs.truncate(offset)
-        self._files.replace(f"{self.directory}/{EPOCHS_FILE}", self.epochs.text().encode())
+        self._files.replace(f"{self.directory}/{EPOCHS}", self.epochs.text().encode())
         self.flushed_offset = min(self.flushed_offset, offset)
         self._truncations += 1
+        self._proven_bytes = min(self._proven_bytes, self.active.size)
+        self._between = [at for at in self._between if at <= offset]
         self.producers = replayed(self._files, self.directory, self._segments, now_ms)
 
     def close(self, *, clean: bool) -> None:
         """Close the files; a clean close syncs them and leaves the producers' snapshot for the next start."""
         if clean:
             self._segments[-1].finish()
-            point = self.flush_point()
-            point.sync()
-            self.keep_snapshot(point.end_offset, self.producers.snapshot())
+            self._snapshot_due = True
+            self.flush_point().sync()
         with self._closing:
             self.closed = True
         for segment in self._segments:

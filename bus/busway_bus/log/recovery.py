@@ -1,33 +1,34 @@
 """Opening a log: which segments are there, how far they are good, and what they say of producers and epochs.
 
-What lives here: the start-up scan. What was flushed is trusted after a cheap look at the indexes; what came later is read
-through, and a torn end is cut off, with a line in the log and the bytes kept beside it in a `.cut` file, which is never served and
-goes with the partition: a flipped bit in what a killed process had not checkpointed looks like a torn end. Files that a deletion or a cleaning left half done are tidied first. What does not: the log
-in use (`partition_log`). Nothing that was flushed is ever cut: damage there is a `CorruptLog`, for the operator to judge.
+What lives here: the start-up scan. After a clean stop closed segments are not even opened. After any other what the newest producers'
+snapshot covers is trusted after a cheap look at the ends of the segments (`trust`); what came later is read through, and a torn end is
+cut off, with a line in the log and the bytes kept beside it in a `.cut` file, which is never served and goes with the partition: a
+flipped bit in what a killed process had not checkpointed looks like a torn end. Files that a deletion or a cleaning left half done are
+tidied first. What does not: the log in use (`partition_log`). Nothing that was flushed is ever cut: damage there is a `CorruptLog`, for
+the operator to judge.
 
-How far the disk is known to be good is the recovery point of the checkpoint, or the newest producer snapshot where that is
-further on: the flusher writes the snapshot of a roll only after it has synced everything before it.
+How far the disk is known to be good is the recovery point of the checkpoint, or the newest producer snapshot where that is further on:
+the flusher writes a snapshot, at a roll and in between (`RECOVERY_BYTES_MAX`), only after it has synced everything before it, the
+indexes too.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from busway_bus.kernel.files import Files
+from busway_bus.kernel.limits import CUTS_MAX
 from busway_bus.log.epochs import LeaderEpochs
+from busway_bus.log.file_names import CLEANED, CUT, DELETED, EPOCHS, SNAPSHOT, SWAP, file_name
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_state import ProducerState
-from busway_bus.log.segment import CLEANED, DELETED, SWAP, Segment, file_name
-from busway_protocol.records.batch import CorruptBatch
+from busway_bus.log.segment import Segment
+from busway_bus.log.trust import Unchecked, has_sound_end, plausible, resume
+from busway_protocol.records.batch import HEADER_BYTES, CorruptBatch, read_header
 
 log = logging.getLogger("busway.log")
 
-EPOCHS_FILE: Final = "leader-epoch-checkpoint"
-SNAPSHOT: Final = ".snapshot"
-CUT: Final = ".cut"
-CUTS_MAX: Final = 4
-"""Cuts of earlier starts that are kept beside those of the newest one: a broker that dies again and again must not fill the disk."""
 _COPIED_BYTES: Final = 1024 * 1024
 
 
@@ -37,11 +38,18 @@ class CorruptLog(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a directory holds."""
+    """What a directory holds.
+
+    Attributes:
+        proven_bytes: how much of the last segment the next start need not read, as things are.
+        newest_snapshot: offset of the newest producers' snapshot, 0 where there is none.
+    """
 
     segments: list[Segment]
     epochs: LeaderEpochs
     producers: ProducerState
+    proven_bytes: int
+    newest_snapshot: int
 
 
 def recover(
@@ -60,8 +68,8 @@ def recover(
     return _Recovery(files, directory, config, now_ms=now_ms, cleaned=cleaned, clean=clean).run(flushed)
 
 
-def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -> None:
-    """Write the producers' state as of `offset`; where that fails the records are no less on disk, and the next start reads from an
+def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -> bool:
+    """Write the producers' state as of `offset`; answers whether it went well: where that fails the records are no less on disk, and the next start reads from an
     older snapshot on."""
     try:
         files.replace(f"{directory}/{file_name(offset, SNAPSHOT)}", snapshot)
@@ -72,6 +80,8 @@ def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -
             offset,
             problem,
         )
+        return False
+    return True
 
 
 class _Recovery:
@@ -87,17 +97,22 @@ class _Recovery:
         self._cleaned = cleaned
         self._clean = clean
         self._segments: list[Segment] = []
+        self._sizes: Mapping[str, int] = {}
+        self._newest_snapshot = 0
         self._floor = 0
+        self._proven = 0
         self._cuts: list[str] = []
 
     def run(self, flushed: int) -> Recovered:
         """Do it all; what was opened is closed again where it fails."""
         try:
             self._tidy()
+            self._sizes = self._files.sizes(self._directory)
             snapshots = self._offsets(SNAPSHOT)
-            self._floor = max([flushed, *snapshots])
+            self._newest_snapshot = max(snapshots, default=0)
+            self._floor = max(flushed, self._newest_snapshot)
             self._open(self._offsets(".log"))
-            text = self._files.read_bytes(f"{self._directory}/{EPOCHS_FILE}")
+            text = self._files.read_bytes(f"{self._directory}/{EPOCHS}")
             epochs = LeaderEpochs.from_text(text.decode(errors="replace") if text else "")
             epochs.truncate(self._segments[-1].next_offset + 1)
             producers = self._replay(snapshots, epochs, whole=text is None)
@@ -107,13 +122,19 @@ class _Recovery:
             for segment in self._segments:
                 segment.close()
             raise
-        return Recovered(segments=self._segments, epochs=epochs, producers=producers)
+        return Recovered(
+            segments=self._segments,
+            epochs=epochs,
+            producers=producers,
+            proven_bytes=self._proven,
+            newest_snapshot=self._newest_snapshot,
+        )
 
     # Files left half done
 
     def _offsets(self, suffix: str) -> list[int]:
         found = []
-        for name in self._files.list(self._directory):
+        for name in self._sizes:
             base = name.removesuffix(suffix)
             if base != name and base.isdigit():
                 found.append(int(base))
@@ -131,7 +152,7 @@ class _Recovery:
             self._finish_swap(base)
 
     def _finish_swap(self, base: int) -> None:
-        swap = Segment(self._files, self._directory, base, self._now_ms, SWAP)
+        swap = Segment(self._files, self._directory, base, self._now_ms, suffix=SWAP)
         try:
             end, problem = swap.recover(self._config, gaps_below=0)
             if problem is not None:
@@ -139,6 +160,7 @@ class _Recovery:
             behind = swap.next_offset
         finally:
             swap.close()
+        self._sizes = self._files.sizes(self._directory)
         for old in self._offsets(".log"):
             if base <= old < behind:
                 for suffix in (".index", ".timeindex", ".log"):
@@ -157,7 +179,7 @@ class _Recovery:
             raise CorruptLog(f"{self._directory} was flushed up to {self._floor}, but the segments before it are gone")
         for at, base in enumerate(bases or [0]):
             upper = bases[at + 1] if at + 1 < len(bases) else None
-            segment = Segment(self._files, self._directory, base, self._now_ms)
+            segment = Segment(self._files, self._directory, base, self._now_ms, sizes=self._sizes)
             self._segments.append(segment)
             if self._check(segment, upper):
                 continue
@@ -166,11 +188,13 @@ class _Recovery:
 
     def _check(self, segment: Segment, upper: int | None) -> bool:
         """Make a segment usable; answers whether it reaches to `upper`, where the next one begins."""
-        trusted = self._clean or (upper is not None and upper <= self._floor)
+        believed = self._believed(segment) if upper is None else self._believed_closed(segment, upper)
+        if segment.unchecked is not None:
+            return True
         intact, problem = segment.size, None
-        scanned = not (trusted and segment.load(self._config, closed=self._clean))
+        scanned = believed is None or believed < segment.size
         if scanned:
-            intact, problem = segment.recover(self._config, gaps_below=self._cleaned)
+            intact, problem = segment.recover(self._config, gaps_below=self._cleaned, position=believed or 0)
         if problem is None:
             problem = self._ends_wrongly(segment, upper)
         if problem is not None:
@@ -185,14 +209,45 @@ class _Recovery:
             segment.sync()
         return problem is None
 
+    def _believed(self, active: Segment) -> int | None:
+        """Up to which byte the last segment need not be read; None where nothing of it is believed."""
+        self._proven = 0
+        if not self._clean:
+            self._proven = resume(active, self._newest_snapshot)
+            return self._proven or None
+        active.take_times()
+        interval = 0 if active.indexes.offset_entries else self._config.index_interval_bytes
+        try:
+            sound = has_sound_end(active, interval) and active.times_end_well
+        except CorruptBatch:
+            return None
+        if sound:
+            self._proven = active.size
+        return active.size if sound else None
+
+    def _believed_closed(self, segment: Segment, upper: int) -> int | None:
+        """The same of one that is closed; after a clean stop it is not even looked at, unless its indexes cannot be right."""
+        if not self._clean and upper > self._floor:
+            return None
+        segment.undate()
+        if self._clean and plausible(segment, self._config):
+            segment.next_offset = upper
+            segment.unchecked = Unchecked(
+                upper, self._config, gap_allowed=self._gap_allowed(upper), gaps_below=self._cleaned
+            )
+            return segment.size
+        return segment.size if has_sound_end(segment, self._config.index_interval_bytes) else None
+
+    def _gap_allowed(self, upper: int) -> bool:
+        return self._config.compacted or upper <= self._cleaned
+
     def _ends_wrongly(self, segment: Segment, upper: int | None) -> CorruptBatch | None:
         end = segment.next_offset
         if upper is None:
             return CorruptBatch("the file ends too early") if end < self._floor else None
         if end > upper:
             return CorruptBatch(f"it reaches to {end - 1}, but the next segment begins at {upper}")
-        gap_allowed = upper <= self._floor and (self._config.compacted or upper <= self._cleaned)
-        if end < upper and not gap_allowed:
+        if end < upper and not (upper <= self._floor and self._gap_allowed(upper)):
             return CorruptBatch(f"it ends before {upper}, where the next segment begins")
         return None
 
@@ -247,10 +302,10 @@ class _Recovery:
     @staticmethod
     def _date(active: Segment) -> None:
         """Let the active segment be as old as its first batch, so that a restart does not put its roll off."""
-        for header, _ in active.headers():
-            if header.max_timestamp >= 0:
-                active.created_ms = min(active.created_ms, header.max_timestamp)
-            return
+        if active.size >= HEADER_BYTES:
+            first = read_header(active.read(0, HEADER_BYTES))
+            if first.max_timestamp >= 0:
+                active.created_ms = min(active.created_ms, first.max_timestamp)
 
     # Producers and epochs
 

@@ -14,25 +14,37 @@ class SegmentView(Protocol):
 
     base_offset: int
     next_offset: int
-    max_timestamp: int
     modified_ms: int
 
     @property
     def size(self) -> int:
         """Bytes of the log file."""
 
+    @property
+    def dated(self) -> bool:
+        """Whether `max_timestamp` is at hand."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest record timestamp, -1 when there is none."""
+
 
 def expendable(segments: Sequence[SegmentView], config: LogConfig, now_ms: int) -> int:
     """How many of the oldest segments may go; one goes by its newest record, or when the others are still large enough.
 
-    Where its records have no timestamps, the time of the last write counts.
+    Where its records have no timestamps, the time of the last write counts; where nobody has looked for them yet, it stays.
     """
     total = sum(segment.size for segment in segments)
     for number, segment in enumerate(segments):
-        newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms
-        expired = 0 <= config.retention_ms < now_ms - newest
         oversized = 0 <= config.retention_bytes <= total - segment.size
-        if segment.size == 0 or not (expired or oversized):
+        if segment.size == 0 or not (oversized or _expired(segment, config, now_ms)):
             return number
         total -= segment.size
     return len(segments)
+
+
+def _expired(segment: SegmentView, config: LogConfig, now_ms: int) -> bool:
+    if config.retention_ms < 0 or not segment.dated:
+        return False
+    newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms
+    return config.retention_ms < now_ms - newest

@@ -100,6 +100,11 @@ class LogStore:
         self._deletions = 0
         self._writing = threading.Lock()
 
+    @property
+    def files(self) -> Files:
+        """The tree."""
+        return self._files
+
     def _format(self, node_id: int, new_ids: Callable[[], UUID]) -> Identity:
         content = self._files.read_bytes(cp.META_PROPERTIES)
         if content is None:
@@ -142,9 +147,20 @@ class LogStore:
         return cp.offsets_from_text(content.decode(errors="replace")) if content else {}
 
     def open(
-        self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int, *, new: bool = True
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        new: bool = True,
+        flushed: int = 0,
     ) -> PartitionLog:
         """The log of one partition, made when it is not there; waits for the disk.
+
+        Args:
+            flushed: how far it is known to be on disk, where more is known than the checkpoints say.
 
         Raises:
             CorruptLog: flushed data is damaged.
@@ -152,6 +168,8 @@ class LogStore:
         """
         opening = Opening(key=(topic, partition), topic_id=topic_id, config=config, new=new)
         self.expect([opening])
+        if flushed:
+            self._recovery[opening.key] = max(flushed, self._recovery.get(opening.key, 0))
         outcome = self.prepare([opening]).get(opening.key) or self.load(opening, now_ms)
         if isinstance(outcome, Exception):
             raise outcome
@@ -207,6 +225,7 @@ class LogStore:
             start = self._starts.get(key, 0)
             if start:
                 found.advance_start(min(start, found.end_offset), now_ms)
+            found.date(now_ms)
         except (CorruptLog, OSError) as problem:
             return problem
         return found
@@ -374,9 +393,12 @@ class LogStore:
                 )
                 closing.close(clean=False)
                 self._offline.add(key)
-        self.write(self.checkpoint(high_watermarks))
-        if not self._offline:
-            self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+        try:
+            self.write(self.checkpoint(high_watermarks))
+            if not self._offline:
+                self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+        except OSError as problem:
+            log.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
 
 
 def _not_its_own(directory: str, wanted: UUID, found: UUID | None) -> WrongDirectory:

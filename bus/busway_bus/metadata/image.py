@@ -13,6 +13,10 @@ from busway_bus.metadata.sorted_map import SortedMap
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+UNASSIGNED: Final = UUID(int=1)
+"""The directory of a replica whose broker chooses it itself (KIP-858)."""
+LOST: Final = UUID(int=2)
+"""The directory of a replica that its broker cannot serve."""
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 """What a PartitionChangeRecord says of a leader that stays."""
@@ -28,6 +32,17 @@ class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     directories: tuple[UUID, ...] = ()
+
+    def directory_on(self, node_id: int) -> UUID | None:
+        """The directory of a broker's replica, None where it has none."""
+        if node_id not in self.replicas:
+            return None
+        at = self.replicas.index(node_id)
+        return self.directories[at] if at < len(self.directories) else UNASSIGNED
+
+    def lost_on(self, node_id: int) -> bool:
+        """Whether a broker has a replica and cannot serve it."""
+        return self.directory_on(node_id) == LOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +125,21 @@ class ClusterImage:
         """Where clients of a listener find a broker; None while it cannot be used, or has no such listener."""
         broker = self.brokers.get(node_id)
         return None if broker is None or broker.fenced else broker.addresses.get(listener)
+
+    def reachable_brokers(self, listener: str) -> Iterator[tuple[BrokerImage, Address]]:
+        """The usable brokers that clients of a listener find, with where."""
+        for broker in self.usable_brokers():
+            address = broker.addresses.get(listener)
+            if address is not None:
+                yield broker, address
+
+    def lacks(self, partition: PartitionImage, listener: str) -> list[int]:
+        """The replicas that clients of a listener cannot reach."""
+        return [
+            replica
+            for replica in partition.replicas
+            if partition.lost_on(replica) or self.address(replica, listener) is None
+        ]
 
 
 def metric_name(topic: str) -> str | None:

@@ -27,6 +27,11 @@ class LocalController:
         self._metadata = metadata
         self._new_ids = new_ids
 
+    @property
+    def leader_id(self) -> int:
+        """This node: it is the only one."""
+        return self._config.node_id
+
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
         """Have a command decided and carried out."""
         metadata = self._metadata

@@ -16,13 +16,14 @@ from typing import Final
 from uuid import UUID
 
 from busway.net.machine import OS
+from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import Doomed, LogStore, Opening
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
-from busway_bus.replication.cleaning import off_loop
+from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -48,7 +49,11 @@ class _Offline:
 
 
 class LocalPartitions:
-    """Every partition that this node has."""
+    """Every partition that this node has.
+
+    Attributes:
+        undeleted: whether deleted partitions keep their files until the next start, which has to know of the deletion.
+    """
 
     def __init__(
         self,
@@ -65,9 +70,11 @@ class LocalPartitions:
         self._partitions: dict[Key, Partition] = {}
         self._offline: dict[Key, _Offline] = {}
         self._names: dict[UUID, str] = {}
-        self._of: dict[UUID, list[Key]] = {}
+        self._of: dict[UUID, dict[Key, None]] = {}
         self._images: dict[Key, PartitionImage] = {}
+        self._lost: set[Key] = set()
         self._started = False
+        self.undeleted = False
         self._doomed: deque[str] = deque()
         self._remover: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
@@ -95,9 +102,11 @@ class LocalPartitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{number} does not exist on this broker")
         return partition
 
-    def offline(self, topic: str, number: int) -> bool:
-        """Whether a partition that should be here could not be opened."""
-        return (topic, number) in self._offline
+    def report(self) -> ReportReplicas | None:
+        """What the picture does not know yet: which replicas of this node cannot be served, and which can again; None when it knows."""
+        lost = tuple(key for key in self._offline if key not in self._lost)
+        found = tuple(key for key in self._lost if key in self._partitions)
+        return ReportReplicas(node_id=self._config.node_id, lost=lost, found=found) if lost or found else None
 
     def awaited(self) -> list[Key]:
         """Those that should be here and could not be opened."""
@@ -142,16 +151,19 @@ class LocalPartitions:
 
     def _wanted(self, image: ClusterImage, topic: TopicImage) -> Iterator[Opening]:
         self._names[topic.topic_id] = topic.name
-        known = self._of.setdefault(topic.topic_id, [])
+        here = self._of.setdefault(topic.topic_id, {})
         config = self._log_config(image, topic.name)
         for number, placed in enumerate(topic.partitions):
             key = (topic.name, number)
+            if self._config.node_id not in placed.replicas:
+                continue
             self._images[key] = placed
+            (self._lost.add if placed.lost_on(self._config.node_id) else self._lost.discard)(key)
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.registered(placed, self._monotonic_ms())
-            elif number >= len(known):
-                known.append(key)
+            elif key not in here:
+                here[key] = None
                 yield Opening(key=key, topic_id=topic.topic_id, config=config, new=self._started)
 
     def _reconfigure(self, image: ClusterImage, name: str) -> None:
@@ -239,6 +251,7 @@ class LocalPartitions:
         """Serve a partition no more."""
         self._offline.pop(key, None)
         self._images.pop(key, None)
+        self._lost.discard(key)
         partition = self._partitions.pop(key, None)
         doomed = self._store.doom(key, topic_id)
         if partition is not None:
@@ -249,6 +262,7 @@ class LocalPartitions:
         try:
             self._doomed += await off_loop(functools.partial(self._store.delete, doomed))
         except OSError as problem:
+            self.undeleted = True
             log.error("deleted partitions keep their files until the next start: %s", problem)
         if self._doomed and self._remover is None:
             self._remover = asyncio.ensure_future(self._remove())

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from busway.net.machine import OS
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import COMMANDS_MAX, RECORDS_ENCODED_ON_LOOP_MAX
 from busway_bus.log.checkpoints import uuid_text
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
@@ -22,9 +23,11 @@ from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore, WrongDirectory
 from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.features import METADATA_VERSION, SUPPORTED
-from busway_bus.metadata.image import ClusterImage
-from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, PartitionRecord, from_bytes, to_bytes
-from busway_bus.replication.cleaning import off_loop
+from busway_bus.metadata.image import LOST, UNASSIGNED, ClusterImage
+from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, from_bytes, to_bytes
+from busway_bus.metadata.snapshot import SnapshotId
+from busway_bus.replication.metadata_snapshots import KEPT, LogPoint, MetadataSnapshots, SnapshotLimits
+from busway_bus.replication.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header, verify_crc
@@ -36,10 +39,8 @@ log = logging.getLogger("busway.metadata")
 R = TypeVar("R")
 Follower = Callable[[ClusterImage, Delta], Awaitable[None]]
 """Told of every new image and of what differs in its topics; the next change is told when it returns."""
-COMMANDS_MAX: Final = 10_000
-"""Commands that wait for the writer or to be followed. Each connection has one at a time, but they outlive connections that come and go."""
-_BUILT_ON_LOOP_MAX: Final = 1_000
-"""Records of a decision that are encoded between two others' requests; more of them, in another thread."""
+LEADER_EPOCH: Final = 1
+"""Of the log, as long as one node is its own quorum."""
 _REMEDY: Final = (
     f"Without the metadata log nobody knows which topics there are: restore {TOPIC}-0 from a copy. "
     f"Until then nothing starts here and nothing is removed"
@@ -61,6 +62,7 @@ class _Outcome(NamedTuple):
         durable: done when the records are, and all before them.
         delta: what its records change; None where there are none.
         reply: or the exception to raise.
+        covered: what of the log is in `image`.
     """
 
     command: _Command
@@ -68,6 +70,7 @@ class _Outcome(NamedTuple):
     image: ClusterImage
     delta: Delta | None
     reply: object
+    covered: LogPoint
 
 
 class MetadataLog:
@@ -81,7 +84,9 @@ class MetadataLog:
         WrongDirectory: it is not the log of the topics in this directory.
     """
 
-    def __init__(self, store: LogStore, flusher: Flusher, machine: Machine = OS) -> None:
+    def __init__(
+        self, store: LogStore, flusher: Flusher, machine: Machine = OS, limits: SnapshotLimits | None = None
+    ) -> None:
         self._wall_ms = machine.wall_ms
         self._flusher = flusher
         self._followers: list[Follower] = []
@@ -92,36 +97,46 @@ class MetadataLog:
         self._committer: asyncio.Task[None] | None = None
         self._changes: deque[_Outcome] = deque()
         self._publisher: asyncio.Task[None] | None = None
-        self._directories: set[UUID] = set()
+        self._undeleted: Callable[[], bool] | None = None
+        self._snapshotting: asyncio.Task[None] | None = None
+        self._snapshots = MetadataSnapshots(store.files, f"{TOPIC}-0", limits or SnapshotLimits())
         try:
-            topic_id = UUID(int=TOPIC_ID_INT)
-            self._log: PartitionLog = store.open(TOPIC, 0, topic_id, _KEEP, self._wall_ms(), new=store.formatted)
+            topic_id, flushed = UUID(int=TOPIC_ID_INT), self._snapshots.flushed
+            self._log: PartitionLog = store.open(
+                TOPIC, 0, topic_id, _KEEP, self._wall_ms(), new=store.formatted, flushed=flushed
+            )
             self._stored = self._replay()
         except CorruptLog as problem:
             raise CorruptLog(f"{problem}. {_REMEDY}") from None
-        self._check_place(store)
         self.image = self._newest = self._stored.image()
+        self._check_place(store)
         for note in self._stored.notes:
             log.warning("%s: %s", self._log.directory, note)
 
     def _replay(self) -> Delta:
-        """Everything that the log says, each batch checked: a flipped bit must not make topics of other names."""
-        delta, offset = Delta(ClusterImage()), 0
+        """The newest snapshot and what the log says behind it, each batch checked: a flipped bit must not make topics of other names."""
+        delta, offset, problems = self._snapshots.load()
+        if not self._log.start_offset <= offset <= self._log.end_offset:
+            raise CorruptLog(
+                f"{self._log.directory} has the offsets {self._log.start_offset} to {self._log.end_offset}, but what can be read of its "
+                f"snapshots ends at {offset}{'; ' if problems else ''}{'; '.join(problems)}"
+            )
+        delta.notes += problems
+        self._covered = LogPoint(offset, -1, 0)
         try:
-            for batch in self._log.batches():
+            for batch in self._log.batches(offset):
                 header = read_header(batch)
                 offset = header.base_offset
                 verify_crc(batch, header)
                 for record in decode_records(batch):
                     offset = record.offset
-                    if record.value is None:
-                        continue
-                    change = from_bytes(record.value)
-                    delta.apply(change)
-                    if isinstance(change, PartitionRecord):
-                        self._directories.update(change.directories)
+                    if record.value is not None and not header.is_control:
+                        delta.apply(from_bytes(record.value))
+                bytes_total = self._covered.bytes_total + header.size_bytes
+                self._covered = LogPoint(header.last_offset + 1, header.max_timestamp, bytes_total)
         except (ProtocolError, BrokenHistory) as problem:
             raise CorruptLog(f"{self._log.directory} is damaged at offset {offset}: {problem}") from None
+        self._appended = self._covered
         return delta
 
     def _check_place(self, store: LogStore) -> None:
@@ -136,18 +151,26 @@ class MetadataLog:
                 f"{f' and {len(others) - 1} others' if len(others) > 1 else ''} hold records. {_REMEDY}. To begin with "
                 f"nothing, choose an empty directory"
             )
-        mine = store.identity.directory_id
-        if self._directories and mine not in self._directories:
-            other = uuid_text(min(self._directories))
+        mine, written_for = store.identity.directory_id, self._directories(store.identity.node_id)
+        if written_for and mine not in written_for:
+            other = uuid_text(min(written_for))
             raise WrongDirectory(
                 f"the metadata log was written for the directory.id {other}, but meta.properties says {uuid_text(mine)}: one of "
                 f"them is another cluster's. Restore the right one from a copy; if the metadata log is the right one, set "
                 f"directory.id={other} in meta.properties. Until then nothing starts here and nothing is removed"
             )
 
+    def _directories(self, node_id: int) -> set[UUID]:
+        """The directories of this node that the log knows."""
+        broker = self.image.brokers.get(node_id)
+        known = set(broker.directories if broker is not None else ())
+        for topic in self.image.topics.values():
+            known.update(partition.directory_on(node_id) or LOST for partition in topic.partitions)
+        return known - {LOST, UNASSIGNED}
+
     @property
     def removed(self) -> Collection[UUID]:
-        """The ids of all topics whose deletion was committed before the start."""
+        """The ids of the topics whose deletion was committed before the start, unless a snapshot covers it."""
         return self._stored.removed.keys()
 
     async def subscribe(self, follow: Follower) -> None:
@@ -163,6 +186,11 @@ class MetadataLog:
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` whenever there is a new `image`, before whoever asked for the change is told."""
         self._watchers.append(watcher)
+
+    def allow_snapshots(self, undeleted: Callable[[], bool]) -> None:
+        """Take snapshots from now on, but none while this says that files of deleted topics have their old names: the next start would not
+        know of the deletion."""
+        self._undeleted = undeleted
 
     async def format(self) -> None:
         """Finalize the metadata version in a log that is empty."""
@@ -190,7 +218,9 @@ class MetadataLog:
 
     async def drain(self) -> None:
         """Wait until all that was asked for is carried out."""
-        while under_way := [task for task in (self._writer, self._committer, self._publisher) if task is not None]:
+        while under_way := [
+            task for task in (self._writer, self._committer, self._publisher, self._snapshotting) if task is not None
+        ]:
             await asyncio.wait(under_way)
 
     async def _write(self) -> None:
@@ -201,7 +231,7 @@ class MetadataLog:
                 try:
                     outcome = await self._decide(command)
                 except Exception as problem:  # noqa: BLE001 - it is told to the one who asked
-                    outcome = _Outcome(command, None, self._newest, None, problem)
+                    outcome = _Outcome(command, None, self._newest, None, problem, self._appended)
                 self._decided.append(outcome)
                 if self._committer is None:
                     self._committer = asyncio.ensure_future(self._commit())
@@ -213,15 +243,15 @@ class MetadataLog:
         self._check_disk()
         decision = command.decide(self._newest)
         if not decision.records:
-            return _Outcome(command, None, self._newest, None, decision.reply)
+            return _Outcome(command, None, self._newest, None, decision.reply, self._appended)
         delta = Delta(self._newest)
         for record in decision.records:
             delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
         image = delta.image()
         build = functools.partial(_batch, decision.records, self._wall_ms())
-        self._append(build() if len(decision.records) < _BUILT_ON_LOOP_MAX else await off_loop(build))
+        self._append(build() if len(decision.records) < RECORDS_ENCODED_ON_LOOP_MAX else await off_loop(build))
         self._newest = image
-        return _Outcome(command, self._flusher.request(self._log), image, delta, decision.reply)
+        return _Outcome(command, self._flusher.request(self._log), image, delta, decision.reply, self._appended)
 
     async def _commit(self) -> None:
         """Wait for the disk, outcome by outcome. What changes something is published, the rest is told.
@@ -241,7 +271,7 @@ class MetadataLog:
                 if outcome.delta is None or outcome.delta.quiet:
                     _tell(outcome)  # there is nothing to follow
                     if self._publisher is None:
-                        self.image = outcome.image
+                        self._picture(outcome)
                         continue
                 if outcome.delta is not None:
                     self._changes.append(outcome)
@@ -261,12 +291,44 @@ class MetadataLog:
                         await follow(change.image, change.delta)
                     except Exception:  # what is on disk is true, whatever became of following it
                         log.exception("a change of the metadata could not be followed on a mistake of this broker")
-                self.image = change.image
+                self._picture(change)
                 for watch in self._watchers:
                     watch()
                 _tell(change)
         finally:
             self._publisher = None
+
+    def _picture(self, outcome: _Outcome) -> None:
+        """What was followed is the picture from now on."""
+        self.image, self._covered = outcome.image, outcome.covered
+        self.maintain()
+
+    # Snapshots
+
+    def maintain(self) -> None:
+        """Begin a snapshot of the picture where one is due; the node calls this now and then."""
+        if self._snapshotting is not None or self._undeleted is None or self._undeleted():
+            return
+        if self._snapshots.due(self._covered.bytes_total, self._wall_ms()):
+            self._snapshotting = asyncio.ensure_future(self._snapshot())
+
+    async def _snapshot(self) -> None:
+        """Write the picture down; when it is on disk, let go of what two snapshots cover."""
+        try:
+            point, image = self._covered, self.image
+            snapshot = SnapshotId(point.end_offset, LEADER_EPOCH)
+            if await self._snapshots.take(image, snapshot, point, self._wall_ms()):
+                self._log.roll(self._wall_ms())
+                await self._flusher.request(self._log)
+                await off_loop(self._snapshots.tidy)
+                if len(self._snapshots.ids) >= KEPT:
+                    self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
+                await off_loop(functools.partial(self._log.remove_deleted, self._wall_ms()))
+        except (OSError, KafkaError) as problem:
+            log.warning("the metadata log keeps what its snapshot covers until the next one: %s", problem)
+        finally:
+            self._snapshotting = None
+        self.maintain()  # for what came meanwhile
 
     def _check_disk(self) -> None:
         if self._flusher.failed is not None:
@@ -274,11 +336,13 @@ class MetadataLog:
 
     def _append(self, batch: bytes | bytearray) -> None:
         try:
-            self._log.append_own(batch, leader_epoch=1, now_ms=self._wall_ms())
+            now_ms = self._wall_ms()
+            self._log.append_own(batch, leader_epoch=LEADER_EPOCH, now_ms=now_ms)
         except OSError as problem:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {problem.strerror or problem}"
             ) from problem
+        self._appended = LogPoint(self._log.end_offset, now_ms, self._appended.bytes_total + len(batch))
 
 
 def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:

@@ -115,9 +115,11 @@ class Partition:
             self.state.configured(written_counts=config.durability != "flush", min_isr=config.min_insync_replicas)
         )
 
-    def appended(self) -> None:
-        """Its log has grown."""
-        self._carry_out(self.state.appended(self.log.end_offset))
+    def appended(self, last_offset: int) -> None:
+        """Its log has grown, and ends with this record."""
+        effects = self.state.appended(last_offset + 1)
+        if effects:
+            self._carry_out(effects)
 
     def flushed(self, problem: KafkaError | None) -> None:
         """A sync of its log is over, or will never be."""

@@ -1,47 +1,44 @@
 """One client's connection: frames in, answers out in the order of the requests.
 
-What lives here: the asyncio protocol with its bounds. What does not: what a request means (`dispatch`). A connection that
-sends rubbish is closed and costs nobody else anything; one that does not read its answers is no longer read from. What came whole
-before a client left is done to the end, as in Kafka; only what waits for nothing but to answer it ends (`Peer`).
+What lives here: the requests of one client and their bounds. What does not: its socket (`stream`), what a request means (`dispatch`).
+A connection that sends rubbish is closed and costs nobody else anything; one that does not read its answers is no longer read from. What
+came whole before a client left is done to the end, as in Kafka; only what waits for nothing but to answer it ends (`Peer`).
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import cast
 
 from busway_bus.handlers.context import CloseConnection, NodeServices, Peer, PeerGone
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import (
+    GATHERED_BYTES_MAX,
     PARTIAL_REQUEST_CONTENDED_MS,
     PARTIAL_REQUEST_TIMEOUT_MS,
     REQUEST_BYTES_PER_S_MIN,
     REQUEST_BYTES_QUEUED_MAX,
+    REQUESTS_PIPELINED_MAX,
 )
 from busway_bus.server.dispatch import BadRequest, Dispatcher, Reply
 from busway_bus.server.intake import Intake
-from busway_bus.server.outbox import Outbox, Piece, ResponseMemory
 from busway_bus.server.request_memory import RequestMemory, Share
+from busway_bus.server.stream import Piece, Stream
 from busway_protocol.errors import FrameRefused
 
 log = logging.getLogger("busway.server")
 
-_REQUESTS_PIPELINED_MAX = 64
-_GATHERED_MAX = 16 * 1024
-"""Answers up to so many bytes are written together; a larger one goes out at once, so that back-pressure is felt."""
 _MISTAKE = "a request from %s failed on a mistake of this broker; the connection is closed"
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC")
 
 
-class Connection(asyncio.BufferedProtocol):
-    """Speaks with one client.
+class Connection:
+    """Speaks with one client; the `Owner` of its stream.
 
     Args:
         advertised: where it finds this node, as its listener tells.
         scratch: the read buffer of this event loop's connections (see `intake`).
         memory: what all of them may hold of requests.
-        response_memory: and of answers.
         on_close: called with this connection when it is gone and everything that it asked for is done.
         complain: logs one line about a bad peer; rate-limited by the server.
     """
@@ -49,24 +46,21 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self,
         node: NodeServices,
+        stream: Stream,
         *,
         advertised: Endpoint,
         max_request_bytes: int,
         scratch: memoryview,
         memory: RequestMemory,
-        response_memory: ResponseMemory,
-        on_open: Callable[["Connection"], bool],
         on_close: Callable[["Connection"], None],
         complain: Callable[[str, str], None],
     ) -> None:
         self._node = node
-        self._advertised = advertised
+        self._stream = stream
+        stream.owner = self
         self._intake = Intake(max_request_bytes, scratch)
         self._scratch_bytes = len(scratch)
         self._share = Share(memory, self._throttle)
-        self._response_memory = response_memory
-        self._outbox: Outbox | None = None
-        self._on_open = on_open
         self._on_close = on_close
         self._complain = complain
         self._requests: deque[memoryview] = deque()
@@ -77,41 +71,27 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked = False
         self._waits_for_turn = False
         self._reading = True
-        self._transport: asyncio.Transport | None = None
         self._peer = Peer()
-        self._dispatch: Dispatcher | None = None
+        self._dispatch = Dispatcher(stream.host, node, advertised, self._peer)
         self._finishing = False
-        self.host = ""
-        self.last_active = 0.0
+        self._gone = False
+        self.host = stream.host
+        self.last_active = asyncio.get_running_loop().time()
         self._partial_since: float | None = None
         self._paused_at = 0.0
 
-    # asyncio.BufferedProtocol
+    # What the stream calls
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
-        self._transport = transport
-        peer = transport.get_extra_info("peername")
-        self.host = peer[0] if isinstance(peer, tuple) else "local"
-        self._dispatch = Dispatcher(self.host, self._node, self._advertised, self._peer)
-        self.last_active = asyncio.get_running_loop().time()
-        self._outbox = Outbox(
-            transport, self._response_memory, write_on=self._write_on, cut_off=self._answers_not_taken
-        )
-        if not self._on_open(self):
-            transport.abort()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def buffer(self) -> memoryview:
         """Where the next bytes go."""
         return self._intake.buffer(self._share.allowance(self._scratch_bytes))
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def received(self, count: int) -> None:
         """Take in bytes and answer what they complete."""
         now = asyncio.get_running_loop().time()
         self.last_active = now
         try:
-            frames = self._intake.received(nbytes)
+            frames = self._intake.received(count)
         except FrameRefused as refused:
             self._refuse(_guess(refused))
             return
@@ -126,28 +106,24 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._throttle()
 
-    def eof_received(self) -> bool:
-        """The client will send no more."""
-        return False
+    def write_on(self) -> None:
+        """The client takes more of its answers: go on with them, and with what waited behind them."""
+        self._stream.write()
+        self._pump()
 
-    def pause_writing(self) -> None:
-        """The client does not read: stop reading from it."""
-        if self._outbox is not None:
-            self._outbox.paused = True
-            self._throttle()
+    def unreadable(self, problem: OSError) -> None:
+        """What the client got of its answer is of no use."""
+        log.error("an answer to %s cannot be read from its log file: %s", self.host, problem)
+        self.abort()
 
-    def resume_writing(self) -> None:
-        """The client reads again."""
-        if self._outbox is not None:
-            self._outbox.paused = False
-            self._write_on()
+    def cut_off(self) -> None:
+        """Others need the memory that its answers take."""
+        self._complain(self.host, "its answers were not read while others needed the memory")
+        self.abort()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def lost(self) -> None:
         """The client is gone; what it asked for is done all the same."""
-        self._transport = None
-        if self._outbox is not None:
-            self._outbox.clear()
-            self._outbox = None
+        self._gone = True
         self._intake.drop()
         self._peer.left()
         self._pump()
@@ -157,22 +133,24 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def busy(self) -> bool:
         """Whether requests are under way."""
-        return bool(self._requests or self._answers or self._outbox)
+        return bool(self._requests or self._answers) or self._stream.waiting
 
-    def look(self, now: float) -> None:
-        """Note whether the client takes its answers."""
-        if self._outbox is not None:
-            self._outbox.look(now)
+    def idle_since(self, now: float) -> float | None:
+        """Since when nothing comes or goes, in the event loop's time; None while the broker itself has something to do."""
+        self._stream.look(now)
+        if self._stream.waiting:
+            return max(self.last_active, self._stream.taken_at)
+        return None if self.busy else self.last_active
 
     def abort(self) -> None:
         """End at once."""
-        if self._transport is not None:
-            self._transport.abort()
+        if not self._gone:
+            self._stream.abort()
 
     def close(self) -> None:
         """End after what is written has gone out."""
-        if self._transport is not None:
-            self._transport.close()
+        if not self._gone:
+            self._stream.close()
 
     def overdue(self, now: float) -> bool:
         """Whether a request has begun and does not come on: nothing at all of it, or less than a slow line brings.
@@ -217,14 +195,14 @@ class Connection(asyncio.BufferedProtocol):
         self._throttle()
         if self._busy_or_open():
             return
-        if self._transport is None:
+        if self._gone:
             self._on_close(self)
         else:
-            self._transport.close()
+            self._stream.close()
 
     def _busy_or_open(self) -> bool:
         """Whether there is more to do, or more may come."""
-        return self.busy or (self._transport is not None and not self._finishing)
+        return self.busy or not (self._gone or self._finishing)
 
     def _work(self, ready: list[Piece], *, granted: bool) -> None:
         """Answer what may be answered now; answers that are there already are gathered, to be written together.
@@ -232,9 +210,8 @@ class Connection(asyncio.BufferedProtocol):
         Args:
             granted: whether it is this connection's turn for the first of them.
         """
-        assert self._dispatch is not None
-        while self._requests and not self._blocked and not self._outbox and not self._waits_for_turn:
-            if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
+        while self._requests and not self._blocked and not self._stream.waiting and not self._waits_for_turn:
+            if len(self._answers) >= REQUESTS_PIPELINED_MAX:
                 break
             if not granted and self._node.turns.over():
                 self._waits_for_turn = True
@@ -266,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._answers.append(answer)
                 else:
                     ready.extend(answer)
-                    if sum(map(len, answer)) > _GATHERED_MAX:
+                    if sum(map(len, answer)) > GATHERED_BYTES_MAX:
                         self._write(ready)
                         ready.clear()
 
@@ -289,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
             pieces = self._pieces(answer) if isinstance(answer, Reply) else answer
             ready += pieces
             size += sum(map(len, pieces))
-            if size > _GATHERED_MAX:
+            if size > GATHERED_BYTES_MAX:
                 self._write(ready)
                 ready, size = [], 0
         if ready:
@@ -313,44 +290,31 @@ class Connection(asyncio.BufferedProtocol):
         return []
 
     def _write(self, pieces: list[Piece]) -> None:
-        if self._outbox is None or self._transport is None or self._transport.is_closing():
-            return
-        try:
-            self._outbox.put(pieces)
-        except OSError as problem:
-            log.error("an answer to %s cannot be read from its log file: %s", self.host, problem)
-            self.abort()
-
-    def _write_on(self) -> None:
-        self._write([])
-        self._pump()
-
-    def _answers_not_taken(self) -> None:
-        self._complain(self.host, "its answers were not read while others needed the memory")
-        self.abort()
+        if not self._stream.closing:
+            self._stream.put(pieces)
 
     def _throttle(self) -> None:
         """Read on only while what was read can be worked on, and there is memory for more."""
         waiting = self._queued_bytes + self._blocking_bytes
         self._share.update(self._intake.held + waiting, max(self._intake.size, waiting))
         wanted = (
-            not self._outbox
+            not self._stream.waiting
             and not self._finishing
-            and len(self._requests) < _REQUESTS_PIPELINED_MAX
+            and len(self._requests) < REQUESTS_PIPELINED_MAX
             and self._queued_bytes < REQUEST_BYTES_QUEUED_MAX
             and self._share.may_read()
         )
-        if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
+        if wanted != self._reading and not self._stream.closing:
             self._reading = wanted
             now = asyncio.get_running_loop().time()
             if wanted:
                 if self._partial_since is not None:
                     self._partial_since += now - self._paused_at
                 self.last_active = now
-                self._transport.resume_reading()
+                self._stream.resume_reading()
             else:
                 self._paused_at = now
-                self._transport.pause_reading()
+                self._stream.pause_reading()
 
     def _refuse(self, reason: str) -> None:
         self._complain(self.host, reason)

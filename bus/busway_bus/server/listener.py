@@ -1,7 +1,7 @@
-"""The listening sockets and all connections of them.
+"""All listeners and all connections of them.
 
-What lives here: accept, limits on connections, idle and half-sent ones, the one log line about a bad peer. What does not:
-talking (`connection`).
+What lives here: limits on connections, idle and half-sent ones, the one log line about a bad peer. What does not: sockets
+(`acceptor`), talking (`connection`).
 """
 
 import asyncio
@@ -14,11 +14,12 @@ from busway.net.listening import reason
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS
+from busway_bus.server.acceptor import Acceptor, acceptor
 from busway_bus.server.complaints import Complaints
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
-from busway_bus.server.outbox import ResponseMemory
 from busway_bus.server.request_memory import RequestMemory
+from busway_bus.server.stream import Shared, Stream
 
 log = logging.getLogger("busway.server")
 
@@ -32,15 +33,15 @@ class Listeners:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order in which they came
         self._by_host: Counter[str] = Counter()
         self._complaints = Complaints()
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self.advertised: dict[str, Endpoint] = {}
         """Where clients of each listener find this node, by its name, in the config's order; there once it is bound."""
         self._node: NodeServices | None = None
         self._scratch = scratch_buffer()
-        self._response_memory = ResponseMemory()
+        self._shared = Shared()
         queued_max = config.get("queued.max.request.bytes")
         self._memory = RequestMemory(REQUEST_BYTES_MAX if queued_max < 0 else queued_max)
         self._connections_max = 0
@@ -56,42 +57,40 @@ class Listeners:
             await self._bind(endpoint)
 
     async def _bind(self, endpoint: Endpoint) -> None:
+        backlog = max(self._config.get("socket.listen.backlog.size"), 128)
+        door = acceptor(partial(self._accept, endpoint.name), self._shared, backlog)
         try:
-            server = await asyncio.get_running_loop().create_server(
-                partial(self._connection, endpoint.name),
-                endpoint.host or None,
-                endpoint.port,
-                backlog=max(self._config.get("socket.listen.backlog.size"), 128),
-                start_serving=False,
-            )
+            port = await door.bind(endpoint.host, endpoint.port)
         except (OSError, ValueError) as problem:
             raise CannotListen(f"{endpoint.name} cannot listen on {endpoint.address}: {reason(problem)}") from None
-        self._servers.append(server)
-        port = server.sockets[0].getsockname()[1]
+        self._acceptors.append(door)
         self.advertised[endpoint.name] = self._config.advertised_by(endpoint, port=port)
 
     async def serve(self, node: NodeServices, connections_max: int) -> None:
         """Begin to accept; no more connections than that, or than `max.connections` where that is less."""
         self._node = node
         self._connections_max = min(connections_max, self._config.get("max.connections"))
-        for server in self._servers:
-            await server.start_serving()
+        for door in self._acceptors:
+            await door.serve()
 
-    def _connection(self, listener: str) -> Connection:
+    def _accept(self, listener: str, stream: Stream) -> None:
         assert self._node is not None
-        return Connection(
+        connection = Connection(
             self._node,
+            stream,
             advertised=self.advertised[listener],
             max_request_bytes=self._config.get("socket.request.max.bytes"),
             scratch=self._scratch,
             memory=self._memory,
-            response_memory=self._response_memory,
-            on_open=self._opened,
             on_close=self._closed,
             complain=self.complain,
         )
+        if self._admits(connection):
+            stream.resume_reading()
+        else:
+            stream.abort()
 
-    def _opened(self, connection: Connection) -> bool:
+    def _admits(self, connection: Connection) -> bool:
         if len(self._connections) >= self._connections_max:
             configured = self._connections_max == self._config.get("max.connections")
             limit = (
@@ -102,13 +101,13 @@ class Listeners:
         if self._by_host[connection.host] >= self._config.get("max.connections.per.ip"):
             self.complain(connection.host, "refused: max.connections.per.ip is reached")
             return False
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._by_host[connection.host] += 1
         return True
 
     def _closed(self, connection: Connection) -> None:
         if connection in self._connections:
-            self._connections.discard(connection)
+            del self._connections[connection]
             self._by_host[connection.host] -= 1
             if not self._by_host[connection.host]:
                 del self._by_host[connection.host]
@@ -126,16 +125,16 @@ class Listeners:
         log.warning("connection from %s closed: %s", host, reason)
 
     def sweep(self) -> None:
-        """End connections that are idle or have sent half a request for too long."""
+        """End connections that are idle, have sent half a request for too long, or do not take their answers."""
         now = asyncio.get_running_loop().time()
         idle_s = self._config.get("connections.max.idle.ms") / 1000
         for connection in tuple(self._connections):
-            connection.look(now)
+            idle_since = connection.idle_since(now)
             if connection.overdue(now):
                 self.complain(connection.host, "a request was begun and not finished")
                 connection.abort()
-            elif idle_s > 0 and not connection.busy and now - connection.last_active > idle_s:
-                connection.close()
+            elif idle_s > 0 and idle_since is not None and now - idle_since > idle_s:
+                connection.abort()
 
     async def close(self, *, finish: bool = True) -> None:
         """Stop accepting and end every connection.
@@ -143,14 +142,15 @@ class Listeners:
         Args:
             finish: do and answer first what has come whole, for `STOP_WAIT_MS` at most; otherwise it is as if the process died.
         """
-        for server in self._servers:
-            server.close()
+        for door in self._acceptors:
+            door.close()
         if finish:
             await self._finish()
         for connection in tuple(self._connections):
             connection.give_up()
-        for server in self._servers:
-            await server.wait_closed()
+        self._shared.pages.close()
+        for door in self._acceptors:
+            await door.closed()
 
     async def _finish(self) -> None:
         for connection in tuple(self._connections):

@@ -7,7 +7,7 @@ survives a cut, so that a history can be run again. What does not: what is in th
 
 import errno
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -257,6 +257,10 @@ class SimFiles:
         parent, _, name = path.rpartition("/")
         return self._directory(parent or "."), name
 
+    def open_later(self, path: str, size: int) -> SimFile:
+        """The file at `path`: there is nothing to put off."""
+        return self.open(path)
+
     def open(self, path: str) -> SimFile:
         """The file at `path`, made when it is not there."""
         with self._guard:
@@ -336,6 +340,12 @@ class SimFiles:
         """The names in a directory, sorted; empty when it is not there."""
         node = self._find(path)
         return sorted(node.names) if isinstance(node, Directory) else []
+
+    def sizes(self, path: str) -> Mapping[str, int]:
+        """The files in a directory and their sizes; empty when it is not there."""
+        node = self._find(path)
+        files = sorted(node.names.items()) if isinstance(node, Directory) else []
+        return {name: len(file.cached) for name, file in files if isinstance(file, Content)}
 
     def make_directory(self, path: str) -> None:
         """Make a directory durably; nothing happens when it is there."""

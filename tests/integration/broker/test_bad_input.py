@@ -25,6 +25,8 @@ from busway_protocol.records.batch import computed_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.schema import info_of
 
+pytestmark = pytest.mark.usefixtures("both_streams")
+
 
 def request(message: object, key: ApiKey, version: int) -> bytes:
     """A whole frame."""

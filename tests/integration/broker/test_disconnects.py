@@ -36,6 +36,8 @@ from busway_protocol.messages.topics import (
 )
 from busway_protocol.records.builder import BatchBuilder
 
+pytestmark = pytest.mark.usefixtures("both_streams")
+
 
 class Disk:
     """Holds every sync back between `hold` and `release`."""
@@ -86,13 +88,13 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 def lost(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[Connection]":
     """The connections whose client is gone, as the broker notices it."""
     queue: asyncio.Queue[Connection] = asyncio.Queue()
-    on_lost = Connection.connection_lost
+    on_lost = Connection.lost
 
-    def noticed(connection: Connection, exc: Exception | None) -> None:
-        on_lost(connection, exc)
+    def noticed(connection: Connection) -> None:
+        on_lost(connection)
         queue.put_nowait(connection)
 
-    monkeypatch.setattr(Connection, "connection_lost", noticed)
+    monkeypatch.setattr(Connection, "lost", noticed)
     return queue
 
 

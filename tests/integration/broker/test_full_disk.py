@@ -9,6 +9,7 @@ from tests.integration.broker.test_hang_up import CASES
 from busway_bus.handlers.context import Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.log.partition_log import PartitionLog
 from busway_bus.replication.log_manager import LogManager
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
@@ -90,3 +91,29 @@ async def test_a_checkpoint_that_fails_at_every_turn_is_told_once(monkeypatch, c
             await worked.wait()
     assert caplog.text.count("checkpointing failed") == 1
     assert caplog.text.count("checkpointing works again") == 1
+
+
+@pytest.mark.slow
+async def test_a_start_without_room_serves_with_the_registration_of_the_one_before(monkeypatch, caplog):
+    """The addresses are the same; with room it registers, and says so once that it could not. Elsewhere it would send clients away."""
+    async with LocalCluster() as cluster:
+        before = cluster.node.services.image.brokers[1]
+        await cluster.stop()
+
+        def full(*_, **__):
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionLog, "append_own", full)
+            await cluster.start()
+            await cluster.node._reopen()
+            assert cluster.node.services.image.brokers[1] == before
+            assert caplog.text.count("cannot be registered yet") == 1
+            await cluster.stop()
+            cluster._port = 0
+            with pytest.raises(OSError, match="cannot be registered"):
+                await cluster.start()
+            cluster._port = before.addresses["PLAINTEXT"].port
+            await cluster.start()
+        await cluster.node._reopen()
+        assert cluster.node.services.image.brokers[1].epoch > before.epoch

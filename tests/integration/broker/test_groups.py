@@ -1,6 +1,6 @@
 """What becomes of groups and offsets when the node restarts, topics go, the disk fails or a log is damaged."""
 
-import asyncio
+import functools
 import logging
 import os
 from collections.abc import Callable
@@ -11,8 +11,11 @@ import pytest
 from tests.integration.broker.groups_probe import Run, run_against
 
 from busway_bus.controller.topics import delete
-from busway_bus.coordinator.runtime import GroupCoordinator, partition_for
-from busway_bus.groups.shard import founding
+from busway_bus.coordinator import loading
+from busway_bus.coordinator.placement import partition_for
+from busway_bus.groups.classic_values import Join
+from busway_bus.groups.shard import GroupShard
+from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.log.os_files import OsFiles
 from busway_bus.testing.local_cluster import LocalCluster
@@ -29,6 +32,18 @@ from busway_protocol.messages.groups_classic import (
 from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 
 pytestmark = pytest.mark.slow
+JOIN = Join(
+    member_id="",
+    instance_id=None,
+    client_id="c",
+    client_host="/127.0.0.1",
+    session_timeout_ms=10_000,
+    rebalance_timeout_ms=10_000,
+    protocol_type="consumer",
+    protocols=(("range", b""),),
+    needs_known_id=True,
+    can_skip_assignment=True,
+)
 
 
 async def offset(run: Run, group_id: str, topic: str = "read") -> int:
@@ -176,23 +191,23 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
         await cluster.stop()
         with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
             if refused == "open":
-                patch.setattr(OsFiles, "open", refusing(OsFiles.open))
+                patch.setattr(OsFiles, "_opened", refusing(OsFiles._opened))
             else:
-                patch.setattr(GroupCoordinator, "_stored", refusing(GroupCoordinator._stored))
+                patch.setattr(loading, "_kept", refusing(loading._kept))
             await cluster.start()
             assert cluster.node is not None
             groups = cluster.node.services.groups
-            await groups.loaded(within_s=5)
+            await groups.runtime.wait_loaded(within_s=5)
             for _ in range(2):
                 await cluster.node._reopen()
-                await groups.loaded(within_s=5)
+                await groups.runtime.wait_loaded(within_s=5)
                 with pytest.raises(KafkaError) as refusal:
                     groups.shard("g")
                 assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            told = "is offline" if refused == "open" else "its groups are not served"
+            told = "is offline" if refused == "open" else "is not served"
             assert sum(told in line and "__consumer_offsets" in line for line in caplog.text.splitlines()) == 1
         await cluster.node._reopen()
-        await groups.loaded(within_s=5)
+        await groups.runtime.wait_loaded(within_s=5)
         async with run_against(cluster.bootstrap_servers) as run:
             assert await offset(run, "g") == 7
 
@@ -200,10 +215,10 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
 def refusing(do: Callable[..., Any]) -> Callable[..., Any]:
     """Does it, but for files and partitions of the offsets topic."""
 
-    def refuse(self: object, what: object) -> Any:
-        if what == 0 or str(what).startswith("__consumer_offsets-0/"):
+    def refuse(by: object, what: object, *more: object) -> Any:
+        if isinstance(by, GroupShard) or str(what).startswith("__consumer_offsets-0/"):
             raise OSError(24, "Too many open files")
-        return do(self, what)
+        return do(by, what, *more)
 
     return refuse
 
@@ -217,20 +232,21 @@ async def test_expiry_leaves_the_groups_of_a_topic_made_anew_alone(monkeypatch: 
         groups = node.groups
         await groups.ensure()
         assert [partition_for(group_id, 2) for group_id in ("b", "a")] == [0, 1]
-        for group_id in ("b", "a"):
-            await groups.write(group_id, [founding(group_id, 0)])
-        finished = groups._finished
+        for number, group_id in enumerate(("b", "a")):
+            found = functools.partial(GroupShard.found, group_id=group_id, request=JOIN, now=0)
+            await groups.runtime.write(number, found)
+        write = groups.runtime.write
 
-        async def meanwhile(done: "asyncio.Future[None] | None") -> None:
+        async def meanwhile(number: int, operation: Callable[[GroupShard], Decision[None]]) -> None:
             monkeypatch.undo()
-            await finished(done)
+            await write(number, operation)
             await node.metadata.run(lambda image: delete(image, OFFSETS_TOPIC))
             async with run_against(cluster.bootstrap_servers, "a") as run:
                 await (await run.peer("a", "a")).commit()
 
-        monkeypatch.setattr(groups, "_finished", meanwhile)
+        monkeypatch.setattr(groups.runtime, "write", meanwhile)
         await groups.expire()
-        assert groups.shard("a").known("a")
+        assert groups.group("a") is not None
 
 
 async def test_a_commit_says_how_long_it_is_kept(cluster: LocalCluster) -> None:

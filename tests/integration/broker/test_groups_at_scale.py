@@ -7,7 +7,7 @@ import pytest
 from tests.integration.broker.groups_probe import run_against
 from tests.integration.broker.test_groups import offset
 
-from busway_bus.coordinator import runtime
+from busway_bus.coordinator.groups import LOAD_GRACE_S
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_member import Member
 from busway_bus.groups.memory import GroupMemory
@@ -38,8 +38,9 @@ async def test_a_session_that_heartbeats_put_off_ends_in_time(cluster: LocalClus
     """The timer of the old end looks for the new one: a member that falls silent later is out, and the group is empty."""
     assert cluster.node is not None
     groups = cluster.node.services.groups
-    now = groups._now()
-    groups._now = lambda: now  # type: ignore[method-assign]
+    runtime = groups.runtime
+    now = runtime.now()
+    runtime.now = lambda: now  # type: ignore[method-assign]
     async with run_against(cluster.bootstrap_servers) as run:
         peer = await run.peer("a", "g")
         await peer.enter(session_timeout_ms=10_000)
@@ -48,11 +49,11 @@ async def test_a_session_that_heartbeats_put_off_ends_in_time(cluster: LocalClus
         now += 6_000
         assert (await peer.heartbeat()).error_code == ErrorCode.NONE
         now += 6_000  # the first end is over
-        groups._tick(group)
+        runtime.decide(0, lambda shard: shard.tick(now))
         assert set(group.members) == {peer.member_id}
         assert group.next_deadline() == now + 4_000
         now += 4_000
-        groups._tick(group)
+        runtime.decide(0, lambda shard: shard.tick(now))
         assert not group.members
 
 
@@ -77,7 +78,7 @@ def test_what_all_members_speak_is_known_without_asking_them() -> None:
     roster.add(member("b", "sticky"))
     assert roster.common_protocols() == {"sticky"}
     assert [roster.speak([(name, b"")]) for name in ("range", "sticky", "other")] == [False, True, False]
-    roster.teach(roster.members["b"], (("range", b""),))
+    roster.change_protocols(roster.members["b"], (("range", b""),))
     assert roster.common_protocols() == {"range"}
     roster.remove("b")
     assert roster.common_protocols() == {"range", "sticky"}
@@ -111,6 +112,6 @@ async def test_a_node_serves_while_it_reads_its_groups(monkeypatch: pytest.Monke
             assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             gate.set()
             assert cluster.node is not None
-            await cluster.node.services.groups.loaded(within_s=30)
+            await cluster.node.services.groups.runtime.wait_loaded(within_s=30)
             assert await offset(run, "g") == 7
-    assert runtime.LOAD_GRACE_S > 0
+    assert LOAD_GRACE_S > 0

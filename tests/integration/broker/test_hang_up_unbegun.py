@@ -3,11 +3,14 @@
 import asyncio
 import gc
 import warnings
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from tests.support.raw_client import RawClient, frame
 
+from busway_bus.server.connection import Connection
+from busway_bus.server.transport_stream import TransportStream
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from busway_protocol.messages.groups_classic import OffsetFetchRequest
@@ -50,17 +53,18 @@ async def test_an_answer_that_has_not_begun_is_closed(cluster: LocalCluster, req
         await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
     assert cluster.node is not None
     (partition,) = (each for each in cluster.node.services.replicas.local if each.topic == "t")
-    connection = cluster.node._listeners._connection("PLAINTEXT")
-    connection.connection_made(Nowhere())
+    listeners = cluster.node._listeners
+    stream = TransportStream(partial(listeners._accept, "PLAINTEXT"), listeners._shared)
+    stream.connection_made(Nowhere())
     data = frame(request_, version)
-    connection.get_buffer(-1)[: len(data)] = data
+    stream.get_buffer(-1)[: len(data)] = data
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        connection.buffer_updated(len(data))
-        connection.give_up()
+        stream.buffer_updated(len(data))
+        cast("Connection", stream.owner).give_up()
         for _ in range(3):
             await asyncio.sleep(0)
         gc.collect()
     assert [str(one.message) for one in told] == []
     assert not partition.waiters
-    connection.connection_lost(None)
+    stream.connection_lost(None)

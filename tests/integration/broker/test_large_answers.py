@@ -23,6 +23,8 @@ from busway_protocol.messages.topics import (
 from busway_protocol.records.batch import BatchHeader, iter_batches, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 
+pytestmark = pytest.mark.usefixtures("both_streams")
+
 
 def fetching(*, max_bytes: int, min_bytes: int = 1, max_wait_ms: int = 0, offset: int = 0) -> FetchRequest:
     """A fetch from partition 0 of topic t, without a session."""

@@ -17,7 +17,7 @@ from busway_protocol.messages.cluster import DescribeClusterRequest
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest
 from busway_protocol.messages.metadata import MetadataRequest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("both_streams")]
 SECONDS = 20.0
 TWO = {
     "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",

@@ -139,24 +139,25 @@ async def test_a_partition_that_comes_back_after_the_start_has_begun_an_epoch_to
     await produce(cluster, 100, "old")
     await cluster.crash()
     cut(cluster, 5)
-    opened = OsFiles.open
+    opened = OsFiles._opened
 
-    def refuse(files: OsFiles, path: str) -> OsFile:
+    def refuse(files: OsFiles, path: str, size: int | None) -> OsFile:
         if path.startswith("t-0/"):
             raise OSError(24, "Too many open files")
-        return opened(files, path)
+        return opened(files, path, size)
 
-    monkeypatch.setattr(OsFiles, "open", refuse)
+    monkeypatch.setattr(OsFiles, "_opened", refuse)
     await cluster.start()
     monkeypatch.undo()
     assert cluster.node is not None
-    await cluster.node.services.replicas.local.reopen()
-    assert await leader_epoch(cluster) == 1
+    await cluster.node._reopen()
+    epoch = await leader_epoch(cluster)
+    assert epoch == 3  # begun at the start, without a leader, and led again
     assert await produce(cluster, 100, "new") == 50
     assert await end_of_epoch(cluster, 0) == (0, 50)
     await cluster.stop()
     await cluster.start()
-    assert await leader_epoch(cluster) == 1
+    assert await leader_epoch(cluster) == epoch
 
 
 @pytest.mark.slow

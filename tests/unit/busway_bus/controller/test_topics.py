@@ -7,11 +7,12 @@ import pytest
 
 from busway_bus.controller.brokers import RegisterBroker
 from busway_bus.controller.controller import Surroundings
+from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.controller.placement import place
 from busway_bus.controller.topics import CreatePartitions, CreateTopics, DeleteTopics, Growth, NewTopic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.metadata.delta import Delta
-from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.image import LOST, NO_LEADER, ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
 
 
@@ -120,3 +121,20 @@ def test_replicas_that_somebody_chose_are_taken() -> None:
     cluster = Cluster(brokers=2)
     cluster.run(CreateTopics(topics=(NewTopic(name="t", assignments=((1, (1, 2)), (0, (2, 1)))),)))
     assert [partition.leader for partition in cluster.image.topics["t"].partitions] == [2, 1]
+
+
+def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
+    """Another in sync does; the last one in sync stays so, and leads again when it is back, each time in a new epoch."""
+    cluster = Cluster(brokers=2)
+    cluster.run(CreateTopics(topics=(NewTopic(name="t", partitions=1, replication_factor=2),)))
+    seen = []
+    for node_id, lost in ((1, True), (2, True), (2, False)):
+        keys = (("t", 0), ("gone", 0))
+        cluster.run(ReportReplicas(node_id=node_id, **{"lost" if lost else "found": keys}))
+        partition = cluster.image.partition("t", 0)
+        assert partition is not None
+        seen.append(
+            (partition.leader, partition.isr, partition.leader_epoch, cluster.image.lacks(partition, "PLAINTEXT"))
+        )
+    assert seen == [(2, (2,), 1, [1]), (NO_LEADER, (2,), 2, [1, 2]), (2, (2,), 3, [1])]
+    assert partition.directories == (LOST, UUID(int=102))

@@ -7,6 +7,8 @@ import pytest
 
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Sync
+from busway_bus.groups.records import GroupMetadataValue
+from busway_bus.kernel.decision import Decision
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
 
@@ -14,18 +16,27 @@ SUBSCRIBED = encode_subscription(Subscription(topics=("t",)))
 
 
 class Bench:
-    """A group, its clock, and every answer it gave: waiters are names, `answers` maps a name to what came for it."""
+    """A group, its clock, and every answer it gave: waiters are names, `answers` maps a name to what came for it.
+
+    What a group decides to write is applied at once; `written` has the last of it.
+    """
 
     def __init__(self, group: ClassicGroup) -> None:
         self.group = group
         self.now = 1_000_000
         self.answers: dict[str, Any] = {}
+        self.written: GroupMetadataValue | None = None
 
-    def _collect(self) -> None:
-        for waiter, answer in self.group.outbox:
-            assert waiter not in self.answers, "a request is answered once"
-            self.answers[waiter] = answer
-        self.group.outbox = []
+    def carry_out(self, decision: Decision[Any], waiter: str | None = None) -> Any:
+        """Apply a decision, and take what it answers."""
+        for _, value in decision.records:
+            self.group.apply(value, self.now)
+            self.written = value
+        answers = [*decision.due, (waiter, decision.reply)] if waiter and decision.reply is not None else decision.due
+        for parked, answer in answers:
+            assert parked not in self.answers, "a request is answered once"
+            self.answers[parked] = answer
+        return decision.reply
 
     def join(self, waiter: str, member_id: str = "", **changes: Any) -> Any:
         """Join; the answer if there is one already."""
@@ -42,10 +53,7 @@ class Bench:
             "can_skip_assignment": True,
             **changes,
         }
-        answer = self.group.join(Join(**values), waiter, self.now)
-        if answer is not None:
-            self.answers[waiter] = answer
-        self._collect()
+        self.carry_out(self.group.join(Join(**values), waiter, self.now), waiter)
         return self.answers.get(waiter)
 
     def sync(self, waiter: str, member_id: str, assignments: Sequence[tuple[str, bytes]] = (), **changes: Any) -> Any:
@@ -58,10 +66,7 @@ class Bench:
             assignments=tuple(assignments),
             **changes,
         )
-        answer = self.group.sync(request, waiter, self.now)
-        if answer is not None:
-            self.answers[waiter] = answer
-        self._collect()
+        self.carry_out(self.group.sync(request, waiter, self.now), waiter)
         return self.answers.get(waiter)
 
     def heartbeat(self, member_id: str) -> Any:
@@ -70,9 +75,12 @@ class Bench:
 
     def leave(self, member_id: str, instance_id: str | None = None) -> Any:
         """Leave."""
-        code = self.group.leave(member_id, instance_id, self.now)
-        self._collect()
+        (code,) = self.carry_out(self.group.leave([(member_id, instance_id)], self.now))
         return code
+
+    def tick(self) -> None:
+        """The group's timer fires."""
+        self.carry_out(self.group.tick(self.now))
 
     def tick_to(self, moment: int, alive: Sequence[str] = ()) -> None:
         """Let time pass, every deadline on its time; members in `alive` beat once a second."""
@@ -81,8 +89,7 @@ class Bench:
             for member_id in alive:
                 if member_id in self.group.members:
                     self.group.heartbeat(member_id, None, self.group.generation, self.now)
-            self.group.tick(self.now)
-            self._collect()
+            self.tick()
 
     def pair(self) -> tuple[str, str]:
         """Two members in one generation that await sync: the leader and the follower."""

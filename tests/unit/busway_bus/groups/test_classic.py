@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from busway_bus.groups.classic_values import LEGAL_FROM, State
+from busway_bus.groups.classic_states import TRANSITIONS, Event, IllegalTransition, State, after
+from busway_bus.groups.roster import Roster
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
 from busway_protocol.errors import ErrorCode
@@ -15,9 +16,16 @@ OTHER = ("sticky", encode_subscription(Subscription(topics=("u",))))
 
 
 def test_every_state_can_be_entered_from_somewhere() -> None:
-    """The table names each state, and none that ends a group leads anywhere."""
-    assert set(LEGAL_FROM) == set(State)
-    assert all(State.DEAD not in sources for sources in LEGAL_FROM.values())
+    """The table names each state and each event, and the state that ends a group leads nowhere."""
+    assert set(TRANSITIONS.values()) == set(State)
+    assert {event for _, event in TRANSITIONS} == set(Event)
+    assert all(state is not State.DEAD for state, _ in TRANSITIONS)
+
+
+def test_what_is_not_in_the_table_is_a_mistake() -> None:
+    """It is said which event came in which state."""
+    with pytest.raises(IllegalTransition, match="JOINED cannot come to a group that is Stable"):
+        after(State.STABLE, Event.JOINED)
 
 
 def test_the_first_members_are_gathered(bench_of: Callable[..., Any]) -> None:
@@ -82,7 +90,7 @@ def test_silent_static_members_keep_their_place(bench: Any) -> None:
     bench.sync("bs", seat, instance_id="seat")
     bench.join("a3", lead, session_timeout_ms=60_000, rebalance_timeout_ms=5_000)
     bench.group.members[seat].session_timeout_ms = 100_000
-    bench.group.members[seat].deadline_ms = bench.now + 100_000
+    bench.group.roster.touch(bench.group.members[seat], bench.now)
     bench.tick_to(bench.now + 60_000, alive=(lead,))
     assert bench.answers["a3"].generation == 3
     assert {member_id for member_id, _, _ in bench.answers["a3"].members} == {lead, seat}
@@ -101,7 +109,7 @@ def test_a_rebalance_timeout_of_0_does_not_spin(bench: Any) -> None:
     bench.join("c", rebalance_timeout_ms=0)
     bench.leave(next(member_id for member_id in bench.group.members if member_id not in members))
     assert bench.group.next_deadline() == bench.now
-    bench.group.tick(bench.now)
+    bench.tick()
     assert bench.group.state is State.PREPARING
     assert bench.group.next_deadline() == bench.now + 1_000
 
@@ -110,11 +118,11 @@ def test_the_seat_of_a_static_member_passes_on(bench: Any) -> None:
     """What the old one waits for is answered with FENCED_INSTANCE_ID; the leader is told not to assign again."""
     first = bench.join("a", instance_id="seat").member_id
     bench.sync("as", first, [(first, b"mine")], instance_id="seat")
-    bench.group.dirty = False
+    bench.written = None
     answer = bench.join("b", instance_id="seat")
     assert answer.skip_assignment
     assert answer.leader == answer.member_id != first
-    assert bench.group.dirty, "the new id is written down"
+    assert [member.member_id for member in bench.written.members] == [answer.member_id], "the new id is written down"
     assert bench.sync("bs", answer.member_id, instance_id="seat").assignment == b"mine"
     assert bench.sync("as2", first, instance_id="seat").error is ErrorCode.FENCED_INSTANCE_ID
     old = bench.join("c", instance_id="seat", can_skip_assignment=False)
@@ -196,3 +204,22 @@ def test_no_more_members_than_allowed(bench_of: Callable[..., Any]) -> None:
     assert bench.join("late2", late).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert late not in bench.group.roster.pending
     assert bench.join("c").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_join_and_a_timer_look_at_no_other_member(
+    bench_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a group gathers; where each of five hundred members looks at all others they are a quarter of a million looks."""
+    bench = bench_of(initial_rebalance_delay_ms=3_000)
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: Any) -> Any:
+            raise AssertionError("the group's members were gone through")
+
+        bench.join("first")
+        patch.setattr(Roster, "__iter__", refuse)
+        for number in range(3):
+            bench.join(f"m{number}")
+            bench.tick()
+    bench.tick_to(bench.now + 3_000)
+    assert {answer.error for answer in bench.answers.values()} == {ErrorCode.NONE}

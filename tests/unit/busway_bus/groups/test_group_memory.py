@@ -5,7 +5,8 @@ import gc
 from tests.unit.busway_bus.groups.conftest import Bench
 
 from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_values import GroupLimits, State
+from busway_bus.groups.classic_states import State
+from busway_bus.groups.classic_values import GroupLimits
 from busway_bus.groups.memory import GroupMemory
 from busway_bus.kernel.limits import MEMBER_BYTES
 from busway_protocol.errors import ErrorCode
@@ -73,8 +74,9 @@ def test_a_group_that_is_let_go_gives_everything_back() -> None:
     group.join("a")
     group.join("b", needs_known_id=True)
     assert memory.used
-    written = group.group.record()
-    group.group.restore(written, group.now)
+    other = bench(memory)
+    other.group.apply(group.group.record(), other.now)
+    del other
     gc.collect()
     assert memory.used
     del group

@@ -1,7 +1,8 @@
-"""Any sequence of joins, syncs, beats, leaves, commits, waits and crashes keeps a shard's promises.
+"""Any sequence of joins, syncs, beats, leaves, commits, waits, full disks and crashes keeps a shard's promises.
 
 The machine below is the driver and the clients of one shard: what it appends is held in a list of bytes, answers go out when
-the list is "on disk", and a crash loses the rest and replays. Hypothesis prints the shortest sequence that breaks a promise; the
+the list is "on disk", and a crash loses the rest and replays. A twin shard sees the log alone: what is written down is the same in both
+at any moment. Hypothesis prints the shortest sequence that breaks a promise; the
 run is the same each time; more examples search further.
 """
 
@@ -15,13 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_values import GroupLimits, Join, Joined, State, Sync, Synced
-from busway_bus.groups.offsets import CommittedOffset
-from busway_bus.groups.records import GroupMetadataKey, OffsetCommitKey, key_bytes, parse, value_bytes
+from busway_bus.groups.classic_states import State
+from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.offsets import CommittedOffset, NewOffset
+from busway_bus.groups.records import GroupMetadataKey, OffsetCommitKey
 from busway_bus.groups.shard import Change, GroupShard
+from busway_bus.kernel.decision import Decision
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
 
 GROUPS = ("g", "h")
 CLIENTS = ("a", "b", "c", "d", "e")
@@ -81,7 +84,9 @@ class Groups(RuleBasedStateMachine):
         self.open: list[Ticket] = []
         self.facts: dict[tuple[ClassicGroup, int], tuple[str, str | None]] = {}
         self.clients = {(group, name): Client(name=name, group_id=group) for group in GROUPS for name in CLIENTS}
-        self.shard = self.fresh()
+        self.shard, self.twin = self.fresh(), self.fresh()
+        self.full = 0
+        """Appends that find no room, from now on."""
 
     def fresh(self) -> GroupShard:
         limits = GroupLimits(initial_rebalance_delay_ms=3_000, max_size=4)
@@ -93,17 +98,24 @@ class Groups(RuleBasedStateMachine):
 
     # The driver
 
-    def append(self, changes: list[Change]) -> None:
-        for key, value in changes:
-            self.log.append((key_bytes(key), value_bytes(value)))
-            self.shard.apply(key, value, self.now)
-
-    def settle(self, group: ClassicGroup) -> None:
-        due, group.outbox = group.outbox, []
-        if group.dirty:
-            group.dirty = False
-            self.append([(GroupMetadataKey(group=group.group_id), group.record())])
-        self.held += due
+    def carry_out(self, decision: Decision[Any], ticket: Ticket | None = None) -> bool:
+        """Append, apply and hold, as the runtime does; False where there is no room."""
+        if decision.records and self.full:
+            self.full -= 1
+            for refused in [parked for parked, _ in decision.due] + ([ticket] if ticket is not None else []):
+                self.open.remove(refused)
+                refused.client.waiting = False
+            return False
+        for change in decision.records:
+            self.log.append(self.shard.encode(change))
+            self.shard.apply(change, self.now)
+            self.twin.apply(self.stored(self.log[-1:])[0], self.now)
+        self.held += decision.due
+        if ticket is not None and decision.reply is not None:
+            self.held.append((ticket, decision.reply))
+        if len(self.log) == self.durable:
+            self.flush()
+        return True
 
     def flush(self) -> None:
         self.durable = len(self.log)
@@ -117,9 +129,9 @@ class Groups(RuleBasedStateMachine):
         self.open.append(found)
         return found
 
-    def stored(self, count: int) -> list[Change]:
-        found = [parse(key, value) for key, value in self.log[:count]]
-        return [change for change in found if change is not None]
+    def stored(self, records: list[tuple[bytes, bytes | None]]) -> list[Change]:
+        changes = [GroupShard.decode(key, value) for key, value in records]
+        return [change for change in changes if change is not None]
 
     # The clients
 
@@ -175,12 +187,9 @@ class Groups(RuleBasedStateMachine):
         client = self.clients[group_id, who]
         if client.waiting:
             return
-        group = self.shard.groups.get(group_id)
-        if group is None:
-            if client.member_id:
-                client.forget()
-                return
-            group = self.shard.group(group_id)
+        if group_id not in self.shard.groups and client.member_id:
+            client.forget()
+            return
         request = Join(
             member_id=client.member_id,
             instance_id=client.instance_id,
@@ -193,11 +202,10 @@ class Groups(RuleBasedStateMachine):
             needs_known_id=needs_known_id,
             can_skip_assignment=needs_known_id,
         )
-        ticket = self.ticket(client, group)
-        answer = group.join(request, ticket, self.now)
-        self.settle(group)
-        if answer is not None:
-            self.deliver(ticket, answer)
+        if not self.carry_out(self.shard.found(group_id, request, self.now)):
+            return
+        ticket = self.ticket(client, self.shard.groups[group_id])
+        self.carry_out(self.shard.join(group_id, request, ticket, self.now), ticket)
 
     @rule(who=st.sampled_from(CLIENTS), group_id=st.sampled_from(GROUPS))
     def restart_of_a_client(self, who: str, group_id: str) -> None:
@@ -210,7 +218,9 @@ class Groups(RuleBasedStateMachine):
         old = self.clients[group_id, who]
         self.restart_of_a_client(who, group_id)
         self.join(who, group_id, protocols, True, REBALANCE_MS)
-        group = self.shard.groups[group_id]
+        group = self.shard.groups.get(group_id)
+        if group is None:
+            return  # there was no room for it
         owner = group.roster.owner(STATIC[who])
         if old.member_id and owner not in {None, old.member_id}:
             assert group.heartbeat(old.member_id, STATIC[who], 0, self.now) is ErrorCode.FENCED_INSTANCE_ID
@@ -232,12 +242,7 @@ class Groups(RuleBasedStateMachine):
             assignments=given,
         )
         ticket = self.ticket(client, group, client.generation)
-        answer = group.sync(request, ticket, self.now)
-        self.settle(group)
-        if answer is not None:
-            # What is told has to be on disk, so this answer too waits for what was written before.
-            self.held.append((ticket, answer))
-            self.flush()
+        self.carry_out(self.shard.sync(group_id, request, ticket, self.now), ticket)
 
     @rule(
         group_id=st.sampled_from(GROUPS),
@@ -259,8 +264,8 @@ class Groups(RuleBasedStateMachine):
     def heartbeat(self, who: str, group_id: str) -> None:
         client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
         if group is not None:
-            code = group.heartbeat(client.member_id, client.instance_id, client.generation, self.now)
-            self.settle(group)
+            identity = (client.member_id, client.instance_id, client.generation)
+            code = self.shard.heartbeat(group_id, *identity, self.now).reply
             expected = {State.PREPARING: ErrorCode.REBALANCE_IN_PROGRESS}.get(group.state, ErrorCode.NONE)
             member = group.members.get(client.member_id)
             if member is not None and client.generation == group.generation:
@@ -271,8 +276,9 @@ class Groups(RuleBasedStateMachine):
         client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
         if group is not None:
             member_id = "" if by_seat else client.member_id
-            code = group.leave(member_id, client.instance_id, self.now)
-            self.settle(group)
+            decision = self.shard.leave(group_id, [(member_id, client.instance_id)], self.now)
+            self.carry_out(decision)
+            (code,) = decision.reply
             if code is ErrorCode.NONE and member_id:
                 assert member_id not in group.members
 
@@ -285,54 +291,46 @@ class Groups(RuleBasedStateMachine):
     )
     def commit(self, who: str, group_id: str, topic: str, offset: int, as_nobody: bool) -> None:
         client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
-        code = ErrorCode.NONE
-        if group is not None:
-            identity = ("", None, -1) if as_nobody else (client.member_id, client.instance_id, client.generation)
-            code = group.commit(*identity, self.now)
-            if code is ErrorCode.NONE and not as_nobody and client.generation >= 0:
-                assert client.generation == group.generation
-                assert client.member_id in group.members
-        if code is ErrorCode.NONE:
-            value = CommittedOffset(
-                offset=offset,
-                leader_epoch=3,
-                metadata=who,
-                commit_timestamp_ms=self.now,
-                topic_id=UUID(int=ord(topic)),
-            )
-            self.append([(OffsetCommitKey(group=group_id, topic=topic, partition=0), value.record())])
+        identity = ("", None, -1) if as_nobody else (client.member_id, client.instance_id, client.generation)
+        value = NewOffset(offset=offset, leader_epoch=3, metadata=who, topic_id=UUID(int=ord(topic)), retention_ms=-1)
+        try:
+            decision = self.shard.commit(group_id, *identity, {(topic, 0): value}, now=self.now, wall_ms=self.now)
+        except KafkaError:
+            return
+        if group is not None and not as_nobody and client.generation >= 0:
+            assert client.generation == group.generation
+            assert client.member_id in group.members
+        self.carry_out(decision)
 
     @rule(group_id=st.sampled_from(GROUPS))
     def delete(self, group_id: str) -> None:
-        group = self.shard.groups.get(group_id)
-        if group is not None and group.state is State.EMPTY:
-            self.append(self.shard.delete_group(group_id))
-            assert not self.shard.known(group_id)
+        decision = self.shard.delete_group(group_id)
+        assert bool(decision.records) is (decision.reply is ErrorCode.NONE)
+        if self.carry_out(decision) and decision.records:
+            assert group_id not in self.shard.groups
             assert group_id not in self.shard.offsets
 
     @rule()
     def expire(self) -> None:
-        self.append(self.shard.expired(self.now, RETENTION_MS, lambda *topic: True))
+        self.carry_out(self.shard.expire(tuple(self.shard.groups), self.now, RETENTION_MS, lambda *topic: True))
+
+    @rule(appends=st.integers(1, 3))
+    def full_disk(self, appends: int) -> None:
+        """The next appends find no room; nothing of what they were for has happened."""
+        self.full = appends
 
     @rule(ms=st.sampled_from([1, 500, 1_000, 2_000, SESSION_MS - 1, SESSION_MS, REBALANCE_MS, 2 * RETENTION_MS]))
     def wait(self, ms: int) -> None:
         """Every deadline on its time, as the driver's timers fire."""
         end = self.now + ms
         while True:
-            due = [
-                (deadline, group)
-                for group in self.shard.groups.values()
-                if (deadline := group.next_deadline()) is not None and deadline <= end
-            ]
-            if not due:
+            moment = self.shard.next_deadline()
+            if moment is None or moment > end:
                 break
-            moment, group = min(due, key=lambda item: item[0])
             self.now = max(self.now, moment)
-            before = group.next_deadline()
-            group.tick(self.now)
-            self.settle(group)
-            after = group.next_deadline()
-            assert after is None or before is None or after > self.now, "a timer that has fired is over"
+            self.carry_out(self.shard.tick(self.now))
+            after = self.shard.next_deadline()
+            assert after is None or after > self.now, "a timer that has fired is over"
         self.now = end
         self.flush()
 
@@ -343,7 +341,8 @@ class Groups(RuleBasedStateMachine):
             for (group_id, _), client in self.clients.items():
                 group = self.shard.groups.get(group_id)
                 if group is not None and client.member_id in group.members:
-                    group.heartbeat(client.member_id, client.instance_id, group.generation, self.now)
+                    identity = (client.member_id, client.instance_id, group.generation)
+                    self.shard.heartbeat(group_id, *identity, self.now)
             self.wait(2_000)
 
     @rule()
@@ -358,17 +357,16 @@ class Groups(RuleBasedStateMachine):
         self.held, self.open = [], []
         for client in self.clients.values():
             client.waiting, client.unsynced_since = False, None
-        self.shard = self.fresh()
-        list(self.shard.load(self.stored(self.durable), self.now))
-        last: dict[str, Any] = {}
-        for key, value in self.stored(self.durable):
-            if isinstance(key, GroupMetadataKey):
-                last[key.group] = value
+        self.shard, self.twin, self.full = self.fresh(), self.fresh(), 0
+        for change in self.stored(self.log):
+            self.shard.apply(change, self.now)
+            self.twin.apply(change, self.now)
+        last = {key.group: value for key, value in self.stored(self.log) if isinstance(key, GroupMetadataKey)}
         for group_id, value in last.items():
             if value is not None:
                 assert self.shard.groups[group_id].record() == value
             else:
-                assert self.shard.known(group_id) == (group_id in self.shard.offsets)
+                assert (group_id in self.shard.groups) == (group_id in self.shard.offsets)
 
     # What holds at any time
 
@@ -376,13 +374,22 @@ class Groups(RuleBasedStateMachine):
     def the_offsets_are_those_of_the_log(self) -> None:
         """Live and after replay alike."""
         expected: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
-        for key, value in self.stored(len(self.log)):
+        for key, value in self.stored(self.log):
             if isinstance(key, OffsetCommitKey):
                 table = expected.setdefault(key.group, {})
                 table.pop((key.topic, key.partition), None)
                 if value is not None:
                     table[key.topic, key.partition] = CommittedOffset.from_record(value)
         assert self.shard.offsets == {group: table for group, table in expected.items() if table}
+
+    @invariant()
+    def a_group_is_what_its_log_says(self) -> None:
+        """Live and after replay alike, whatever could not be written; but for members that gather for a generation to come."""
+        for group_id, group in self.shard.groups.items():
+            if group.state in {State.STABLE, State.EMPTY}:
+                twin = self.twin.groups[group_id]
+                assert (twin.state, twin.subscribed, twin.record()) == (group.state, group.subscribed, group.record())
+        assert self.twin.offsets == self.shard.offsets
 
     @invariant()
     def nobody_waits_for_ever(self) -> None:

@@ -20,7 +20,7 @@ from busway_bus.groups.records import (
     parse,
     value_bytes,
 )
-from busway_bus.groups.shard import GroupShard
+from busway_bus.groups.shard import GroupShard, TopicExists
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
 from busway_protocol.errors import MalformedMessage
@@ -47,14 +47,14 @@ def committed(
     ).record()
     found = parse(key_bytes(key), value_bytes(value))
     assert found is not None
-    shard.apply(*found, at)
+    shard.apply(found, at)
 
 
 def emptied(shard: GroupShard, group: str, at: int) -> None:
     value = GroupMetadataValue(
         protocol_type="consumer", generation=3, protocol=None, leader=None, current_state_timestamp=at
     )
-    list(shard.load([(GroupMetadataKey(group=group), value)], at))
+    shard.apply((GroupMetadataKey(group=group), value), at)
 
 
 def test_a_committed_offset_keeps_every_field() -> None:
@@ -64,6 +64,11 @@ def test_a_committed_offset_keeps_every_field() -> None:
     found = under.offsets["g"]["t", 0]
     assert (found.offset, found.leader_epoch, found.metadata, found.commit_timestamp_ms) == (5, 2, "m", 10)
     assert found.topic_id == TOPIC_ID
+
+
+def expired(shard: GroupShard, now: int, retention_ms: int, topic_exists: TopicExists) -> list[Any]:
+    """What a check of all groups removes."""
+    return [*shard.expire(tuple(shard.groups), now, retention_ms, topic_exists).records]
 
 
 def tombstones(changes: list[Any]) -> list[tuple[str, str]]:
@@ -77,12 +82,12 @@ def test_the_last_offset_to_expire_takes_its_group_along() -> None:
     emptied(under, "g", 0)
     committed(under, "g", 0)
     committed(under, "g", 0, partition=1)
-    assert under.expired(HOUR - 1, HOUR, lambda *topic: True) == []
-    changes = under.expired(HOUR, HOUR, lambda *topic: True)
+    assert expired(under, HOUR - 1, HOUR, lambda *topic: True) == []
+    changes = expired(under, HOUR, HOUR, lambda *topic: True)
     assert tombstones(changes) == [("OffsetCommitKey", "g"), ("OffsetCommitKey", "g"), ("GroupMetadataKey", "g")]
-    for key, value in changes:
-        under.apply(key, value, HOUR)
-    assert not under.known("g")
+    for change in changes:
+        under.apply(change, HOUR)
+    assert "g" not in under.groups
 
 
 def test_a_group_with_an_offset_left_stays() -> None:
@@ -90,21 +95,21 @@ def test_a_group_with_an_offset_left_stays() -> None:
     under = shard()
     committed(under, "g", 0)
     committed(under, "g", HOUR // 2, partition=1)
-    assert tombstones(under.expired(HOUR, HOUR, lambda *topic: True)) == [("OffsetCommitKey", "g")]
+    assert tombstones(expired(under, HOUR, HOUR, lambda *topic: True)) == [("OffsetCommitKey", "g")]
 
 
 def test_an_empty_group_without_offsets_goes() -> None:
     """Nothing is left that it could be good for: Kafka removes it at the next check, whatever its age."""
     under = shard()
     emptied(under, "g", 0)
-    assert tombstones(under.expired(1, HOUR, lambda *topic: True)) == [("GroupMetadataKey", "g")]
+    assert tombstones(expired(under, 1, HOUR, lambda *topic: True)) == [("GroupMetadataKey", "g")]
 
 
 def test_offsets_of_a_topic_that_is_gone_go_with_it() -> None:
     """And the group with them, when it is empty."""
     under = shard()
     committed(under, "g", 0)
-    assert tombstones(under.expired(1, HOUR, lambda *topic: False)) == [
+    assert tombstones(expired(under, 1, HOUR, lambda *topic: False)) == [
         ("OffsetCommitKey", "g"),
         ("GroupMetadataKey", "g"),
     ]
@@ -130,10 +135,10 @@ def test_offsets_that_members_do_not_need_expire() -> None:
             )
         ],
     )
-    list(under.load([(GroupMetadataKey(group="g"), value)], 0))
+    under.apply((GroupMetadataKey(group="g"), value), 0)
     committed(under, "g", 0, topic="t")
     committed(under, "g", 0, topic="u")
-    changes = under.expired(10 * HOUR, HOUR, lambda *topic: True)
+    changes = expired(under, 10 * HOUR, HOUR, lambda *topic: True)
     assert [key.topic for key, _ in changes if isinstance(key, OffsetCommitKey)] == ["u"]
     assert len(changes) == 1
 
@@ -143,16 +148,16 @@ def test_an_offset_set_in_an_empty_group_lives_as_long_as_any() -> None:
     under = shard()
     emptied(under, "g", 0)
     committed(under, "g", 2 * HOUR)
-    assert under.expired(3 * HOUR - 1, HOUR, lambda *topic: True) == []
-    assert len(under.expired(3 * HOUR, HOUR, lambda *topic: True)) == 2
+    assert expired(under, 3 * HOUR - 1, HOUR, lambda *topic: True) == []
+    assert len(expired(under, 3 * HOUR, HOUR, lambda *topic: True)) == 2
 
 
 def test_a_group_that_waits_for_a_member_stays() -> None:
     """An id was handed out and its owner is about to come back."""
     under = shard()
-    group = under.group("g")
-    group.roster.pending["a-1"] = 10_000
-    assert under.expired(1, HOUR, lambda *topic: True) == []
+    emptied(under, "g", 0)
+    under.groups["g"].roster.hand_out("a-1", 10_000)
+    assert expired(under, 1, HOUR, lambda *topic: True) == []
 
 
 @pytest.mark.parametrize("first", ["group", "offset"])
@@ -165,7 +170,8 @@ def test_the_order_of_records_in_the_log_does_not_matter(first: str) -> None:
         OffsetCommitValue(offset=5, metadata="", commit_timestamp=1),
     )
     under = shard()
-    list(under.load([record, offset] if first == "group" else [offset, record], 1))
+    for change in (record, offset) if first == "group" else (offset, record):
+        under.apply(change, 1)
     assert under.groups["g"].generation == 3
     assert under.offsets["g"]["t", 0].offset == 5
 
@@ -176,7 +182,8 @@ def test_a_group_deleted_and_made_again_begins_anew() -> None:
     value = GroupMetadataValue(protocol_type="consumer", generation=3, protocol=None, leader=None)
     key = OffsetCommitKey(group="g", topic="t", partition=0)
     later = OffsetCommitValue(offset=9, metadata="", commit_timestamp=1)
-    list(under.load([(GroupMetadataKey(group="g"), value), (GroupMetadataKey(group="g"), None), (key, later)], 1))
+    for change in ((GroupMetadataKey(group="g"), value), (GroupMetadataKey(group="g"), None), (key, later)):
+        under.apply(change, 1)
     assert (under.groups["g"].generation, under.groups["g"].protocol_type) == (0, None)
 
 
@@ -199,5 +206,5 @@ def test_an_offset_with_a_time_of_its_own_goes_by_that(expires: int) -> None:
     """Sooner or later than the broker's settings say; it is read back from what is stored."""
     under = shard()
     committed(under, "g", 0, expires=expires)
-    assert under.expired(expires - 1, HOUR, lambda *topic: True) == []
-    assert ("OffsetCommitKey", "g") in tombstones(under.expired(expires, HOUR, lambda *topic: True))
+    assert expired(under, expires - 1, HOUR, lambda *topic: True) == []
+    assert ("OffsetCommitKey", "g") in tombstones(expired(under, expires, HOUR, lambda *topic: True))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from busway_bus.groups.classic_values import State
+from busway_bus.groups.classic_states import State
 from busway_protocol.errors import ErrorCode
 
 

@@ -1,9 +1,11 @@
 """A log against power cuts, torn tails and flipped bits, on the simulated disk."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from busway_bus.kernel.limits import RECOVERY_BYTES_MAX
+from busway_bus.log import partition_log
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.testing.sim_files import SimFiles
@@ -59,9 +61,16 @@ ACTIONS = st.lists(
 )
 
 
+@pytest.fixture(params=[RECOVERY_BYTES_MAX, 150], ids=["snapshots-at-rolls", "snapshots-between"])
+def recovery_bytes(request, monkeypatch):
+    """How much is appended between two snapshots: never so much in these histories, or every other batch."""
+    monkeypatch.setattr(partition_log, "RECOVERY_BYTES_MAX", request.param)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("recovery_bytes")
 @given(ACTIONS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_was_flushed_survives_every_crash(actions):
     """After any history of appends, flushes, kills and power cuts the log is a prefix that holds all that was flushed."""
     files, written, flushed = fresh(), [], 0

@@ -89,7 +89,7 @@ def test_a_full_index_closes_a_segment():
     for _ in range(10):
         append(log, NOW)
     assert len(bases(log)) > 2
-    assert all(len(segment.offsets) <= 4 for segment in log._segments)
+    assert all(segment.indexes.offset_entries <= 4 for segment in log._segments)
 
 
 def test_retention_by_time_goes_by_the_newest_record():
@@ -394,6 +394,9 @@ def test_records_without_timestamps_grow_old_too():
     again = PartitionLog(files, "t-0", config, now_ms=NOW + 9_000, clean=True)
     again.maintain(NOW + 10_000)
     assert bases(again)[0] == 3
+    again.maintain(NOW + 10_001)
+    assert again.has_deleted
+    again.remove_deleted(NOW + 10_001)
     again.maintain(NOW + 10_001)
     flush(again)
     again.maintain(NOW + 10_001)

@@ -4,11 +4,13 @@ import contextlib
 
 import pytest
 
+from busway_bus.log import partition_log
+from busway_bus.log.file_slice import ColdPages
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.testing.sim_files import PowerCut, SimFiles
 from busway_protocol.errors import KafkaError
-from busway_protocol.records.batch import iter_batches
+from busway_protocol.records.batch import CorruptBatch, iter_batches
 from busway_protocol.records.builder import BatchBuilder
 
 NOW = 1_700_000_000_000
@@ -70,14 +72,12 @@ def bases(log: PartitionLog) -> list[int]:
     return [segment.base_offset for segment in log._segments]
 
 
-def entries(log: PartitionLog) -> list[tuple[list[int], list[int], list[int], list[int], int]]:
+def entries(files: SimFiles, log: PartitionLog) -> list[tuple[bytes, bytes, int]]:
     """Everything that the indexes say."""
     return [
         (
-            list(segment.offsets.offsets),
-            list(segment.offsets.positions),
-            list(segment.times.timestamps),
-            list(segment.times.offsets),
+            files.read_bytes(segment.path(".index")),
+            files.read_bytes(segment.path(".timeindex")),
             segment.max_timestamp,
         )
         for segment in log._segments
@@ -103,14 +103,113 @@ def test_after_a_crash_only_what_lies_behind_the_recovery_point_is_read():
     assert after.append(batch(99), leader_epoch=3, now_ms=NOW).duplicate
 
 
+def test_after_a_clean_stop_no_batch_is_read_but_those_at_the_end():
+    """However many segments there are: nothing of the closed ones, and of the last one what follows its last index entry."""
+    files = WatchedFiles()
+    before = filled(files)
+    sizes = {segment.path(".log"): segment.size for segment in before._segments}
+    before.close(clean=True)
+    files.read.clear()
+    after = reopen(files, flushed=100, clean=True)
+    newest = list(sizes)[-1]
+    assert set(files.read) <= {newest, newest.replace(".log", ".index"), newest.replace(".log", ".timeindex")}
+    assert files.read[newest] <= 3 * sizes[newest]
+    assert (after.end_offset, bases(after)) == (100, bases(before))
+    assert after.producers.snapshot() == before.producers.snapshot()
+    for offset in range(100):
+        assert next(iter_batches(after.read(offset, 1, up_to=100)))[0].base_offset == offset
+
+
+def test_what_was_put_off_is_looked_at_by_whoever_reads_first():
+    """Damage of a closed segment is told then, again and again; segments without damage are read."""
+    for damage in ("cut", "gone"):
+        files = SimFiles()
+        log = filled(files)
+        second, third = log._segments[1:3]
+        log.close(clean=True)
+        if damage == "cut":
+            files.open(second.path(".log")).truncate(second.size - 10)
+        else:
+            files.remove(second.path(".log"))
+        after = reopen(files, flushed=100, clean=True)
+        for _ in range(2):
+            with pytest.raises(CorruptBatch, match=r"\.log ends before offset"):
+                after.read(third.base_offset - 1, 1, up_to=100)
+        header, _ = next(iter_batches(after.read(third.base_offset, 1, up_to=100)))
+        assert header.base_offset == third.base_offset
+
+
+def test_a_bad_index_is_made_anew_beside_the_event_loop():
+    """Whoever must not wait is told so; when it was waited for, the same question is answered."""
+    files = SimFiles()
+    log = filled(files)
+    second = log._segments[1]
+    log.close(clean=True)
+    path = second.path(".index")
+    content = files.read_bytes(path)
+    files.open(path).truncate(0)
+    files.open(path).append([content[: len(content) // 16 * 8]])
+    after = reopen(files, flushed=100, clean=True)
+    with pytest.raises(ColdPages) as cold:
+        after.slice(second.base_offset + 3, 1, up_to=100, wait=False)
+    cold.value.warm()
+    assert files.read_bytes(path) == content
+    after.slice(second.base_offset + 3, 1, up_to=100, wait=False)
+
+
+def test_of_a_large_segment_only_what_follows_the_last_snapshot_is_read(monkeypatch):
+    """There is one for every so many bytes, with the indexes on disk before it; the one before it is removed then."""
+    monkeypatch.setattr(partition_log, "RECOVERY_BYTES_MAX", 5_000)
+    files = WatchedFiles()
+    files.make_directory("t-0")
+    log = PartitionLog(files, "t-0", LogConfig(index_interval_bytes=200), now_ms=NOW)
+    snapshots = set()
+    for number in range(500):
+        log.append(batch(number), leader_epoch=3, now_ms=NOW)
+        point = log.flush_point()
+        point.sync()
+        log.flushed(point)
+        names = [name for name in files.list("t-0") if name.endswith(".snapshot")]
+        assert len(names) <= 1
+        snapshots |= {*names}
+    assert len(snapshots) == log.size_bytes // 5_000
+    before = entries(files, log)
+    files.cut_power(lambda limit: 0)
+    files.read.clear()
+    after = PartitionLog(files, "t-0", LogConfig(index_interval_bytes=200), now_ms=NOW, flushed=500)
+    assert files.read[after.active.path(".log")] < 40_000 < log.size_bytes
+    assert (after.end_offset, entries(files, after)) == (500, before)
+    assert after.producers.snapshot() == log.producers.snapshot()
+    after.append(batch(500), leader_epoch=3, now_ms=NOW)
+
+
+def test_a_log_that_rests_gets_a_snapshot(monkeypatch):
+    """What was appended since the last one would be read by every start after a kill."""
+    monkeypatch.setattr(partition_log, "RECOVERY_BYTES_SETTLED", 600)
+    files = SimFiles()
+    log = filled(files, 5)
+    log.maintain(NOW)
+    assert not log.wants_flush
+    for number in range(5, 10):
+        log.append(batch(number), leader_epoch=3, now_ms=NOW)
+    log.maintain(NOW)
+    assert log.wants_flush
+    point = log.flush_point()
+    point.sync()
+    log.flushed(point)
+    assert not log.wants_flush
+    assert f"{10:020d}.snapshot" in files.list("t-0")
+
+
 @pytest.mark.parametrize("flushed", [0, 30, 100], ids=["no-checkpoint", "old-checkpoint", "checkpoint"])
 def test_what_is_found_does_not_depend_on_the_checkpoint(flushed):
     """With an older recovery point more is read, the outcome is the same."""
     files = SimFiles()
     before = filled(files)
+    indexed = entries(files, before)
     after = reopen(files, flushed=flushed)
     assert (after.start_offset, after.end_offset, bases(after)) == (0, 100, bases(before))
-    assert entries(after)[:-1] == entries(before)[:-1]
+    assert entries(files, after)[:-1] == indexed[:-1]
 
 
 DAMAGE = {
@@ -137,7 +236,7 @@ def test_a_bad_index_of_an_older_segment_is_made_anew(suffix, damage):
     files.open(path).truncate(0)
     files.open(path).append([damage(content)])
     after = reopen(files, flushed=100)
-    assert all(len(segment.offsets) and len(segment.times) for segment in after._segments)
+    assert all(segment.indexes.offset_entries and segment.indexes.time_entries for segment in after._segments)
     for offset in reversed(range(100)):  # a reader that goes on is not looked up
         header, _ = next(iter_batches(after.read(offset, 1, up_to=100)))
         assert header.base_offset == offset

@@ -1,5 +1,6 @@
 """The map of pictures against a dict, and what a change of it copies."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ keys = st.integers(0, 400)
 changes = st.dictionaries(keys, st.none() | st.integers(), max_size=12)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(keys, st.integers()), st.lists(changes, max_size=40), keys)
 def test_it_is_a_dict_in_the_order_of_its_keys(start, steps, since) -> None:
     """After any changes, one by one and many at once; those before stay as they were."""

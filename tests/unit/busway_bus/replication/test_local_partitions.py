@@ -9,8 +9,14 @@ import pytest
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.delta import Delta
-from busway_bus.metadata.image import ClusterImage
-from busway_bus.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from busway_bus.metadata.image import LOST, NO_LEADER, UNASSIGNED, ClusterImage
+from busway_bus.metadata.records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.testing.sim_files import SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -167,3 +173,32 @@ async def test_a_disk_that_refuses_a_deletion_does_not_keep_other_changes_from_b
     assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     local.find("u", 0)
     assert "keep their files until the next start" in caplog.text
+
+
+async def test_what_the_picture_does_not_know_yet_is_reported(local, files):
+    """A replica that cannot be served, until the picture says so; and when it is back."""
+    files.full = ("t-1/",)
+    image = await change(local, ClusterImage(), *creation("t", T, 2))
+    report = local.report()
+    assert (report.lost, report.found) == ((("t", 1),), ())
+    image = await change(
+        local, image, PartitionChangeRecord(partition_id=1, topic_id=T, leader=NO_LEADER, directories=[LOST])
+    )
+    assert local.report() is None
+    files.full = ()
+    await local.reopen()
+    report = local.report()
+    assert (report.lost, report.found) == ((), (("t", 1),))
+    await change(local, image, PartitionChangeRecord(partition_id=1, topic_id=T, leader=1, directories=[UNASSIGNED]))
+    assert local.report() is None
+    assert local.find("t", 1).leader_epoch == 2
+
+
+async def test_partitions_of_other_brokers_are_not_opened(local):
+    """They are in the picture and not here."""
+    record = creation("t", T, 1)[1]
+    record.replicas = record.isr = [7]
+    await change(local, ClusterImage(), TopicRecord(name="t", topic_id=T), record)
+    with pytest.raises(KafkaError) as absent:
+        local.find("t", 0)
+    assert absent.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

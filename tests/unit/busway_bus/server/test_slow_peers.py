@@ -21,8 +21,9 @@ from busway_bus.kernel.limits import (
 from busway_bus.replication.turns import Turns
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
-from busway_bus.server.outbox import ResponseMemory
 from busway_bus.server.request_memory import RequestMemory
+from busway_bus.server.stream import Shared
+from busway_bus.server.transport_stream import TransportStream
 from busway_protocol.apis import ApiKey
 
 MIB = 1024 * 1024
@@ -82,28 +83,28 @@ class Peer:
     def __init__(self, memory: RequestMemory, clock: Clock, turns: Turns | None = None) -> None:
         self.clock = clock
         self.socket = Socket()
+        self.stream = TransportStream(lambda _: None, Shared())
         self.connection = Connection(
             cast("Any", SimpleNamespace(turns=turns or Turns())),
+            self.stream,
             advertised=Endpoint(name="X", host="h", port=1),
             max_request_bytes=100 * MIB,
             scratch=scratch_buffer(),
             memory=memory,
-            response_memory=ResponseMemory(),
-            on_open=lambda _: True,
             on_close=lambda _: None,
             complain=lambda _, reason: None,
         )
-        self.connection.connection_made(self.socket)
+        self.stream.connection_made(self.socket)
 
     def send(self, data: bytes) -> None:
         """The broker reads these bytes."""
         while data:
             assert self.socket.reading
-            buffer = self.connection.get_buffer(-1)
+            buffer = self.stream.get_buffer(-1)
             count = min(len(buffer), len(data))
             buffer[:count] = data[:count]
             del buffer
-            self.connection.buffer_updated(count)
+            self.stream.buffer_updated(count)
             data = data[count:]
 
     def overdue_after(self, seconds: float) -> bool:
@@ -176,6 +177,20 @@ async def test_requests_without_end_let_others_have_their_turn(clock: Clock) -> 
         rounds += 1
     assert rounds > 50
     assert peer.socket.correlation_ids == list(range(1_000))
+
+
+async def test_who_does_not_take_its_answer_is_idle(clock: Clock) -> None:
+    """Since it took something last; one that asks nothing is idle since it asked, one that is being worked for never."""
+    peer = Peer(RequestMemory(100 * MIB), clock)
+    clock.now += 5
+    peer.stream.put([announce(4) + b"ping"])
+    assert peer.connection.idle_since(clock.now) == clock.now - 5
+    peer.stream.pause_writing()
+    clock.now += 7
+    assert peer.connection.idle_since(clock.now) == clock.now - 7
+    peer.stream.resume_writing()
+    peer.connection._requests.append(memoryview(b"a request"))
+    assert peer.connection.idle_since(clock.now) is None
 
 
 async def test_waiting_for_memory_is_not_the_peers_fault(clock: Clock) -> None:

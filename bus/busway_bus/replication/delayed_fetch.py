@@ -1,7 +1,7 @@
-"""What a fetch that has not enough yet waits for: more in any of its partitions, or the end of its time.
+"""A fetch that has not enough yet and waits: for more in any of its partitions, or for the end of its time.
 
-What lives here: the wait. What does not: what is enough (`handlers.fetch`). It is asked at once, by whoever has appended, so that a
-poll costs a look at one partition for each append to it and wakes up once.
+What lives here: the wait. What does not: what is enough (`handlers.fetch`). It is asked at once, by whoever moves a high watermark, so
+that a wait costs a look at one partition for each move of it and ends once.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from busway_bus.replication.partition import Partition
 
 
-class LongPoll:
+class DelayedFetch:
     """One fetch's wait.
 
     Args:

@@ -1,0 +1,199 @@
+"""The coordinator of groups as handlers see it: one method for each thing that may be asked for.
+
+What lives here: which shard is asked, whether the answer has to be durable, and the making of the topic that keeps the groups. What does
+not: any rule about groups (`groups.shard`), storage and waiting (`runtime`).
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from busway_bus.coordinator.runtime import Runtime
+from busway_bus.groups.classic import ClassicGroup
+from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.offsets import CommittedOffset, NewOffset
+from busway_bus.groups.shard import GroupShard, Place
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX
+from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.replication.manager import ReplicaManager
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
+from busway_protocol.types import ZERO_UUID
+
+log = logging.getLogger("busway.groups")
+LOAD_GRACE_S: Final = 0.5
+"""How long a start waits for the groups: a small node answers for them from its first moment, a large one serves all else."""
+Parked = Callable[["asyncio.Future[Any]"], None]
+
+
+class GroupCoordinator:
+    """All groups of this node.
+
+    Args:
+        create_topic: makes the offsets topic.
+        partitions: how many it has, 0 while it is not there.
+        topic_id: its id, None while it is not there.
+        topic_exists: whether there is a topic of this name.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        machine: Machine,
+        *,
+        create_topic: Callable[[], Awaitable[None]],
+        partitions: Callable[[], int],
+        topic_id: Callable[[], UUID | None],
+        topic_exists: Callable[[str], bool],
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._machine = machine
+        self._create_topic = create_topic
+        self._partitions = partitions
+        self._topic_exists = topic_exists
+        self._limits = GroupLimits(
+            min_session_timeout_ms=config.get("group.min.session.timeout.ms"),
+            max_session_timeout_ms=config.get("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms=config.get("group.initial.rebalance.delay.ms"),
+            max_size=config.get("group.max.size"),
+            max_offset_metadata_bytes=config.get("offset.metadata.max.bytes"),
+        )
+        self.runtime = Runtime(
+            OFFSETS_TOPIC,
+            lambda: GroupShard(limits=self._limits, new_member_id=self._new_member_id),
+            replicas=replicas,
+            machine=machine,
+            partitions=partitions,
+            topic_id=topic_id,
+        )
+        self._creating = asyncio.Lock()
+
+    def _new_member_id(self, prefix: str) -> str:
+        """A member id as Kafka makes them: what the client calls itself, and a random part."""
+        return f"{prefix}-{self._machine.uuid4()}"
+
+    async def ensure(self) -> None:
+        """Make sure that the offsets topic is there and loaded, or begun to be."""
+        async with self._creating:
+            if self._partitions() == 0:
+                await self._create_topic()
+            self.runtime.load()
+
+    # Members
+
+    async def join(self, group_id: str, request: Join, parked: Parked) -> Joined:
+        """Join a group; returns when the rebalance is over.
+
+        Args:
+            parked: see `Runtime.park`.
+
+        Raises:
+            KafkaError: the coordinator is not here, is loading, or cannot write; so for all that follow.
+        """
+        number, now = self.runtime.partition_of(group_id), self.runtime.now()
+        self.runtime.decide(number, lambda shard: shard.found(group_id, request, now))
+        return await self.runtime.park(number, lambda shard, waiter: shard.join(group_id, request, waiter, now), parked)
+
+    async def sync(self, group_id: str, request: Sync, parked: Parked) -> Synced:
+        """Hand in or fetch assignments; returns when they are durable."""
+        number, now = self.runtime.partition_of(group_id), self.runtime.now()
+        return await self.runtime.park(number, lambda shard, waiter: shard.sync(group_id, request, waiter, now), parked)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Note that a member is alive; REBALANCE_IN_PROGRESS asks it to join again."""
+        number, now = self.runtime.partition_of(group_id), self.runtime.now()
+        return self.runtime.decide(
+            number, lambda shard: shard.heartbeat(group_id, member_id, instance_id, generation, now)
+        )
+
+    async def leave(self, group_id: str, identities: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Take members, named by member id and instance id, out of their group; a code for each."""
+        number, now = self.runtime.partition_of(group_id), self.runtime.now()
+        return await self.runtime.write(number, lambda shard: shard.leave(group_id, identities, now))
+
+    # Offsets
+
+    async def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[Place, NewOffset],
+    ) -> dict[Place, ErrorCode]:
+        """Store how far a group has read; a code for each, when it is durable.
+
+        Raises:
+            KafkaError: see `GroupShard.commit` too.
+        """
+        number, now, wall_ms = self.runtime.partition_of(group_id), self.runtime.now(), self._machine.wall_ms()
+        return await self.runtime.write(
+            number,
+            lambda shard: shard.commit(group_id, member_id, instance_id, generation, offsets, now=now, wall_ms=wall_ms),
+        )
+
+    async def offsets(self, group_id: str) -> dict[Place, CommittedOffset]:
+        """How far a group has read, as far as that is durable."""
+        number = self.runtime.partition_of(group_id)
+        return await self.runtime.read(number, lambda shard: dict(shard.offsets.get(group_id, {})))
+
+    async def delete_offsets(self, group_id: str, places: Collection[Place]) -> dict[Place, ErrorCode]:
+        """Forget offsets of a group; a code for each.
+
+        Raises:
+            KafkaError: see `GroupShard.delete_offsets` too.
+        """
+        number = self.runtime.partition_of(group_id)
+        return await self.runtime.write(number, lambda shard: shard.delete_offsets(group_id, places))
+
+    # Groups
+
+    def group(self, group_id: str) -> ClassicGroup | None:
+        """The group, None where there is none."""
+        return self.shard(group_id).groups.get(group_id)
+
+    def shard(self, group_id: str) -> GroupShard:
+        """What is kept beside the group, in the same partition."""
+        return self.runtime.shard(self.runtime.partition_of(group_id))
+
+    def groups(self) -> list[ClassicGroup]:
+        """All groups, by partition and name."""
+        return [group for shard in self.runtime.all_shards().values() for _, group in sorted(shard.groups.items())]
+
+    async def delete(self, group_id: str) -> ErrorCode:
+        """Delete a group that is empty, with its offsets."""
+        if self._partitions() == 0:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        number = self.runtime.partition_of(group_id)
+        return await self.runtime.write(number, lambda shard: shard.delete_group(group_id))
+
+    async def expire(self) -> None:
+        """Remove offsets that nobody needs any more, and groups that have nothing left."""
+        self.runtime.load()
+        for number, shard in self.runtime.shards().items():
+            group_ids = tuple(shard.groups)
+            for start in range(0, len(group_ids), GROUPS_PER_EXPIRY_MAX):
+                if self.runtime.shards().get(number) is not shard:
+                    break  # the topic was deleted meanwhile
+                some = group_ids[start : start + GROUPS_PER_EXPIRY_MAX]
+                try:
+                    await self.runtime.write(number, functools.partial(self._expired, group_ids=some))
+                except KafkaError as problem:
+                    log.error("what has expired in %s-%d cannot be removed: %s", OFFSETS_TOPIC, number, problem)
+                    return
+                await asyncio.sleep(0)
+
+    def _expired(self, shard: GroupShard, group_ids: Collection[str]) -> Decision[None]:
+        retention_ms = self._config.get("offsets.retention.minutes") * 60_000
+        return shard.expire(group_ids, self._machine.wall_ms(), retention_ms, self._lives)
+
+    def _lives(self, topic: str, topic_id: UUID) -> bool:
+        """Whether it is still the topic that an offset was committed for; one without an id may be any of that name."""
+        return self._topic_exists(topic) and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)

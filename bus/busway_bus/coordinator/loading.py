@@ -1,0 +1,151 @@
+"""Loads shards from their logs, in slices beside everything else, and keeps in mind what could not be loaded.
+
+What lives here: reading a log, applying what counts of it, trying again what the disk refused. What does not: what is done with a shard
+that is loaded (`runtime`).
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Generator
+from typing import Generic, TypeVar
+
+from busway_bus.coordinator.shard import Record, Shard
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.replication.manager import ReplicaManager
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.records.batch import read_header, verify_crc
+from busway_protocol.records.record import decode_records
+
+S = TypeVar("S", bound=Shard)
+log = logging.getLogger("busway.coordinator")
+
+
+class Loader(Generic[S]):
+    """Loads the shards of one topic.
+
+    Args:
+        topic: its name.
+        replicas: where its partitions are.
+        new_shard: makes an empty shard.
+        now: the time at which records are applied, in ms.
+        loaded: told of each partition whose shard is there.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        replicas: ReplicaManager,
+        new_shard: Callable[[], S],
+        now: Callable[[], int],
+        loaded: Callable[[int, S], None],
+    ) -> None:
+        self._topic = topic
+        self._replicas = replicas
+        self._new_shard = new_shard
+        self._now = now
+        self._loaded = loaded
+        self._tasks: dict[int, asyncio.Task[S]] = {}
+        self._problems: dict[int, BaseException] = {}
+        self._complaints: dict[int, str] = {}
+        """What was logged of those that are being looked at again: it is logged once."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether some are being loaded."""
+        return bool(self._tasks)
+
+    def begin(self, number: int) -> None:
+        """Load a partition's shard, unless that is under way or cannot be done; one that is offline has to come back first."""
+        if number in self._tasks or number in self._problems:
+            return
+        try:
+            partition = self._replicas.find(self._topic, number)
+        except KafkaError:
+            return
+        if partition.log.size_bytes == 0:
+            self._loaded(number, self._new_shard())
+        elif partition.high_watermark < partition.log.end_offset:
+            # What is not durable may still be taken back, so nothing can be told of it.
+            self._fail(number, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its end is not durable"))
+        else:
+            task = self._tasks[number] = asyncio.ensure_future(self._load(partition.log))
+            task.add_done_callback(functools.partial(self._over, number))
+
+    def refusal(self, number: int) -> KafkaError:
+        """Why a partition's shard is not there: COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE, or what its log said."""
+        if number in self._tasks:
+            return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic}-{number} is being read")
+        problem = self._problems.get(number)
+        if isinstance(problem, KafkaError):
+            return problem
+        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic}-{number} cannot be read")
+
+    async def wait(self, *, within_s: float) -> None:
+        """Return when all that was begun is over, or the time is."""
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=within_s)
+
+    def look_again(self) -> None:
+        """Let be loaded what the disk refused to give; what is damaged waits for the operator and the next start."""
+        for number, problem in tuple(self._problems.items()):
+            if isinstance(problem, (OSError, KafkaError)):
+                self._complaints[number] = str(self._problems.pop(number))
+
+    def stop(self) -> None:
+        """Load nothing any more, and forget what could not be: the topic is gone, or the node stops."""
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+        self._problems.clear()
+        self._complaints.clear()
+
+    async def _load(self, stored: PartitionLog) -> S:
+        shard = self._new_shard()
+        records = await self._replicas.slices.run(_kept(shard, stored))
+        await self._replicas.turns.run("", _applied(shard, records, self._now()))
+        return shard
+
+    def _over(self, number: int, task: "asyncio.Task[S]") -> None:
+        if self._tasks.get(number) is not task:
+            return  # it was stopped
+        del self._tasks[number]
+        problem = task.exception()
+        if problem is not None:
+            self._fail(number, problem)
+            return
+        if self._complaints.pop(number, None) is not None:
+            log.warning("%s-%d is read now, and what it keeps is served", self._topic, number)
+        self._loaded(number, task.result())
+
+    def _fail(self, number: int, problem: BaseException) -> None:
+        self._problems[number] = problem
+        if self._complaints.pop(number, None) != str(problem):
+            expected = isinstance(problem, (ProtocolError, KafkaError, OSError))
+            text = "%s-%d cannot be read, what it keeps is not served: %s"
+            log.error(text, self._topic, number, problem, exc_info=None if expected else problem)
+
+
+def _kept(shard: Shard, stored: PartitionLog) -> Generator[None, None, list[Record]]:
+    """What counts of a whole log, a step at a time: of each key the last record, unless it is a tombstone."""
+    last: dict[bytes, bytes | None] = {}
+    for batch in stored.batches():
+        verify_crc(batch, read_header(batch))
+        for record in decode_records(batch):
+            if record.key is not None:
+                last[record.key] = record.value
+        yield
+    records: list[Record] = []
+    for key, value in last.items():
+        if value is not None:
+            record_kept = shard.decode(key, value)
+            if record_kept is not None:
+                records.append(record_kept)
+            yield
+    return records
+
+
+def _applied(shard: Shard, records: list[Record], now: int) -> Generator[None, None, None]:
+    for record in records:
+        shard.apply(record, now)
+        yield

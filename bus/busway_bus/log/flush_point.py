@@ -1,0 +1,53 @@
+"""What a flush puts on disk, in the order in which a start after a crash relies on it.
+
+What lives here: one flush of one log, for any thread. What does not: when it is due and whom it is told (`flusher`).
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from busway_bus.log.segment import Segment
+
+if TYPE_CHECKING:
+    from busway_bus.log.partition_log import PartitionLog
+
+
+class FlushPoint(NamedTuple):
+    """What a flush that starts now will have put on disk when it is done: the leader epochs where they are news, the segments
+    rolled since the last one, each with the producers' snapshot as of its end, and the one that is written to. `truncations` is how
+    often the log had been truncated.
+
+    Now and then there is a snapshot for the end of the last segment too: up to there the next start reads nothing again. It takes the
+    place of those at `outdated`."""
+
+    log: "PartitionLog"
+    rolled: tuple[tuple[Segment, bytes], ...]
+    active: Segment
+    end_offset: int
+    epochs: bytes | None
+    truncations: int
+    snapshot: bytes | None = None
+    outdated: tuple[int, ...] = ()
+
+    def sync(self) -> None:
+        """Wait for the disk, in any thread; a log that was closed meanwhile (its topic is gone) needs no sync.
+
+        A snapshot is written only when everything before it is on disk, so it proves that, epochs and indexes included (see
+        `recovery`).
+
+        Raises:
+            OSError: the disk failed, which is final.
+        """
+        try:
+            if self.epochs is not None:
+                self.log.keep_epochs(self.epochs)
+            for segment, snapshot in self.rolled:
+                segment.sync()
+                segment.indexes.sync()
+                self.log.keep_snapshot(segment.next_offset, snapshot)
+            self.active.sync()
+            if self.snapshot is not None:
+                self.active.indexes.sync()
+                self.log.keep_snapshot(self.end_offset, self.snapshot, instead_of=self.outdated)
+        except OSError:
+            if not self.log.closed:
+                raise

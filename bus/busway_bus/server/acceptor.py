@@ -1,0 +1,188 @@
+"""Listening: addresses become sockets, and who comes becomes a stream.
+
+What lives here: binding and accepting, with sockets of our own where the event loop is the operating system's, and with the loop's
+transports where it is not. What does not: who is let in (`listener`).
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from busway.net.machine import OS, current_machine
+from busway_bus.kernel.limits import ACCEPT_RETRY_MS
+from busway_bus.server import socket_stream
+from busway_bus.server.socket_stream import SocketStream
+from busway_bus.server.stream import Shared, Stream
+from busway_bus.server.transport_stream import TransportStream
+
+log = logging.getLogger("busway.server")
+
+Accept = Callable[[Stream], None]
+"""Makes the owner of a stream and begins to read, or ends it."""
+_BATCH: Final = 64
+"""Clients that are let in before others are served again."""
+_NO_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+"""What a host without IPv6 says to the second address of `localhost`."""
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Acceptor(Protocol):
+    """One address that clients come to."""
+
+    async def bind(self, host: str, port: int) -> int:
+        """Take the address, without letting anybody in yet; answers the port, which 0 leaves to the system.
+
+        Raises:
+            OSError, ValueError: it cannot be had.
+        """
+
+    async def serve(self) -> None:
+        """Let clients in."""
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+
+    async def closed(self) -> None:
+        """Return when the address is free again."""
+
+
+def acceptor(accept: Accept, shared: Shared, backlog: int) -> Acceptor:
+    """The one for the event loop that runs: a loop with a machine of its own has a network of its own too."""
+    if socket_stream.AVAILABLE and current_machine() is OS:
+        return SocketAcceptor(accept, shared, backlog)
+    return TransportAcceptor(accept, shared, backlog)
+
+
+class SocketAcceptor:
+    """Accepts on sockets of our own: one for each address that the host has."""
+
+    def __init__(self, accept: Accept, shared: Shared, backlog: int) -> None:
+        self._accept = accept
+        self._shared = shared
+        self._backlog = backlog
+        self._loop = asyncio.get_running_loop()
+        self._sockets: list[socket.socket] = []
+        self._retries: dict[socket.socket, asyncio.Handle] = {}
+
+    async def bind(self, host: str, port: int) -> int:
+        """Take the address; all sockets of it have the same port."""
+        found = await self._loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+        )
+        refused: OSError | None = None
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                port = self._bind(family, kind, protocol, (address[0], port, *address[2:]))
+            except OSError as problem:
+                if problem.errno not in _NO_FAMILY:
+                    self.close()
+                    raise
+                refused = problem
+        if not self._sockets:
+            raise refused or OSError(errno.EADDRNOTAVAIL, "the host has no address")
+        return port
+
+    def _bind(self, family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> int:
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.setblocking(False)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind(address)
+        except OSError:
+            made.close()
+            raise
+        self._sockets.append(made)
+        port: int = made.getsockname()[1]
+        return port
+
+    async def serve(self) -> None:
+        """Let clients in."""
+        for bound in self._sockets:
+            bound.listen(self._backlog)
+            self._loop.add_reader(bound.fileno(), self._come, bound)
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        for retry in self._retries.values():
+            retry.cancel()
+        self._retries.clear()
+        for bound in self._sockets:
+            self._loop.remove_reader(bound.fileno())
+            bound.close()
+        self._sockets.clear()
+
+    async def closed(self) -> None:
+        """It is free at once."""
+
+    def _come(self, bound: socket.socket) -> None:
+        for _ in range(_BATCH):
+            try:
+                connected, address = bound.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as problem:
+                if problem.errno in _EXHAUSTED:
+                    self._rest(bound, problem)
+                    return
+                continue  # the one who came is gone again
+            try:
+                connected.setblocking(False)
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            except OSError:
+                connected.close()
+                continue
+            self._accept(SocketStream(connected, address[0], self._shared))
+            if not self._sockets:
+                return
+
+    def _rest(self, bound: socket.socket, problem: OSError) -> None:
+        """The system has no more descriptors or memory: who comes waits in the kernel's queue."""
+        log.error("no client can be let in for %d ms: %s", ACCEPT_RETRY_MS, problem.strerror)
+        self._loop.remove_reader(bound.fileno())
+        self._retries[bound] = self._loop.call_later(ACCEPT_RETRY_MS / 1000, self._go_on, bound)
+
+    def _go_on(self, bound: socket.socket) -> None:
+        del self._retries[bound]
+        self._loop.add_reader(bound.fileno(), self._come, bound)
+
+
+class TransportAcceptor:
+    """Accepts by the event loop's own servers."""
+
+    def __init__(self, accept: Accept, shared: Shared, backlog: int) -> None:
+        self._accept = accept
+        self._shared = shared
+        self._backlog = backlog
+        self._server: asyncio.Server | None = None
+
+    async def bind(self, host: str, port: int) -> int:
+        """Take the address."""
+        self._server = await asyncio.get_running_loop().create_server(
+            self._stream, host or None, port, backlog=self._backlog, start_serving=False
+        )
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    def _stream(self) -> TransportStream:
+        return TransportStream(self._accept, self._shared)
+
+    async def serve(self) -> None:
+        """Let clients in."""
+        assert self._server is not None, "it is bound first"
+        await self._server.start_serving()
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def closed(self) -> None:
+        """Return when the loop has let go of the address."""
+        if self._server is not None:
+            await self._server.wait_closed()

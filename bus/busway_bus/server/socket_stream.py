@@ -1,0 +1,233 @@
+"""A stream on a socket of our own: reads into the frame's buffer, and files go to the client without passing through this process.
+
+What lives here: the system calls of one connected socket, on any event loop that watches descriptors, asyncio's and uvloop's alike. Event
+loops' own transports hide the socket, and `sendfile` with it. What does not: the queue and the turns (`stream`), accepting (`acceptor`).
+"""
+
+import os
+import socket
+from typing import Final
+
+from busway_bus.kernel.limits import SENDFILE_BYTES_MIN
+from busway_bus.log.file_slice import FileSlice
+from busway_bus.server.stream import Piece, Shared, Stream
+from busway_protocol.compile import Chunk
+
+AVAILABLE: Final = hasattr(os, "sendfile")
+_READ_BYTES: Final = 1024 * 1024
+"""Read from one client in a round of the event loop, where it has sent so much."""
+_RUN_BYTES: Final = 256 * 1024
+_RUN_PIECES: Final = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "sysconf") else 16
+"""What one `sendmsg` takes."""
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
+
+
+class SocketStream(Stream):
+    """The bytes of a client whose socket is ours.
+
+    Args:
+        connected: does not block; belongs to the stream from here on.
+    """
+
+    def __init__(self, connected: socket.socket, host: str, shared: Shared) -> None:
+        super().__init__(host, shared)
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self._reading = False
+        self._watching_writes = False
+
+    def resume_reading(self) -> None:
+        """Take in bytes, now or again."""
+        if not self._reading and not self.closing:
+            self._reading = True
+            self._loop.add_reader(self._descriptor, self._readable)
+
+    def pause_reading(self) -> None:
+        """Take in no more bytes for now."""
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._descriptor)
+
+    def close(self) -> None:
+        """End when what is queued has gone out."""
+        self.closing = True
+        self.pause_reading()
+        if not self.waiting:
+            self.abort()
+
+    def abort(self) -> None:
+        """End at once."""
+        if self._lost:
+            return
+        self.pause_reading()
+        self._watch_writes(on=False)
+        self._forget()
+        self._socket.close()
+        self._loop.call_soon(self.owner.lost)
+
+    def write(self) -> None:
+        """Write what the client takes now."""
+        super().write()
+        if self.closing and not self._lost and not self.waiting:
+            self.abort()
+
+    # Reading
+
+    def _readable(self) -> None:
+        try:
+            self._read()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _read(self) -> None:
+        left = _READ_BYTES
+        while left > 0 and self._reading:
+            buffer = self.owner.buffer()
+            size = len(buffer)
+            try:
+                count = self._socket.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self.abort()
+                return
+            del buffer  # a frame's buffer grows only where nobody looks into it
+            if not count:
+                self.close()
+                return
+            self.owner.received(count)
+            if count < size:
+                return
+            left -= count
+
+    # Writing
+
+    def _writable(self) -> None:
+        self._blocked = False
+        try:
+            self.owner.write_on()
+        except BaseException:
+            self.abort()
+            raise
+        if not self._blocked:
+            self._watch_writes(on=False)
+
+    def _watch_writes(self, *, on: bool) -> None:
+        if on and not self._watching_writes:
+            self._loop.add_writer(self._descriptor, self._writable)
+        elif self._watching_writes and not on:
+            self._loop.remove_writer(self._descriptor)
+        self._watching_writes = on
+
+    def _block(self) -> bool:
+        """The socket takes no more for now."""
+        self._blocked = True
+        self._watch_writes(on=True)
+        return False
+
+    def _send(self) -> bool:
+        piece = self._queue[0]
+        if isinstance(piece, FileSlice) and _goes_by_itself(piece):
+            return self._send_slice(piece)
+        return self._send_run()
+
+    def _send_slice(self, piece: FileSlice) -> bool:
+        room = self._room(piece)
+        if not room:
+            return False
+        try:
+            count = os.sendfile(self._descriptor, piece.descriptor, piece.position, room)
+        except (BlockingIOError, InterruptedError):
+            return self._block()
+        except OSError as problem:
+            return self._failed(piece, problem)
+        if not count:
+            return self._ended(piece)
+        piece.skip(count)
+        self._sent_slice(piece, count)
+        return True if count == room else self._block()
+
+    def _ended(self, piece: FileSlice) -> bool:
+        """The file has become shorter, and the slice says so."""
+        try:
+            piece.take(1)
+        except OSError as problem:
+            self.owner.unreadable(problem)
+        else:
+            self.abort()
+        return False
+
+    def _failed(self, piece: FileSlice, problem: OSError) -> bool:
+        """`sendfile` does not say which side failed; the file does."""
+        try:
+            os.pread(piece.descriptor, 1, piece.position)
+        except OSError:
+            self.owner.unreadable(problem)
+        else:
+            self.abort()
+        return False
+
+    def _send_run(self) -> bool:
+        """Send the pieces up to the next slice that goes by itself, in one call."""
+        run = self._run()
+        if not run:
+            return False
+        more = _MORE if self._queue and not self._bringing else 0
+        size = sum(map(len, run))
+        try:
+            count = self._socket.sendmsg(run, (), more)
+        except (BlockingIOError, InterruptedError):
+            count = 0
+        except OSError:
+            self.abort()
+            return False
+        self._queued_bytes -= count
+        if count:
+            self.taken_at = self._loop.time()
+        if count == size:
+            return True
+        self._put_back(run, count)
+        return self._block()
+
+    def _run(self) -> list[Chunk]:
+        """Take what is sent together out of the queue; small slices are read here."""
+        run: list[Chunk] = []
+        size = 0
+        while self._queue and len(run) < _RUN_PIECES and size < _RUN_BYTES:
+            piece = self._queue[0]
+            if not isinstance(piece, FileSlice):
+                run.append(piece)
+                size += len(piece)
+                self._queue.popleft()
+                continue
+            if _goes_by_itself(piece):
+                break
+            room = min(self._room(piece), _RUN_BYTES)
+            if not room:
+                break
+            try:
+                data = piece.take(room)
+            except OSError as problem:
+                self.owner.unreadable(problem)
+                return []
+            self._queued_bytes += room
+            self._sent_slice(piece, room)
+            run.append(data)
+            size += room
+        return run
+
+    def _put_back(self, run: list[Chunk], count: int) -> None:
+        """The first `count` bytes of a run are sent; the others come first in the queue again."""
+        rest: list[Piece] = []
+        for piece in run:
+            if count >= len(piece):
+                count -= len(piece)
+            else:
+                rest.append(memoryview(piece)[count:] if count else piece)
+                count = 0
+        self._queue.extendleft(reversed(rest))
+
+
+def _goes_by_itself(piece: FileSlice) -> bool:
+    return len(piece) >= SENDFILE_BYTES_MIN and piece.descriptor >= 0

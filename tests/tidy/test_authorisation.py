@@ -1,0 +1,68 @@
+"""Each handler names what it needs, as Kafka's page "Authorization operations" lists it for every API.
+
+Where that page and Kafka's code differ, the code counts: ElectLeaders needs Alter, CreateTopics DescribeConfigs for the settings in its
+answer, DescribeCluster nothing.
+"""
+
+from busway_bus.handlers.registry import HANDLERS, MODULES
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+
+KAFKA = {
+    "PRODUCE": "WRITE TOPIC, WRITE TRANSACTIONAL_ID, IDEMPOTENT_WRITE CLUSTER",
+    "FETCH": "READ TOPIC, CLUSTER_ACTION CLUSTER",
+    "LIST_OFFSETS": "DESCRIBE TOPIC",
+    "METADATA": "DESCRIBE TOPIC, CREATE TOPIC, CREATE CLUSTER",
+    "OFFSET_COMMIT": "READ GROUP, READ TOPIC",
+    "OFFSET_FETCH": "DESCRIBE GROUP, DESCRIBE TOPIC",
+    "FIND_COORDINATOR": "DESCRIBE GROUP, DESCRIBE TRANSACTIONAL_ID",
+    "JOIN_GROUP": "READ GROUP",
+    "HEARTBEAT": "READ GROUP",
+    "LEAVE_GROUP": "READ GROUP",
+    "SYNC_GROUP": "READ GROUP",
+    "DESCRIBE_GROUPS": "DESCRIBE GROUP",
+    "LIST_GROUPS": "DESCRIBE CLUSTER, DESCRIBE GROUP",
+    "SASL_HANDSHAKE": "",
+    "API_VERSIONS": "",
+    "CREATE_TOPICS": "CREATE CLUSTER, CREATE TOPIC, DESCRIBE_CONFIGS TOPIC",
+    "DELETE_TOPICS": "DELETE TOPIC, DESCRIBE TOPIC",
+    "DELETE_RECORDS": "DELETE TOPIC",
+    "INIT_PRODUCER_ID": "WRITE TRANSACTIONAL_ID, IDEMPOTENT_WRITE CLUSTER",
+    "OFFSET_FOR_LEADER_EPOCH": "DESCRIBE TOPIC, CLUSTER_ACTION CLUSTER",
+    "DESCRIBE_CONFIGS": "DESCRIBE_CONFIGS CLUSTER, DESCRIBE_CONFIGS TOPIC",
+    "ALTER_CONFIGS": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC",
+    "DESCRIBE_LOG_DIRS": "DESCRIBE CLUSTER",
+    "CREATE_PARTITIONS": "ALTER TOPIC",
+    "DELETE_GROUPS": "DELETE GROUP",
+    "ELECT_LEADERS": "ALTER CLUSTER",
+    "INCREMENTAL_ALTER_CONFIGS": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC",
+    "ALTER_PARTITION_REASSIGNMENTS": "ALTER CLUSTER",
+    "LIST_PARTITION_REASSIGNMENTS": "DESCRIBE CLUSTER",
+    "OFFSET_DELETE": "DELETE GROUP, READ TOPIC",
+    "DESCRIBE_QUORUM": "DESCRIBE CLUSTER",
+    "DESCRIBE_CLUSTER": "",
+    "LIST_CONFIG_RESOURCES": "DESCRIBE_CONFIGS CLUSTER",
+    "DESCRIBE_TOPIC_PARTITIONS": "DESCRIBE TOPIC",
+}
+
+
+def test_every_handler_names_what_kafka_asks_for() -> None:
+    """All APIs, no more and no less than the table."""
+    declared = {
+        ApiKey(key).name: ", ".join(f"{need.operation.name} {need.resource.name}" for need in handler.needs)
+        for key, handler in HANDLERS.items()
+    }
+    assert declared == KAFKA
+
+
+def test_what_is_needed_is_declared_in_the_module() -> None:
+    """As a tuple of `Access`, nothing that is made up on the way."""
+    for module in MODULES:
+        assert isinstance(module.NEEDS, tuple), module.__name__
+        assert all(type(need) is Access for need in module.NEEDS), module.__name__
+
+
+def test_the_numbers_are_kafkas() -> None:
+    """Of `AclOperation` and `ResourceType`; they are bits of authorized operations and columns of ACLs."""
+    assert [operation.value for operation in Operation] == list(range(3, 13))
+    assert [resource.value for resource in Resource] == list(range(2, 6))
