@@ -111,6 +111,7 @@ class Fetch:
         """
         size, _, _, error, _, topics = _ANSWER.unpack_from(head)
         _, refused, _, _, _, aborted = _PARTITION.unpack_from(head, _ANSWER.size + 2 + self._name_bytes + 4)
+        records: int
         _, records = _RECORDS.unpack_from(head, self.head_bytes - _RECORDS.size)
         if error or refused or topics != 1 or aborted > 0:
             raise ValueError(f"the fetch was answered with error {error}, for the partition {refused}")

@@ -18,6 +18,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "web": ("prometheus_client", *_HTTP, "watchfiles"),
     "sql": _DATABASE,
     "postgres": ("psycopg",),
+    "simulation": (*_DATABASE, "alembic", *_HTTP, "time_machine"),
     "connect": _CONNECT,
     "examples": ("alembic", *_CONNECT, "h3", "numpy", "pyarrow"),
     "spark": ("numpy", "pandas", "prometheus_client", "google.protobuf", "pyarrow", "pyspark"),

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from busway import TopicPartition
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch
-from busway_protocol.records.compression import decompress
-from busway_protocol.records.record import INFLATED_BYTES_MAX, read_headers
+from busway_protocol.records.compression import decompress, inflated_max
+from busway_protocol.records.record import read_headers
 
 Batch = tuple[BatchHeader, memoryview]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ def to_arrow(batches: Sequence[Batch], partition: TopicPartition, start: int, en
     headers: list[BatchHeader] = []
     size = 0
     for header, batch in batches:
-        bodies.append(decompress(header.compression, batch[HEADER_BYTES:], INFLATED_BYTES_MAX))
+        bodies.append(decompress(header.compression, batch[HEADER_BYTES:], inflated_max(len(batch))))
         headers.append(header)
         size += len(bodies[-1])
         if size >= BATCH_BYTES:

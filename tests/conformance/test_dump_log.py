@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tools.jars import kafka_libs, need
 
-from busway_bus.log.cleaner import LogCleaner
+from busway_bus.log.cleaner import Cleaner
 from busway_bus.log.compaction import plan
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.os_files import OsFiles
@@ -91,7 +91,7 @@ def test_kafka_reads_what_compaction_leaves(tmp_path):
             log.append(builder.build(), leader_epoch=cycle, now_ms=NOW)
         log.roll(NOW)
         flush(log)
-        cleaner = LogCleaner(
+        cleaner = Cleaner(
             log, plan(log.closed_segments(), cleaned=cleaned, config=config, now_ms=NOW), now_ms=NOW + cycle
         )
         list(cleaner.map_keys())

@@ -89,6 +89,46 @@ def test_the_compatibility_page_is_fresh() -> None:
     assert done.returncode == 0, done.stderr
 
 
+LIMITS = ROOT / "bus/busway_bus/kernel/limits.py"
+NO_BOUNDS = {
+    "INT_MAX": "a type of Kafka's configuration",
+    "LONG_MAX": "a type of Kafka's configuration",
+    "OFFSETS_MAX": "the format of index files",
+    "ADVERTISED_MIN": "a version of the protocol",
+    "RECORDS_ON_LOOP_MAX": "follows from how fast records are walked over",
+}
+"""Names that look like bounds of the broker and are something else."""
+
+
+def test_every_bound_of_the_broker_is_in_one_place() -> None:
+    """No module of the broker but `kernel/limits` gives a number to a name that ends in MAX or MIN, the simulator's aside."""
+    elsewhere = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in MODULES
+        if path.is_relative_to(ROOT / "bus") and path != LIMITS and "testing" not in path.parts
+        for name in _numbers(path)
+        if name.endswith(("_MAX", "_MIN")) and name.strip("_") not in NO_BOUNDS
+    ]
+    assert not elsewhere
+
+
+def test_every_bound_of_the_broker_is_one() -> None:
+    """What `kernel/limits` names is imported by the broker."""
+    used = "\n".join(path.read_text() for path in MODULES if path.is_relative_to(ROOT / "bus") and path != LIMITS)
+    assert not [name for name in _numbers(LIMITS) if not re.search(rf"\b{name}\b", used)]
+
+
+def _numbers(path: Path) -> list[str]:
+    """The names in capitals that a module gives a value at its top, imports aside."""
+    return [
+        target.id
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name) and target.id.isupper()
+    ]
+
+
 def test_links_in_the_docs_lead_somewhere() -> None:
     """Every relative link of a page names a file that is there."""
     broken = [

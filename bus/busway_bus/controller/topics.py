@@ -16,7 +16,7 @@ from busway_bus.controller.placement import check_replicas, new_partitions, plac
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
 from busway_bus.kernel.decision import Decision
-from busway_bus.kernel.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
+from busway_bus.kernel.limits import CREATED_PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
 from busway_bus.kernel.topic_configs import parse_topic_configs
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.metadata.delta import placement
@@ -26,8 +26,6 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 DEFAULT: Final = -1
 """Stands for num.partitions and default.replication.factor (KIP-464)."""
-CREATED_PARTITIONS_MAX: Final = 10_000
-"""Partitions of one request, as in Kafka."""
 _NOT_POSITIVE: Final = "Number of partitions was set to an invalid non-positive value."
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 

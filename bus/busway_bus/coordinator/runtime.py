@@ -1,7 +1,7 @@
 """Runs the shards of an internal topic, one for each of its partitions, whatever they keep.
 
 What lives here: finding a shard, deciding, appending, applying, holding answers until they are durable, timers, unloading. What does
-not: what a shard decides (`shard`), reading its log (`loading`).
+not: what a shard decides (`shard`), reading its log (`loading`), who is told what (`replies`).
 
 A decision is appended and applied before anything else is decided, so a shard is at every moment what its log says. A record that
 cannot be appended has not happened. One that was appended and does not become durable takes its shard along: it is loaded again.
@@ -11,11 +11,13 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from busway_bus.coordinator import replies
 from busway_bus.coordinator.loading import Loader
 from busway_bus.coordinator.placement import partition_for
+from busway_bus.coordinator.replies import Durable
 from busway_bus.coordinator.shard import Record, Shard
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import RECORDS_PER_OWN_BATCH_MAX
@@ -26,10 +28,7 @@ from busway_protocol.records.builder import BatchBuilder
 
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
-Durable = asyncio.Future[None]
 log = logging.getLogger("busway.coordinator")
-_NOT_HERE: Final = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""What an append is refused with where another broker may be the coordinator; after all else this one may be so again, as in Kafka."""
 
 
 class _Loaded(Generic[S]):
@@ -125,7 +124,7 @@ class Runtime(Generic[S]):
         loaded = self._loaded.get(number)
         if loaded is not None:
             return loaded
-        raise _told(self._loader.refusal(number))
+        raise self._loader.refusal(number)
 
     # Deciding
 
@@ -145,7 +144,7 @@ class Runtime(Generic[S]):
         """
         loaded = self._find(number)
         decision = self._decide(loaded, operation)
-        await _durable(loaded.durable)
+        await replies.durably(loaded.durable)
         return decision.reply
 
     async def park(
@@ -165,7 +164,7 @@ class Runtime(Generic[S]):
         if decision.reply is None:
             parked(waiter)
             return await waiter
-        await _durable(loaded.durable)
+        await replies.durably(loaded.durable)
         return decision.reply
 
     async def read(self, number: int, operation: Callable[[S], R]) -> R:
@@ -182,14 +181,14 @@ class Runtime(Generic[S]):
             if decision.records:
                 self._append(loaded, decision.records)
         except KafkaError as problem:
-            _fail([waiter for waiter, _ in decision.due], problem)
+            replies.fail([waiter for waiter, _ in decision.due], problem)
             raise
         finally:
             self._set_timer(loaded)
         if loaded.durable is None:
-            _answer(decision.due, None)
+            replies.answer(decision.due, None)
         elif decision.due:
-            loaded.durable.add_done_callback(functools.partial(_answer, decision.due))
+            loaded.durable.add_done_callback(functools.partial(replies.answer, decision.due))
         return decision
 
     def _append(self, loaded: _Loaded[S], records: tuple[Record, ...]) -> None:
@@ -207,7 +206,7 @@ class Runtime(Generic[S]):
                 partition = self._replicas.find(self._topic, loaded.number)
                 _, durable = self._replicas.append(partition, builder.build())
             except KafkaError as problem:
-                raise _told(problem) from problem
+                raise replies.refusal(problem) from problem
             now = self.now()
             for record in part:
                 loaded.shard.apply(record, now)
@@ -266,21 +265,23 @@ class Runtime(Generic[S]):
     # Unloading
 
     def follow(self) -> None:
-        """Let go of the shards of a topic that was deleted: who waits has to look for the coordinator again."""
+        """Let go of the shards of a topic that was deleted, and of partitions that this node leads no more: who waits has to look for
+        the coordinator again. The node calls it whenever the metadata changes."""
         topic_id = self._topic_id()
-        if topic_id == self._current:
-            return
-        self._current = topic_id
-        self._loader.stop()
-        for loaded in tuple(self._loaded.values()):
-            self._unload(loaded)
+        deleted = topic_id != self._current
+        if deleted:
+            self._current = topic_id
+            self._loader.stop()
+        for number, loaded in tuple(self._loaded.items()):
+            if deleted or not self._loader.led(number):
+                self._unload(loaded)
 
     def _unload(self, loaded: _Loaded[S]) -> None:
         del self._loaded[loaded.number]
         if loaded.timer is not None:
             loaded.timer[1].cancel()
         where = f"{self._topic}-{loaded.number} is looked after here no longer"
-        _fail(loaded.shard.unloaded(), KafkaError(ErrorCode.NOT_COORDINATOR, where))
+        replies.fail(loaded.shard.unloaded(), KafkaError(ErrorCode.NOT_COORDINATOR, where))
 
     def close(self) -> None:
         """Stop the timers, and what is being loaded."""
@@ -288,36 +289,3 @@ class Runtime(Generic[S]):
         for loaded in self._loaded.values():
             if loaded.timer is not None:
                 loaded.timer[1].cancel()
-
-
-async def _durable(durable: Durable | None) -> None:
-    if durable is not None:
-        try:
-            await asyncio.shield(durable)
-        except KafkaError as problem:
-            raise _told(problem) from problem
-
-
-def _told(problem: KafkaError) -> KafkaError:
-    """What a client is told of a shard that refuses: to wait, to look for the coordinator again, or to come again."""
-    if problem.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        return problem
-    code = ErrorCode.NOT_COORDINATOR if problem.code in _NOT_HERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return KafkaError(code, problem.message)
-
-
-def _answer(due: tuple[tuple[Waiter, Any], ...], durable: Durable | None) -> None:
-    problem = durable.exception() if durable is not None else None
-    if isinstance(problem, KafkaError):
-        _fail([waiter for waiter, _ in due], _told(problem))
-        return
-    for waiter, reply in due:
-        if not waiter.done():
-            waiter.set_result(reply)
-
-
-def _fail(waiters: list[Waiter], problem: KafkaError) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_exception(problem)
-            waiter.exception()  # nobody may be there to take it

@@ -20,13 +20,11 @@ from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Sy
 from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue
 from busway_bus.groups.roster import Roster
 from busway_bus.kernel.decision import Decision, Waiter
-from busway_bus.kernel.limits import PENDING_GROUP_MEMBERS_MAX
+from busway_bus.kernel.limits import PENDING_GROUP_MEMBERS_MAX, SILENT_WAIT_MS_MIN
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode
 
 R = TypeVar("R")
-SILENT_WAIT_MS_MIN: Final = 1_000
-"""How long silent static members are waited for at least; a member may ask for 0, and the timer must not spin."""
 WRITE_AGAIN_MS: Final = 1_000
 """When a generation without members is written again that could not be: nobody else may come for it."""
 

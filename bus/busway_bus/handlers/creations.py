@@ -7,13 +7,11 @@ is no such topic, and asks again.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
 
+from busway_bus.kernel.limits import TOPICS_UNDER_WAY_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("busway.topics")
-UNDER_WAY_MAX: Final = 1_000
-"""Topics that wait to be made at one time; who asks for more is told the same and comes again."""
 
 
 class Creations:
@@ -25,7 +23,7 @@ class Creations:
 
     def start(self, name: str, create: Callable[[str], Awaitable[object]]) -> None:
         """Have a topic made by `create`, unless it is being made already."""
-        if name in self._waiting or len(self._waiting) >= UNDER_WAY_MAX:
+        if name in self._waiting or len(self._waiting) >= TOPICS_UNDER_WAY_MAX:
             return
         self._waiting[name] = create
         if self._worker is None:

@@ -10,8 +10,8 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from busway_bus.handlers.context import Large, RequestContext
-from busway_bus.replication.cleaning import off_loop
 from busway_bus.replication.local_partitions import LocalPartitions
+from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

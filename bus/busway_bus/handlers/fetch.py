@@ -9,14 +9,17 @@ read from the files as the client takes them. A batch damaged on disk is CORRUPT
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+import contextlib
+from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.handlers.context import PeerGone, RequestContext
-from busway_bus.log.file_slice import FileSlice
-from busway_bus.replication.fetch_sessions import SESSIONLESS, Key, Session, Wanted
-from busway_bus.replication.long_poll import LongPoll
+from busway_bus.handlers.pending import Pending
+from busway_bus.log.file_slice import ColdPages, FileSlice
+from busway_bus.replication.delayed_fetch import DelayedFetch
+from busway_bus.replication.fetch_sessions import SESSIONLESS, CachedPartition, Session
+from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -35,14 +38,14 @@ VERSIONS = (4, 18)
 NEEDS = (Access(Operation.READ, Resource.TOPIC), Access(Operation.CLUSTER_ACTION, Resource.CLUSTER))
 TOPIC_IDS_SINCE = 13
 READ_TOGETHER: Final = 1_000
-"""Partitions that are read before others get their turn."""
+"""Partitions that are looked at before others get their turn."""
 READ_AT_ONCE_BYTES: Final = 4 * 1024
 """What a partition gives less of than this is read at once: a file kept open for it would cost more."""
 
-Answers = list[tuple[Key, Wanted, PartitionData]]
 
-
-def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
+def handle(
+    request: FetchRequest, context: RequestContext
+) -> FetchResponse | Pending | Coroutine[Any, Any, FetchResponse]:
     """Answer at once when there is enough, otherwise wait."""
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
@@ -55,141 +58,147 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     except KafkaError as problem:
         return FetchResponse(error_code=problem.code, responses=[])
     fetch = _Fetch(request, context, session, full)
-    if len(session.partitions) > READ_TOGETHER:
-        return fetch.in_parts()
-    answers = fetch.read()
-    if request.max_wait_ms <= 0 or fetch.enough:
-        return fetch.response(answers)
-    # From here on nothing that is appended may be missed, so the wait begins before anything else runs.
-    poll = fetch.poll()
-    context.peer.waits(poll.over)
-    return fetch.wait(poll)
+    reading = fetch.read(tuple(session.partitions.values()))
+    for pause in reading:
+        return fetch.in_parts(pause, reading)
+    return fetch.answer() if fetch.satisfied else fetch.delayed()
 
 
-class _Fetch:
-    """One request's reading: once, and where that is not enough once more when it is.
+class _Fetch(Pending):
+    """One request's reading: once, and where that is not enough, again of what has more when it is."""
 
-    Attributes:
-        enough: whether what was read last should go out now.
-    """
+    __slots__ = ("_bytes", "_context", "_full", "_grown", "_news", "_request", "_session", "_sizes", "_states", "_told")
 
     def __init__(self, request: FetchRequest, context: RequestContext, session: Session, full: bool) -> None:
+        super().__init__()
         self._request = request
         self._context = context
         self._session = session
         self._full = full
-        self._waiting: dict[Partition, tuple[Key, Wanted]] = {}
+        self._told: dict[CachedPartition, PartitionData] = {}
+        self._states: dict[Partition, CachedPartition] = {}
         self._sizes: dict[Partition, int] = {}
-        self._total = 0
-        self.enough = False
+        self._grown: set[CachedPartition] = set()
+        self._bytes = 0
+        self._news = False
 
-    def read(self) -> Answers:
-        """Read every partition of the session once, within the limits."""
-        answers: Answers = []
-        for _ in self._reading(answers):
-            pass
-        return answers
+    @property
+    def satisfied(self) -> bool:
+        """Whether what was read should go out now."""
+        request = self._request
+        return self._bytes >= request.min_bytes or self._news or not self._states or request.max_wait_ms <= 0
 
-    def _reading(self, answers: Answers) -> Iterator[None]:
-        """Read the partitions into `answers`, with a stop after each `READ_TOGETHER` of them."""
-        self._waiting.clear()
-        self._sizes.clear()
-        left = min(self._request.max_bytes, self._context.node.config.get("fetch.max.bytes"))
-        self._total, news = 0, False
-        for key, wanted in tuple(self._session.partitions.items()):
-            if answers and len(answers) % READ_TOGETHER == 0:
-                yield
-            data, size = self._read_one(key, wanted, max(left, 0), min_one=self._total == 0)
-            left -= size
-            self._total += size
-            news = news or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
-            answers.append((key, wanted, data))
-        self.enough = self._total >= self._request.min_bytes or news or not self._waiting
+    # Waiting
 
-    async def _read_in_parts(self) -> Answers:
-        answers: Answers = []
-        for _ in self._reading(answers):
-            await asyncio.sleep(0)
-        return answers
+    def delayed(self) -> Pending:
+        """The answer when there is enough, an error to tell, or the time is over."""
+        self._delay().over.add_done_callback(self._over)
+        return self
 
-    async def in_parts(self) -> FetchResponse:
-        """The same for a client with very many partitions, of whose requests others should not notice anything."""
-        answers = await self._read_in_parts()
-        if self._request.max_wait_ms <= 0 or self.enough:
-            return self.response(answers)
-        poll = self.poll()
-        self._context.peer.waits(poll.over)
-        for partition in tuple(self._waiting):  # what was appended between the parts
-            poll.look_at(partition)
-        return await self.wait(poll)
+    def _delay(self) -> DelayedFetch:
+        # Nothing that is appended from here on may be missed, so the wait begins before anything else runs.
+        delayed = DelayedFetch(self._states, self._enough, self._request.max_wait_ms / 1000)
+        self._context.peer.waits(delayed.over)
+        return delayed
 
-    def poll(self) -> LongPoll:
-        """The wait for more than what was read."""
-        return LongPoll(self._waiting, self._grown, self._request.max_wait_ms / 1000)
+    def _over(self, over: "asyncio.Future[bool]") -> None:
+        problem = over.exception()
+        if isinstance(problem, Exception):
+            self.fail(problem)
+            return
+        for _ in self.read(self._changed(), wait=True):
+            pass  # they are few, and were in memory when they were looked for first
+        self.complete(self.answer())
 
-    async def wait(self, poll: LongPoll) -> FetchResponse:
-        """Answer when there is enough, an error to tell, or the time is over."""
+    async def in_parts(self, first: ColdPages | None, reading: Iterator[ColdPages | None]) -> FetchResponse:
+        """The same for a client with very many partitions, or with some that are on disk alone, of which others should not notice
+        anything."""
+        await _rest(first)
+        for pause in reading:
+            await _rest(pause)
+        if self.satisfied:
+            return self.answer()
+        delayed = self._delay()
+        for partition in tuple(self._states):  # what was appended between the parts
+            delayed.look_at(partition)
         try:
-            await poll.over
+            await delayed.over
         finally:
-            poll.over.cancel()
-        return self.response(await self._read_in_parts())
+            delayed.over.cancel()
+        for pause in self.read(self._changed()):
+            await _rest(pause)
+        return self.answer()
 
-    def _grown(self, partition: Partition) -> bool:
+    def _enough(self, partition: Partition) -> bool:
         """Look again at a partition that has more; whether all of them together have enough now."""
-        key, wanted = self._waiting[partition]
+        cached = self._states[partition]
+        self._grown.add(cached)
+        request = cached.request
         try:
-            known = self._find(key)
-            known.check_epoch(wanted.request.current_leader_epoch)
-            if _diverging(known, wanted.request.last_fetched_epoch, wanted.request.fetch_offset) is not None:
+            current = self._find(cached)
+            current.check_epoch(request.current_leader_epoch)
+            if _diverging(current, request.last_fetched_epoch, request.fetch_offset) is not None:
                 return True
-            extent = known.log.extent(wanted.request.fetch_offset, up_to=known.high_watermark)
+            extent = current.log.extent(request.fetch_offset, up_to=self._readable(current))
         except (KafkaError, ProtocolError, OSError):
             return True  # reading tells the client
-        size = 0 if extent is None else min(extent.end - extent.position, wanted.request.partition_max_bytes)
-        self._total += size - self._sizes[partition]
+        size = 0 if extent is None else min(extent.end - extent.position, request.partition_max_bytes)
+        self._bytes += size - self._sizes[partition]
         self._sizes[partition] = size
-        return self._total >= self._request.min_bytes
+        return self._bytes >= self._request.min_bytes
 
-    def _read_one(self, key: Key, wanted: Wanted, left: int, *, min_one: bool) -> tuple[PartitionData, int]:
-        request = wanted.request
+    def _changed(self) -> list[CachedPartition]:
+        """What has to be read after the wait, in the order of the session: what has more, and what had something."""
+        had = {cached for cached, data in self._told.items() if data.records}
+        return [cached for cached in self._session.partitions.values() if cached in self._grown or cached in had]
+
+    # Reading
+
+    def read(self, partitions: Iterable[CachedPartition], *, wait: bool = False) -> Iterator[ColdPages | None]:
+        """Read partitions, within the limits of the request.
+
+        Args:
+            wait: for the disk, too.
+
+        Yields:
+            None: others should have their turn.
+            ColdPages: the disk has to be waited for.
+        """
+        left = min(self._request.max_bytes, self._context.node.config.get("fetch.max.bytes"))
+        self._bytes = 0
+        for count, cached in enumerate(partitions, 1):
+            try:
+                left -= self._read(cached, left, wait=wait)
+            except ColdPages as cold:
+                yield cold
+                left -= self._read(cached, left, wait=True)
+            if count % READ_TOGETHER == 0:
+                yield None
+
+    def _read(self, cached: CachedPartition, left: int, *, wait: bool) -> int:
+        """Read one partition; how many bytes it gave.
+
+        Raises:
+            ColdPages: without `wait`, the disk would have to be waited for.
+        """
+        size = 0
         try:
-            partition = self._find(key)
-            partition.check_epoch(request.current_leader_epoch)
-            self._waiting[partition], self._sizes[partition] = (key, wanted), 0
-            return self._read_led(partition, wanted, left, min_one=min_one)
+            partition = self._find(cached)
+            partition.check_epoch(cached.request.current_leader_epoch)
+            self._states[partition], self._sizes[partition] = cached, 0
+            if self._nothing_new(partition, cached):
+                return 0
+            data = self._tell(partition, cached)
+            if data.diverging_epoch.epoch < 0:
+                size = self._records(partition, cached, data, left, wait=wait)
         except KafkaError as problem:
-            return _refused(request.partition, problem.code), 0
+            data = _refused(cached, problem.code)
+        self._told[cached] = data
+        self._news = self._news or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
+        return size
 
-    def _read_led(self, partition: Partition, wanted: Wanted, left: int, *, min_one: bool) -> tuple[PartitionData, int]:
-        request = wanted.request
-        high_watermark = partition.high_watermark
-        data = PartitionData(
-            partition_index=request.partition,
-            error_code=ErrorCode.NONE,
-            high_watermark=high_watermark,
-            last_stable_offset=high_watermark,
-            log_start_offset=partition.log.start_offset,
-            aborted_transactions=[] if self._request.isolation_level else None,
-            records=b"",
-        )
-        diverging = _diverging(partition, request.last_fetched_epoch, request.fetch_offset)
-        if diverging is not None:
-            data.diverging_epoch = diverging
-            return data, 0
-        try:
-            found = partition.log.slice(
-                request.fetch_offset, min(left, request.partition_max_bytes), up_to=high_watermark, min_one=min_one
-            )
-            size = 0 if found is None else len(found)
-            data.records = _records(found)
-        except (ProtocolError, OSError) as problem:
-            return _refused(request.partition, partition.damaged(problem)), 0
-        self._sizes[partition] = size
-        return data, size
-
-    def _find(self, key: Key) -> Partition:
-        topic, topic_id, number = key
+    def _find(self, cached: CachedPartition) -> Partition:
+        topic, topic_id, number = cached.key
         replicas = self._context.node.replicas
         name: str | None = topic
         if self._context.api_version >= TOPIC_IDS_SINCE:
@@ -198,30 +207,98 @@ class _Fetch:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         return replicas.find(name or "", number)
 
-    def response(self, answers: Answers) -> FetchResponse:
+    def _readable(self, partition: Partition) -> int:
+        """The offset up to which this client may read."""
+        return partition.last_stable_offset if self._request.isolation_level else partition.high_watermark
+
+    def _nothing_new(self, partition: Partition, cached: CachedPartition) -> bool:
+        """Whether a running session has heard all that there is of a partition, which is so with nearly all partitions of a large one."""
+        request = cached.request
+        return (
+            not self._full
+            and not cached.error
+            and request.fetch_offset == cached.high_watermark == partition.high_watermark
+            and cached.log_start_offset == partition.log.start_offset
+            and request.last_fetched_epoch in {-1, partition.leader_epoch}
+            and cached not in self._told
+        )
+
+    def _tell(self, partition: Partition, cached: CachedPartition) -> PartitionData:
+        """What is to be told of a partition but for its records."""
+        request = cached.request
+        data = PartitionData(
+            partition_index=request.partition,
+            error_code=ErrorCode.NONE,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.start_offset,
+            aborted_transactions=[] if self._request.isolation_level else None,
+            records=b"",
+        )
+        diverging = _diverging(partition, request.last_fetched_epoch, request.fetch_offset)
+        if diverging is not None:
+            data.diverging_epoch = diverging
+        return data
+
+    def _records(
+        self, partition: Partition, cached: CachedPartition, data: PartitionData, left: int, *, wait: bool
+    ) -> int:
+        """Find the records of a partition; how many bytes of them.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, or the disk failed or is damaged.
+        """
+        request = cached.request
+        try:
+            batches = partition.log.slice(
+                request.fetch_offset,
+                min(max(left, 0), request.partition_max_bytes),
+                up_to=self._readable(partition),
+                min_one=self._bytes == 0,
+                wait=wait,
+            )
+            if batches is None:
+                return 0
+            size = len(batches)
+            data.records = _pieces(batches)
+        except (ProtocolError, OSError) as problem:
+            raise KafkaError(partition.damaged(problem)) from problem
+        self._sizes[partition] = size
+        self._bytes += size
+        return size
+
+    def answer(self) -> FetchResponse:
         """The answer: in a running session only what has changed for the client."""
         topics: dict[tuple[str, UUID], FetchableTopicResponse] = {}
-        for key, wanted, data in answers:
-            name, topic_id, _ = key
-            if not self._full and not _news(wanted, data):
+        for cached, data in self._told.items():
+            name, topic_id, _ = cached.key
+            if not self._full and not _is_news(cached, data):
                 continue
-            wanted.high_watermark, wanted.log_start_offset = data.high_watermark, data.log_start_offset
-            wanted.error = data.error_code
+            cached.high_watermark, cached.log_start_offset = data.high_watermark, data.log_start_offset
+            cached.error = data.error_code
             topic = topics.get((name, topic_id))
             if topic is None:
                 topic = FetchableTopicResponse(topic=name, topic_id=topic_id or ZERO_UUID, partitions=[])
                 topics[name, topic_id] = topic
             topic.partitions.append(data)
             if data.records:
-                self._session.gave(key)
+                self._session.gave(cached.key)
         return FetchResponse(session_id=self._session.id or SESSIONLESS, responses=list(topics.values()))
 
 
-def _records(found: FileSlice | None) -> Any:
+async def _rest(pause: ColdPages | None) -> None:
+    """Give others their turn, or wait for the disk."""
+    if pause is None:
+        await asyncio.sleep(0)
+        return
+    with contextlib.suppress(OSError):  # whoever reads it is told
+        await off_loop(pause.warm)
+
+
+def _pieces(batches: FileSlice) -> Any:
     """What the encoder takes for records: bytes, or a list of pieces that it passes on to the socket as they are."""
-    if found is None:
-        return b""
-    return [found] if len(found) >= READ_AT_ONCE_BYTES else found.take(len(found))
+    size = len(batches)
+    return batches.take(size) if size < READ_AT_ONCE_BYTES and batches.in_memory(size) else [batches]
 
 
 def _diverging(partition: Partition, epoch: int, offset: int) -> EpochEndOffset | None:
@@ -232,28 +309,32 @@ def _diverging(partition: Partition, epoch: int, offset: int) -> EpochEndOffset 
     """
     if epoch < 0:
         return None
-    found, end = epoch, partition.log.end_offset
+    common_epoch, end = epoch, partition.log.end_offset
     if epoch != partition.leader_epoch:  # which is known before its first batch
-        found, end = partition.log.epochs.end_offset(epoch, end)
-    if found < 0 or offset < partition.log.start_offset:
+        common_epoch, end = partition.log.epochs.end_offset(epoch, end)
+    if common_epoch < 0 or offset < partition.log.start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if found == epoch and end >= offset:
+    if common_epoch == epoch and end >= offset:
         return None
-    return EpochEndOffset(epoch=found, end_offset=end)
+    return EpochEndOffset(epoch=common_epoch, end_offset=end)
 
 
-def _refused(partition: int, code: ErrorCode) -> PartitionData:
+def _refused(cached: CachedPartition, code: ErrorCode) -> PartitionData:
     return PartitionData(
-        partition_index=partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+        partition_index=cached.request.partition,
+        error_code=code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
     )
 
 
-def _news(wanted: Wanted, data: PartitionData) -> bool:
+def _is_news(cached: CachedPartition, data: PartitionData) -> bool:
     return bool(
         data.records
         or data.error_code != ErrorCode.NONE
-        or wanted.error != ErrorCode.NONE
-        or data.high_watermark != wanted.high_watermark
-        or data.log_start_offset != wanted.log_start_offset
+        or cached.error != ErrorCode.NONE
+        or data.high_watermark != cached.high_watermark
+        or data.log_start_offset != cached.log_start_offset
         or data.diverging_epoch.epoch >= 0
     )

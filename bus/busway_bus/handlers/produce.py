@@ -5,7 +5,7 @@ Versions: 7 allows zstd (KIP-110), 8 tells which records were refused (KIP-467),
 when it is not listed (KAFKA-18659).
 Behaviour: acks 0 gets no answer, where it is refused its connection ends, as in Kafka; 1 and -1 are the same on one node; acknowledged means on disk unless the topic says otherwise.
 Every batch is looked through, compressed ones too. Where Kafka would number records anew whose offsets do not follow each other,
-they are refused; so is a batch that inflates to more than 16 times max.message.bytes.
+they are refused; so is a batch that inflates to more than 16 times max.message.bytes, or its default where that is more.
 *Not supported*: transactional batches, which are refused.
 """
 

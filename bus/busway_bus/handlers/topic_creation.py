@@ -7,12 +7,10 @@ from busway_bus.controller.controller import ITSELF, ControllerRequestContext
 from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic, check_count
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.stretches import request_each
+from busway_bus.kernel.limits import SEGMENT_BYTES_MIN
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.metadata.image import TopicImage
 from busway_protocol.errors import KafkaError
-
-SEGMENT_BYTES_MIN = 1_048_576
-"""Of segment.bytes of a topic, in Kafka; offsets.topic.segment.bytes knows no such bound."""
 
 
 async def create_topic(

@@ -9,11 +9,11 @@ parts that this version does not have; setting one must not look as if it worked
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from busway_bus.kernel.config_def import ConfigKey, ConfigType, ConfigValue, by_name
+from busway_bus.kernel.config_def import INT_MAX, ConfigKey, ConfigType, ConfigValue, by_name
 from busway_bus.kernel.inert_configs import INERT_CONFIGS
+from busway_bus.kernel.limits import CONNECTIONS_MAX, FETCH_BYTES_MAX, FRAME_BYTES_MAX
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 
-INT_MAX: Final = 2**31 - 1
 _B, _S, _I, _L, _W, _H = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
@@ -84,7 +84,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("controller.quorum.voters", _W, [], "The voters of the metadata quorum. One node is its only voter."),
         _key("default.replication.factor", _I, 1, "Replicas of a topic whose creator does not say."),
         _key("delete.topic.enable", _B, True, "Whether topics may be deleted."),
-        _key("fetch.max.bytes", _I, 57_671_680,
+        _key("fetch.max.bytes", _I, FETCH_BYTES_MAX,
              "Largest fetch response in bytes, whatever the client asks for.", at_least=1024),
         _key("group.initial.rebalance.delay.ms", _I, 3000,
              "How long, in ms, the first rebalance of an empty group waits for more members."),
@@ -106,7 +106,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "How often, in ms, the recovery points are written down.", at_least=0),
         _key("log.retention.check.interval.ms", _L, 300_000,
              "How often, in ms, segments are looked through for what may be deleted.", at_least=1),
-        _key("max.connections", _I, 10_000, "Most connections at one time.", at_least=0),
+        _key("max.connections", _I, CONNECTIONS_MAX, "Most connections at one time.", at_least=0),
         _key("max.connections.per.ip", _I, INT_MAX, "Most connections at one time from one address.", at_least=0),
         _key("max.incremental.fetch.session.cache.slots", _I, 1000,
              "Most fetch sessions that are remembered.", at_least=0),
@@ -141,7 +141,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("replica.high.watermark.checkpoint.interval.ms", _L, 5000,
              "How often, in ms, high watermarks are written down."),
         _key("socket.listen.backlog.size", _I, 50, "Connections that may wait to be accepted.", at_least=1),
-        _key("socket.request.max.bytes", _I, 104_857_600,
+        _key("socket.request.max.bytes", _I, FRAME_BYTES_MAX,
              "Largest request, in bytes; a larger one is refused before it is read.", at_least=1),
     ]
 )  # fmt: skip

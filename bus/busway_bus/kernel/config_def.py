@@ -14,6 +14,11 @@ from typing import Any, Final, TypeAlias
 ConfigValue: TypeAlias = "bool | int | float | str | list[str] | None"
 
 
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+"""What a value of Kafka's types INT and LONG may be at most, which often stands for no bound."""
+
+
 class ConfigError(ValueError):
     """A configuration value that cannot be used. The text names the key, the value and what is allowed.
 

@@ -5,10 +5,8 @@ come still counts; whoever keeps the deadline looks at it then, and puts it in a
 """
 
 import heapq
-from typing import Final
 
-_STALE_MIN: Final = 64
-"""Entries that count no more are swept out when there are so many of them, and more than of those that do."""
+from busway_bus.kernel.limits import STALE_DEADLINES_MIN
 
 
 class Deadlines:
@@ -27,7 +25,7 @@ class Deadlines:
             return
         self._moments[key] = moment
         heapq.heappush(self._heap, (moment, key))
-        if len(self._heap) > 2 * len(self._moments) + _STALE_MIN:
+        if len(self._heap) > 2 * len(self._moments) + STALE_DEADLINES_MIN:
             self._heap = [(moment, key) for key, moment in self._moments.items()]
             heapq.heapify(self._heap)
 

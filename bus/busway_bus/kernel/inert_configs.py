@@ -8,9 +8,8 @@ Refused: security, tiered storage and plug-in classes; to ignore those silently 
 from collections.abc import Mapping
 from typing import Final
 
-from busway_bus.kernel.config_def import ConfigKey, ConfigType, ConfigValue, by_name
+from busway_bus.kernel.config_def import INT_MAX, ConfigKey, ConfigType, ConfigValue, by_name
 
-INT_MAX: Final = 2**31 - 1
 _B, _S, _I, _L, _D, _W, _H = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,

@@ -2,7 +2,8 @@
 
 What lives here: numbers that keep one peer, one topic or one mistake from taking the whole node. What does not:
 settings that an operator tunes (those are in `config`, under Kafka's names); a bound here is one that nobody should
-need to touch.
+need to touch. Nor what both ends of a connection have to agree on: sizes of the formats, and what a batch may become out of its codec
+(`busway_protocol.records.compression`). Nor the size of a single read or write, which bounds nothing.
 """
 
 from typing import Final
@@ -16,12 +17,39 @@ CONNECTIONS_MAX: Final = 10_000
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """One CreateTopics call may not fill the disk with directories; above this, add topics."""
 
+TOPICS_UNDER_WAY_MAX: Final = 1_000
+"""Topics that wait to be made at one time; who asks for more is told the same and comes again."""
+
+SEGMENT_BYTES_MIN: Final = 1_048_576
+"""Of segment.bytes of a topic, in Kafka; offsets.topic.segment.bytes knows no such bound."""
+
+CREATED_PARTITIONS_MAX: Final = 10_000
+"""Partitions of one command, as in Kafka: more would make one batch of the metadata log too large."""
+
+COMMANDS_MAX: Final = 10_000
+"""Commands that wait for the writer or to be followed. Each connection has one at a time, but they outlive connections that come and go."""
+
+RECORDS_ENCODED_ON_LOOP_MAX: Final = 1_000
+"""Records of a decision that are encoded between two others' requests; more of them, in another thread."""
+
 TOPIC_NAME_CHARS_MAX: Final = 249
 """Kafka's limit: the directory name `topic-partition` plus `.delete` suffix must fit a file name of 255 bytes."""
 
 RESPONSE_BYTES_MAX: Final = 96 * 1024 * 1024
 """What all connections together hold of answers that were not taken. What a fetch answers with stays in the files until there is
 room for it, so this is met only where very many clients do not read, or ask for much else and do not."""
+
+WRITE_ROUND_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of files that go to all clients together before the event loop looks for requests again: a millisecond's work, or two."""
+
+WRITE_SHARE_BYTES_MAX: Final = 1024 * 1024
+"""Of them to one client: as much as a consumer asks of a partition by default."""
+
+SLICE_BYTES_MAX: Final = 1024 * 1024
+"""How much of a file is in memory for a connection whose socket cannot take it from the file itself."""
+
+SLICE_BYTES_PRESSED_MAX: Final = 16 * 1024
+"""The same while answers that nobody takes hold half of `RESPONSE_BYTES_MAX`."""
 
 ACCEPT_RETRY_MS: Final = 1_000
 """How long nobody is let in where the system has no descriptors left: connections end in that time, and asking again costs the loop."""
@@ -51,12 +79,26 @@ REQUEST_BYTES_LARGE: Final = 2 * 1024 * 1024
 REQUEST_BYTES_QUEUED_MAX: Final = 1024 * 1024
 """A connection that has so many bytes waiting behind the request that is worked on is not read from."""
 
-DECOMPRESSION_FACTOR_MAX: Final = 16
-"""Where the broker opens a batch (produce, timestamp look-up, compaction) it inflates at most this times
-max.message.bytes: honest data compresses well below it, bombs reach 1,000 and more."""
+FRAME_GROWTH_BYTES_MIN: Final = 4 * 1024
+"""A frame's buffer grows by so many bytes at least, and at most by `FRAME_GROWTH_BYTES_MAX`, however large the frame says it is."""
+
+FRAME_GROWTH_BYTES_MAX: Final = 1024 * 1024
+
+REQUESTS_PIPELINED_MAX: Final = 64
+"""Requests of one connection that are taken in before the first of them is answered."""
+
+GATHERED_BYTES_MAX: Final = 16 * 1024
+"""Answers up to so many bytes are written together; a larger one goes out at once, so that back-pressure is felt."""
+
+SENDFILE_BYTES_MIN: Final = 16 * 1024
+"""Sent by `sendfile`; less of a file goes through memory together with what stands around it: one system call in place of three costs less than copying."""
 
 SYNCS_AT_ONCE_MAX: Final = 8
 """Logs that are synced beside each other: a disk takes so many at little more than the price of one, and a slow one stops no other."""
+
+SYNCS_NEXT_MAX: Final = SYNCS_AT_ONCE_MAX
+"""Logs whose next sync is prepared, for a thread that is done with one to go on with: more of them would be synced without what is
+appended until their turn comes."""
 
 RECOVERY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Appended to one log between two producers' snapshots: what a start after a kill reads again of it at most, a tenth of a second."""
@@ -67,10 +109,37 @@ RECOVERY_BYTES_SETTLED: Final = 256 * 1024
 INFLATED_ON_LOOP_MAX: Final = 1024 * 1024
 """Bytes of records that are taken out of their codec and looked through at once: a batch that no client's default exceeds."""
 
-INSPECTIONS_MAX: Final = 4
-"""Batches that are out of their codec beside the event loop at a time: with the factor below, at most 64 MB by default."""
+SLICE_S: Final = 0.001
+"""Work at a stretch beside the event loop: as it holds the interpreter, an answer may have to wait as long."""
 
-FETCH_PARTITIONS_BYTES_MAX: Final = 55 * 1024 * 1024
+INSPECTIONS_MAX: Final = 4
+"""Batches that are out of their codec beside the event loop at a time: with `inflated_max` of the records, at most 64 MB by default."""
+
+FILES_MIN: Final = 64
+"""Files of logs that may be open at least, however few descriptors the system allows."""
+
+OTHER_DESCRIPTORS_MAX: Final = 64
+"""Descriptors that are neither files of logs nor connections: listeners, locks, directories and small files for a moment."""
+
+DESCRIPTORS_SCANNED_MAX: Final = 64
+"""Open files looked at when one more is opened: most are not in use, and the loop may be waiting."""
+
+FILE_NAME_BYTES_MAX: Final = 255
+"""What file systems take for one name."""
+
+CUTS_MAX: Final = 4
+"""Cuts of earlier starts that are kept beside those of the newest one: a broker that dies again and again must not fill the disk."""
+
+CLEANED_KEYS_MAX: Final = 500_000
+"""Keys of one round of cleaning: about 100 MB. A log with more is cleaned in several rounds, as Kafka does when its buffer is full."""
+
+CLEANER_PAUSE_S: Final = 0.003
+"""Rest between two slices, so that cleaning takes at most a quarter of a core."""
+
+POSITIONS_MAX: Final = 64
+"""Places in a segment that are remembered: of so many flushes, and of so many readers."""
+
+FETCH_BYTES_MAX: Final = 55 * 1024 * 1024
 """Default of fetch.max.bytes: a fetch response never grows past it, whatever the client asks for."""
 
 FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
@@ -97,6 +166,12 @@ MEMBER_BYTES: Final = 1024
 
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Members that were handed an id and have not come back with it yet, for one group."""
+
+SILENT_WAIT_MS_MIN: Final = 1_000
+"""How long silent static members are waited for at least; a member may ask for 0, and the timer must not spin."""
+
+STALE_DEADLINES_MIN: Final = 64
+"""Entries of a list of deadlines that count no more are swept out when there are so many of them, and more than of those that do."""
 
 GROUPS_PER_TICK_MAX: Final = 100
 """Groups whose timers are looked at while all others wait: after a start all sessions end at one moment."""

@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigType, ConfigValue, by_name, closest
+from busway_bus.kernel.config_def import LONG_MAX, ConfigError, ConfigKey, ConfigType, ConfigValue, by_name, closest
 
-LONG_MAX: Final = 2**63 - 1
 _REPLICA: Final = re.compile(r"\d+:\d+")
 _NO_EFFECT: Final = "Accepted so that topics can move between clusters; without effect, tiered storage is not served."
 _B, _S, _I, _L, _D, _W = (

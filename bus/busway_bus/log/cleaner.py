@@ -1,24 +1,22 @@
 """Cleaning one compacted log: carries out what `compaction` decides.
 
 What lives here: reading the dirty part, writing cleaned segments and putting them in place so that a crash at any moment loses
-nothing. What does not: threads and pauses; the work comes in small steps for whoever runs them (`replication`).
+nothing. What does not: which log, threads and pauses; the work comes in small steps for whoever runs them (`replication.log_cleaner`).
 
 As in Kafka, a cleaned segment is written as `.cleaned`, synced, renamed to `.swap`, and takes its place once the segments that
 it replaces are renamed to `.deleted`. What a start finds says what to do: `.cleaned` is thrown away, `.swap` is finished.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
-from busway_bus.log.compaction import KEYS_MAX, KeyOffsets, Plan, cleaned_batch, due, groups, plan
+from busway_bus.kernel.limits import CLEANED_KEYS_MAX
+from busway_bus.log.compaction import KeyOffsets, Plan, cleaned_batch, due, groups, plan
 from busway_bus.log.file_names import SWAP
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.segment import Segment
 from busway_protocol.records.batch import BatchHeader, read_header, verify_crc
+from busway_protocol.records.compression import inflated_max
 from busway_protocol.records.record import Record, decode_records
-
-_INFLATION_MAX: Final = 16
-_MESSAGE_BYTES: Final = 1_048_588
 
 
 def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
@@ -28,17 +26,17 @@ def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
         CorruptBatch: the first dirty batch cannot be read.
     """
     segments = log.closed_segments()
-    found = plan(segments, cleaned=cleaned if cleaned <= log.end_offset else 0, config=log.config, now_ms=now_ms)
-    if found is None:
+    possible = plan(segments, cleaned=cleaned if cleaned <= log.end_offset else 0, config=log.config, now_ms=now_ms)
+    if possible is None:
         return None
     oldest_ms = -1
     if now_ms >= log.config.max_compaction_lag_ms:
-        oldest = next(segment for segment in segments if segment.next_offset > found.first_dirty)
+        oldest = next(segment for segment in segments if segment.next_offset > possible.first_dirty)
         oldest_ms = next((header.max_timestamp for header, _ in oldest.headers()), -1)
-    return found if due(found, log.config, oldest_ms=oldest_ms, now_ms=now_ms) else None
+    return possible if due(possible, log.config, oldest_ms=oldest_ms, now_ms=now_ms) else None
 
 
-class LogCleaner:
+class Cleaner:
     """One cleaning of one log.
 
     Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`. All but `put_in_place` read or write
@@ -48,14 +46,14 @@ class LogCleaner:
         end: up to where the log is clean when all groups are done.
     """
 
-    def __init__(self, log: PartitionLog, found: Plan, *, now_ms: int, keys_max: int = KEYS_MAX) -> None:
+    def __init__(self, log: PartitionLog, chosen: Plan, *, now_ms: int, keys_max: int = CLEANED_KEYS_MAX) -> None:
         self._log = log
-        self._plan = found
+        self._plan = chosen
         self._now_ms = now_ms
         self._config = log.config
-        self._segments = [segment for segment in log.closed_segments() if segment.base_offset < found.end]
+        self._segments = [segment for segment in log.closed_segments() if segment.base_offset < chosen.end]
         self._producers = log.producers.last_offsets()
-        self._offsets = KeyOffsets(found.first_dirty, keys_max)
+        self._offsets = KeyOffsets(chosen.first_dirty, keys_max)
         self._new: Segment | None = None
         self._placed: Segment | None = None
 
@@ -76,6 +74,7 @@ class LogCleaner:
             ProtocolError: a batch is damaged, so the log cannot be cleaned.
         """
         for segment in self._segments:
+            segment.check()
             if segment.next_offset <= self._plan.first_dirty:
                 continue
             for header, position in segment.headers():
@@ -154,5 +153,5 @@ class LogCleaner:
     def _read(self, segment: Segment, header: BatchHeader, position: int) -> tuple[bytes, list[Record]]:
         batch = segment.read(position, header.size_bytes)
         verify_crc(batch, header)
-        limit = _INFLATION_MAX * max(self._config.max_message_bytes, _MESSAGE_BYTES, len(batch))
+        limit = inflated_max(len(batch), self._config.max_message_bytes)
         return batch, decode_records(batch, max_decompressed=limit)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
+from busway_bus.kernel.limits import CLEANED_KEYS_MAX
+from busway_bus.log.index import OFFSETS_MAX
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.retention import SegmentView
 from busway_protocol.records.batch import (
@@ -28,8 +30,6 @@ from busway_protocol.records.compression import compress
 from busway_protocol.records.record import Record
 from busway_protocol.types import Buffer
 
-KEYS_MAX: Final = 500_000
-"""Keys of one round: about 100 MB. A log with more is cleaned in several rounds, as Kafka does when its buffer is full."""
 _DIGEST_BYTES: Final = 16
 _NULL: Final = varint(-1)
 
@@ -84,7 +84,7 @@ def groups(segments: Sequence[SegmentView], config: LogConfig) -> list[tuple[int
     found: list[tuple[int, int]] = []
     start = total = 0
     for at, segment in enumerate(segments):
-        too_long = segment.next_offset - segments[start].base_offset > 2**31 - 1
+        too_long = segment.next_offset - segments[start].base_offset > OFFSETS_MAX
         if at > start and (total + segment.size > config.segment_bytes or too_long):
             found.append((start, at))
             start, total = at, 0
@@ -103,7 +103,7 @@ class KeyOffsets:
 
     __slots__ = ("_keys_max", "_offsets", "end")
 
-    def __init__(self, first_dirty: int, keys_max: int = KEYS_MAX) -> None:
+    def __init__(self, first_dirty: int, keys_max: int = CLEANED_KEYS_MAX) -> None:
         self._offsets: dict[bytes, int] = {}
         self._keys_max = keys_max
         self.end = first_dirty

@@ -15,15 +15,12 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
+from busway_bus.kernel.limits import DESCRIPTORS_SCANNED_MAX, FILES_MIN, OTHER_DESCRIPTORS_MAX
+
 UNLIMITED: Final = 1_048_576
 """What counts as the limit where the system names none."""
 FILES_SHARE: Final = 2
 """One descriptor in so many is for files, the others are for connections."""
-FILES_MIN: Final = 64
-OTHERS_MAX: Final = 64
-"""Descriptors that are neither files of logs nor connections: listeners, locks, directories and small files for a moment."""
-_SCANNED_MAX: Final = 64
-"""Open files looked at when one more is opened: most are not in use, and the loop may be waiting."""
 _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -76,7 +73,7 @@ class Descriptors:
     @property
     def left(self) -> int:
         """How many connections there may be beside them."""
-        return max(FILES_SHARE * self.limit - self.limit - OTHERS_MAX, OTHERS_MAX)
+        return max(FILES_SHARE * self.limit - self.limit - OTHER_DESCRIPTORS_MAX, OTHER_DESCRIPTORS_MAX)
 
     def __len__(self) -> int:
         """How many are open."""
@@ -108,7 +105,7 @@ class Descriptors:
                     file.users += 1
                     self._open[file] = None
                     if len(self._open) > self.limit:
-                        self._spare(_SCANNED_MAX)
+                        self._spare(DESCRIPTORS_SCANNED_MAX)
                     return opened
             os.close(opened)  # another thread was faster
 

@@ -12,13 +12,13 @@ from typing import Final
 from uuid import UUID
 
 from busway_bus.kernel.files import Files
+from busway_bus.kernel.limits import FILE_NAME_BYTES_MAX
 from busway_bus.log.checkpoints import PARTITION_METADATA, uuid_from_text, uuid_text
 
 Key = tuple[str, int]
 """Topic and partition."""
 DELETED: Final = "-delete"
 STRAY: Final = "-stray"
-_NAME_BYTES_MAX: Final = 255
 _ASIDE: Final = re.compile(r"(.+-\d+)\.[0-9a-f]{32}(-delete|-stray)")
 _METADATA: Final = re.compile(rb"\s*version:\s*0\s*\n\s*topic_id:\s*([A-Za-z0-9_-]{22})\s*")
 
@@ -32,7 +32,7 @@ def aside(key: Key, unique: UUID, suffix: str) -> str:
     """The name under which a partition's directory waits for its end: `topic-partition.uuid-delete`, the topic cut short where the
     name would be longer than a file system takes, as Kafka does it."""
     tail = f"-{key[1]}.{unique.hex}{suffix}"
-    return key[0][: _NAME_BYTES_MAX - len(tail)] + tail
+    return key[0][: FILE_NAME_BYTES_MAX - len(tail)] + tail
 
 
 def key_of(name: str) -> Key | None:

@@ -8,17 +8,20 @@ sync is final: the kernel may have dropped the pages (reliability notes, fsync).
 
 import asyncio
 import functools
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX
+from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX, SYNCS_NEXT_MAX
 from busway_bus.log.partition_log import FlushPoint, PartitionLog
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Flushed: TypeAlias = Callable[[KafkaError | None], None]
 """Told that a sync is over, or why there will be none; it raises nothing."""
 _Waiting: TypeAlias = dict[Flushed, None]
+_Synced: TypeAlias = tuple[FlushPoint, BaseException | None]
+"""What was synced, or why it was not."""
 
 
 class Flusher:
@@ -31,10 +34,13 @@ class Flusher:
     def __init__(self, on_failure: Callable[[OSError], None] | None = None) -> None:
         self._ready: dict[PartitionLog, _Waiting] = {}
         """Logs to be synced as soon as there is a thread, in the order in which that was asked for."""
+        self._syncing: dict[PartitionLog, _Waiting] = {}
         self._again: dict[PartitionLog, _Waiting] = {}
         """Logs to be synced once more when their sync is over."""
-        self._running: dict[PartitionLog, asyncio.Future[None]] = {}
         self._executor = ThreadPoolExecutor(SYNCS_AT_ONCE_MAX, thread_name_prefix="busway-flush")
+        self._threads: set[asyncio.Future[_Synced]] = set()
+        self._next: deque[FlushPoint] = deque()
+        """What a thread takes that is done with its sync, without asking the event loop."""
         self._failed: OSError | None = None
         self._on_failure = on_failure
 
@@ -51,7 +57,7 @@ class Flusher:
         if self._failed is not None:
             flushed(_storage_error(self._failed))
             return
-        waiting = (self._again if log in self._running else self._ready).setdefault(log, {})
+        waiting = (self._again if log in self._syncing else self._ready).setdefault(log, {})
         waiting[flushed] = None
         self._start()
 
@@ -63,17 +69,50 @@ class Flusher:
 
     def _start(self) -> None:
         """Begin what may begin."""
-        while self._ready and len(self._running) < SYNCS_AT_ONCE_MAX:
+        while self._ready and len(self._next) < SYNCS_NEXT_MAX:
             log = next(iter(self._ready))
-            waiting, point = self._ready.pop(log), log.flush_point()
-            running = asyncio.get_running_loop().run_in_executor(self._executor, point.sync)
-            self._running[log] = running
-            running.add_done_callback(functools.partial(self._finished, point, waiting))
+            self._syncing[log] = self._ready.pop(log)
+            self._next.append(log.flush_point())
+            self._begin_thread()
 
-    def _finished(self, point: FlushPoint, waiting: _Waiting, done: "asyncio.Future[None]") -> None:
-        del self._running[point.log]
+    def _begin_thread(self) -> None:
+        """Have a thread take what is next, where there is something and a thread is free."""
+        if len(self._threads) < SYNCS_AT_ONCE_MAX and (point := self._take_next()) is not None:
+            loop = asyncio.get_running_loop()
+            thread = loop.run_in_executor(self._executor, self._sync, point, loop)
+            self._threads.add(thread)
+            thread.add_done_callback(self._thread_ended)
+
+    def _take_next(self) -> FlushPoint | None:
+        try:
+            return self._next.popleft()
+        except IndexError:  # another thread was faster
+            return None
+
+    def _sync(self, point: FlushPoint, loop: asyncio.AbstractEventLoop) -> "_Synced":
+        """Sync, and what comes next as long as there is something; in a thread. What it did last is its result."""
+        while True:
+            problem: BaseException | None = None
+            try:
+                point.sync()
+            except BaseException as raised:  # noqa: BLE001 - it is told to whoever waits
+                problem = raised
+            following = self._take_next()
+            if following is None:
+                return point, problem
+            loop.call_soon_threadsafe(self._synced, point, problem)
+            point = following
+
+    def _thread_ended(self, thread: "asyncio.Future[_Synced]") -> None:
+        self._threads.discard(thread)
+        self._begin_thread()  # what was put there when this one had looked already
+        if not thread.cancelled():
+            self._synced(*thread.result())
+
+    def _synced(self, point: FlushPoint, problem: BaseException | None) -> None:
+        waiting = self._syncing.pop(point.log)
         # What a disk says after it has failed is not believed, of other files neither.
-        problem = self._failed or done.exception()
+        problem = self._failed or problem
         if problem is not None:
             self._refuse(point, waiting, problem)
             return
@@ -100,8 +139,8 @@ class Flusher:
 
     async def drain(self) -> None:
         """Wait for the syncs that are under way or asked for."""
-        while self._running:
-            await asyncio.wait(self._running.values())
+        while self._threads:
+            await asyncio.wait(self._threads)
             await asyncio.sleep(0)
 
     def close(self) -> None:

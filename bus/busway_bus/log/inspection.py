@@ -8,19 +8,18 @@ is done: a small batch is looked through at once, the steps of a larger one are 
 from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
-from busway_bus.kernel.limits import DECOMPRESSION_FACTOR_MAX, INFLATED_ON_LOOP_MAX
+from busway_bus.kernel.limits import INFLATED_ON_LOOP_MAX
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.recompress import recompressed, wanted_codec
 from busway_bus.log.validate import NO_TIMESTAMP, check_times
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header, set_max_timestamp
-from busway_protocol.records.compression import OutputTooLarge, inflate
+from busway_protocol.records.compression import OutputTooLarge, inflate, inflated_max
 from busway_protocol.records.walk import OFFENDERS_MAX, RECORDS_A_MS, RecordWalk, record_times
 from busway_protocol.types import Buffer
 
 _STEP_RECORDS: Final = RECORDS_A_MS // 3
 """Records of one step, some hundred microseconds."""
-_INFLATED_MIN: Final = 65_536
 RECORDS_ON_LOOP_MAX: Final = RECORDS_A_MS * 2 // 3
 """Records of one request that are looked through at once, under a millisecond; more wait for a thread, a slice at a time."""
 _TIMES_STEP: Final = 500
@@ -43,11 +42,6 @@ class RecordsRefused(KafkaError):
         self.records = records
 
 
-def inflated_max(config: LogConfig, size: int = 0) -> int:
-    """Bytes that a batch of `size` bytes may have out of its codec."""
-    return DECOMPRESSION_FACTOR_MAX * max(config.max_message_bytes, size, _INFLATED_MIN)
-
-
 def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Inspected | None:
     """The batch looked through; None when that is too much work to make others wait for it.
 
@@ -57,7 +51,7 @@ def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, n
     if header.records_count > RECORDS_ON_LOOP_MAX or len(records) > INFLATED_ON_LOOP_MAX:
         return None
     try:
-        data = _inflated(records, header, min(INFLATED_ON_LOOP_MAX, inflated_max(config)))
+        data = _inflated(records, header, INFLATED_ON_LOOP_MAX)
     except OutputTooLarge:
         return None
     return finished(_look(records, header, data, config, now_ms))
@@ -72,7 +66,7 @@ def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
             have too many bytes.
     """
     try:
-        data = _inflated(records, header, inflated_max(config))
+        data = _inflated(records, header, inflated_max(len(records), config.max_message_bytes))
     except OutputTooLarge as problem:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(problem)) from None
     yield

@@ -3,10 +3,7 @@
 What lives here: a few of them, the newest. What does not: finding them (`segment`).
 """
 
-from typing import Final
-
-_POSITIONS_MAX: Final = 64
-"""Of so many flushes, and of so many readers' places."""
+from busway_bus.kernel.limits import POSITIONS_MAX
 
 
 class Positions:
@@ -42,6 +39,6 @@ class Positions:
 
 
 def _remember(positions: dict[int, int], offset: int, position: int) -> None:
-    if len(positions) >= _POSITIONS_MAX:
+    if len(positions) >= POSITIONS_MAX:
         del positions[next(iter(positions))]
     positions[offset] = position

@@ -1,40 +1,26 @@
 """One segment of a log: a file of batches and its two indexes.
 
-What lives here: append, read a byte range, find an offset or a time, truncate, build the indexes anew, over any `Files`. What does not: which segment is meant (`partition_log`), and whether files
-that an earlier process wrote are to be believed (`trust`).
+What lives here: append, find an offset or a time, truncate, build the indexes anew, over any `Files`. What does not: which segment is
+meant (`partition_log`), going through the batches (`batch_file`), and whether files that an earlier process wrote are to be believed
+(`trust`).
 
 An entry of an index (`segment_indexes`) is believed when the batch that it names is where it says; where it is not, an earlier entry
 does, so that a damaged index makes a look-up slower and never wrong.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Final
 
 from busway_bus.kernel.files import File, Files
+from busway_bus.log.batch_file import BatchFile
 from busway_bus.log.file_names import DELETED, SEGMENT_FILES, file_name
 from busway_bus.log.file_slice import FileSlice
-from busway_bus.log.index import Read
+from busway_bus.log.index import OFFSETS_MAX
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.positions import Positions
-from busway_bus.log.segment_indexes import SegmentIndexes, read_now
-from busway_protocol.records.batch import (
-    HEADER_BYTES,
-    LENGTH_OVERHEAD,
-    BatchHeader,
-    CorruptBatch,
-    read_header,
-    read_span,
-    verify_crc,
-)
+from busway_bus.log.segment_indexes import SegmentIndexes
+from busway_protocol.records.batch import BatchHeader, CorruptBatch, verify_crc
 
-OFFSETS_MAX: Final = 2**31 - 1
-"""A segment's indexes hold offsets relative to its base in four bytes."""
-_SCAN_BYTES: Final = 64 * 1024
-_BATCHES_BYTES: Final = 1024 * 1024
-"""Read at once where every batch is checked."""
-_LOOK_BYTES: Final = 8 * 1024
-"""Read at once between two index entries, which lie 4 KiB apart by default."""
 _UNDATED: Final = -2
 
 
@@ -50,6 +36,7 @@ class Segment:
     """
 
     __slots__ = (
+        "_batches",
         "_directory",
         "_files",
         "_log",
@@ -99,6 +86,7 @@ class Segment:
                 file.close()
             raise
         self._log = opened[0]
+        self._batches = BatchFile(opened[0], self.path(".log"))
         self.indexes = SegmentIndexes(base_offset, opened[1], opened[2])
         self._positions = Positions()
         self.unchecked: Callable[[Segment, bool], None] | None = None
@@ -162,6 +150,16 @@ class Segment:
 
     # Looking up
 
+    def check(self, *, wait: bool = True) -> None:
+        """Have the look that was put off.
+
+        Raises:
+            CorruptBatch: records are damaged or missing.
+            ColdPages: without `wait`, the disk would have to be waited for.
+        """
+        if self.unchecked is not None:
+            self.unchecked(self, wait)
+
     def position_of(self, offset: int, *, wait: bool = True) -> int:
         """Position of the batch that holds `offset`, or of the first one behind it.
 
@@ -169,8 +167,7 @@ class Segment:
             CorruptBatch: a header is damaged on disk.
             ColdPages: without `wait`, the disk would have to be waited for.
         """
-        if self.unchecked is not None:
-            self.unchecked(self, wait)
+        self.check(wait=wait)
         if offset == self.next_offset:
             return self.size
         position = self._positions.get(offset)
@@ -183,40 +180,12 @@ class Segment:
         """As `position_of`, from the last believable index entry on that ends at or before `offset`."""
         for last_offset, start in self.indexes.before(offset, wait=wait):
             if 0 < start < self.size:
-                position = self._go(offset, start, last_offset, wait=wait)
+                position = self._batches.find(offset, start, after=last_offset, wait=wait)
                 if position is not None:
                     return position
-        position = self._go(offset, 0, None, wait=wait)
+        position = self._batches.find(offset, 0, after=None, wait=wait)
         assert position is not None, "the first batch is where the file begins"
         return position
-
-    def _go(self, offset: int, start: int, expected: int | None, *, wait: bool) -> int | None:
-        """As `position_of`, from batch to batch; None where the one at `start` does not end at offset `expected`."""
-        size, window, window_start, position = self.size, b"", start, start
-        read = self._reader(wait=wait)
-        while position + HEADER_BYTES <= size:
-            at = position - window_start
-            if at + HEADER_BYTES > len(window):
-                window_start, at = position, 0
-                window = read(position, _LOOK_BYTES)
-            try:
-                last_offset, batch_bytes = read_span(window, at)
-            except CorruptBatch:
-                if expected is None:
-                    raise
-                return None
-            if expected is not None and last_offset != expected:
-                return None
-            expected = None
-            if position + batch_bytes > size:
-                raise self._too_long(position, batch_bytes)
-            if last_offset >= offset:
-                return position
-            position += batch_bytes
-        return size
-
-    def _reader(self, *, wait: bool) -> Read:
-        return self._log.read if wait else partial(read_now, self._log)
 
     def remember_end(self) -> None:
         """Keep where the segment ends now: what is on disk, and so the high watermark, will be there soon."""
@@ -228,8 +197,7 @@ class Segment:
         Raises:
             CorruptBatch: a header is damaged on disk.
         """
-        if self.unchecked is not None:
-            self.unchecked(self, True)
+        self.check()
         for timestamp, offset in self.indexes.earlier(timestamp_ms):
             position = self._named(timestamp, offset)
             if position is not None:
@@ -241,10 +209,9 @@ class Segment:
         if not self.base_offset <= offset < self.next_offset:
             return None
         position = self._search(offset, wait=True)
-        if position + HEADER_BYTES > self.size:
-            return None
-        header = read_header(self._log.read(position, HEADER_BYTES))
-        return position if header.max_timestamp == timestamp and header.base_offset <= offset else None
+        header = self._batches.header(position)
+        named = header is not None and header.max_timestamp == timestamp and header.base_offset <= offset
+        return position if named else None
 
     @property
     def dated(self) -> bool:
@@ -263,8 +230,7 @@ class Segment:
             CorruptBatch: a header is damaged on disk.
         """
         if self._max_timestamp == _UNDATED:
-            if self.unchecked is not None:
-                self.unchecked(self, True)
+            self.check()
             if self._max_timestamp == _UNDATED:
                 self.date()
         return self._max_timestamp
@@ -297,20 +263,7 @@ class Segment:
             CorruptBatch: a header is damaged, or its batch reaches beyond the file.
             ColdPages: without `wait`, the disk would have to be waited for.
         """
-        size = self.size
-        window = b""
-        start = position
-        read = self._reader(wait=wait)
-        while position + HEADER_BYTES <= size:
-            at = position - start
-            if at + HEADER_BYTES > len(window):
-                start, at = position, 0
-                window = read(position, _SCAN_BYTES)
-            header = read_header(window, at)
-            if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > size:
-                raise self._too_long(position, header.size_bytes)
-            yield header, position
-            position += header.size_bytes
+        return self._batches.headers(position, wait=wait)
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of the log file."""
@@ -327,13 +280,7 @@ class Segment:
             CorruptBatch: its header is damaged, or it reaches beyond the file.
             ColdPages: without `wait`, the disk would have to be waited for.
         """
-        _, size = read_span(self._reader(wait=wait)(position, HEADER_BYTES))
-        if position + size > self.size:
-            raise self._too_long(position, size)
-        return size
-
-    def _too_long(self, position: int, size: int) -> CorruptBatch:
-        return CorruptBatch(f"the batch at byte {position} of {self.path('.log')} says it has {size} bytes")
+        return self._batches.size_of(position, wait=wait)
 
     # What an earlier process wrote
 
@@ -371,13 +318,13 @@ class Segment:
 
     @property
     def times_end_well(self) -> bool:
-        """Whether the last entry of the time index names a batch, and there is one where the offset index has any.
+        """Whether the last entry of the time index, if there is any, names a batch.
 
         Raises:
             CorruptBatch: a header is damaged on disk.
         """
         last = self.indexes.last_time()
-        return not self.indexes.offset_entries if last is None else self._named(*last) is not None
+        return last is None or self._named(*last) is not None
 
     def truncate(self, offset: int) -> None:
         """Cut everything at and behind `offset`, which begins a batch."""
@@ -386,7 +333,7 @@ class Segment:
         self.cut_indexes(offset)
         last = self.indexes.last_batch()
         self.take_end(0 if last is None else last[1])
-        if self.indexes.time_entries and not self.times_end_well:
+        if not self.times_end_well:
             self.date()
 
     def recover(self, config: LogConfig, *, gaps_below: int, position: int = 0) -> tuple[int, CorruptBatch | None]:
@@ -403,7 +350,7 @@ class Segment:
             self._max_timestamp = self._max_timestamp_offset = -1
         end = position
         try:
-            for header, batch, start in self._whole_batches(position):
+            for header, batch, start in self._batches.batches(position):
                 gap = header.base_offset - self.next_offset
                 if gap < 0 or (gap and not config.compacted and header.base_offset >= gaps_below):
                     raise CorruptBatch(f"offset {header.base_offset} comes after {self.next_offset - 1}")
@@ -413,15 +360,6 @@ class Segment:
         except CorruptBatch as problem:
             return end, problem
         return end, None if end == self.size else CorruptBatch(f"{self.size - end} bytes at the end are no whole batch")
-
-    def _whole_batches(self, position: int) -> Iterator[tuple[BatchHeader, memoryview, int]]:
-        """As `headers`, with the batches; many are read at a time."""
-        window, start = memoryview(b""), position
-        for header, at in self.headers(position):
-            end = at + header.size_bytes
-            if end > start + len(window):
-                start, window = at, memoryview(self._log.read(at, max(_BATCHES_BYTES, header.size_bytes)))
-            yield header, window[at - start : end - start], at
 
     def cut(self, size: int) -> None:
         """Cut the log file to its intact part."""

@@ -393,9 +393,12 @@ class LogStore:
                 )
                 closing.close(clean=False)
                 self._offline.add(key)
-        self.write(self.checkpoint(high_watermarks))
-        if not self._offline:
-            self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+        try:
+            self.write(self.checkpoint(high_watermarks))
+            if not self._offline:
+                self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+        except OSError as problem:
+            log.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
 
 
 def _not_its_own(directory: str, wanted: UUID, found: UUID | None) -> WrongDirectory:

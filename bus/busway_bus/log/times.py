@@ -8,11 +8,10 @@ million records, so the work comes in steps, for whoever runs them beside the ev
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
-from busway_bus.log.inspection import inflated_max
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.segment import Segment
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader
-from busway_protocol.records.compression import inflate
+from busway_protocol.records.compression import inflate, inflated_max
 from busway_protocol.records.walk import record_times
 
 Found = tuple[int, int, int]
@@ -86,5 +85,6 @@ def first_of_largest(segments: Sequence[Segment], *, start_offset: int, up_to: i
 def _times(segment: Segment, header: BatchHeader, position: int, config: LogConfig) -> Iterator[tuple[int, int]]:
     """Offset and timestamp of each record of a batch."""
     batch = segment.read(position, header.size_bytes)
-    data = inflate(header.compression, memoryview(batch)[HEADER_BYTES:], inflated_max(config, len(batch)))
+    limit = inflated_max(len(batch), config.max_message_bytes)
+    data = inflate(header.compression, memoryview(batch)[HEADER_BYTES:], limit)
     return record_times(header, data)

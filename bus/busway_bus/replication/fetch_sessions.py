@@ -21,17 +21,19 @@ EVICTION_MS: Final = 120_000
 """A session unused for so long makes room for any, one that is so old for a larger one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 
-@dataclass(slots=True)
-class Wanted:
+Key = tuple[str, UUID, int]
+"""Topic name and id, of which a client sends one, and partition number."""
+
+
+@dataclass(slots=True, eq=False)
+class CachedPartition:
     """One partition of a session; the last three are what the client heard last."""
 
+    key: Key
     request: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
     error: int = 0
-
-
-Key = tuple[str, UUID, int]
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class Session:
     epoch: int = INITIAL_EPOCH
     created_ms: int = 0
     used_ms: int = 0
-    partitions: OrderedDict[Key, Wanted] = field(default_factory=OrderedDict)
+    partitions: OrderedDict[Key, CachedPartition] = field(default_factory=OrderedDict)
 
     def gave(self, key: Key) -> None:
         """A partition has given records: it comes last next time, so that the others are not starved by it."""
@@ -85,21 +87,21 @@ class FetchSessions:
             if request.session_epoch == INITIAL_EPOCH:
                 self._admit(session, now_ms)
             return session, True
-        found = self._sessions.get(request.session_id)
-        if found is None:
+        running = self._sessions.get(request.session_id)
+        if running is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if request.session_epoch != found.epoch:
+        if request.session_epoch != running.epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if by_id != found.by_id:
+        if by_id != running.by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        self._change(found, request)
-        if not found.partitions:
-            self._remove(found.id)
+        self._change(running, request)
+        if not running.partitions:
+            self._remove(running.id)
             return Session(SESSIONLESS, by_id), True
-        self._sessions.move_to_end(found.id)
-        found.used_ms = now_ms
-        found.epoch = 1 if found.epoch == 2**31 - 1 else found.epoch + 1
-        return found, False
+        self._sessions.move_to_end(running.id)
+        running.used_ms = now_ms
+        running.epoch = 1 if running.epoch == 2**31 - 1 else running.epoch + 1
+        return running, False
 
     def _change(self, session: Session, request: FetchRequest) -> None:
         before = len(session.partitions)
@@ -132,25 +134,25 @@ class FetchSessions:
         if oldest is None:
             return False
         if now_ms - oldest.used_ms <= EVICTION_MS:
-            settled = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS]
-            oldest = min(settled, key=lambda one: len(one.partitions), default=None)
+            settled = (session for session in self._sessions.values() if now_ms - session.created_ms > EVICTION_MS)
+            oldest = min(settled, key=lambda session: len(session.partitions), default=None)
             if oldest is None or len(oldest.partitions) >= size:
                 return False
         self._remove(oldest.id)
         return True
 
     def _remove(self, session_id: int) -> None:
-        found = self._sessions.pop(session_id, None)
-        if found is not None:
-            self._partitions -= len(found.partitions)
+        removed = self._sessions.pop(session_id, None)
+        if removed is not None:
+            self._partitions -= len(removed.partitions)
 
 
 def _update(session: Session, request: FetchRequest) -> None:
     for topic in request.topics:
         for partition in topic.partitions:
             key = (topic.topic, topic.topic_id, partition.partition)
-            known = session.partitions.get(key)
-            if known is None:
-                session.partitions[key] = Wanted(partition)
+            cached = session.partitions.get(key)
+            if cached is None:
+                session.partitions[key] = CachedPartition(key, partition)
             else:
-                known.request = partition
+                cached.request = partition

@@ -12,8 +12,9 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
-from busway_bus.replication.cleaning import Compactor, off_loop
 from busway_bus.replication.local_partitions import LocalPartitions
+from busway_bus.replication.log_cleaner import LogCleaner
+from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.turns import Turns
 from busway_protocol.machine import Machine
@@ -40,7 +41,7 @@ class LogManager:
         self._partitions = partitions
         self._turns = turns
         self._wall_ms = machine.wall_ms
-        self._compactor = Compactor(store, machine)
+        self._log_cleaner = LogCleaner(store, machine)
         self._checkpointing = asyncio.Lock()
 
     def flush_intervals(self) -> None:
@@ -67,7 +68,7 @@ class LogManager:
             if partition.log.has_deleted:
                 await self._remove_deleted(partition.log)
         if self._config.get("log.cleaner.enable"):
-            await self._compactor.run(self._wall_ms())
+            await self._log_cleaner.run(self._wall_ms())
         await self.checkpoint()
 
     async def _flush_rolled(self) -> None:

@@ -6,13 +6,12 @@ the protocol (handlers) or of the disk (log).
 """
 
 import asyncio
-import functools
 from collections.abc import Callable
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import INSPECTIONS_MAX
 from busway_bus.log.flusher import Flusher
-from busway_bus.log.inspection import RECORDS_ON_LOOP_MAX, inspect, inspected_at_once
+from busway_bus.log.inspection import RECORDS_ON_LOOP_MAX, Inspected, inspect, inspected_at_once
 from busway_bus.log.partition_log import AppendInfo
 from busway_bus.log.store import LogStore
 from busway_bus.log.validate import check_batch
@@ -99,7 +98,7 @@ class ReplicaManager:
         if partition.turn is None and allowance.take(header.records_count):
             batch = inspected_at_once(records, header, partition.log.config, self._wall_ms())
             if batch is not None:
-                return self._append(partition, functools.partial(partition.log.append_inspected, batch))
+                return self._append(partition, partition.log.append_inspected, batch)
         before = partition.turn
         turn = partition.turn = asyncio.get_running_loop().create_future()
         task = asyncio.ensure_future(self._in_turn(partition, records, header, before, turn))
@@ -124,7 +123,7 @@ class ReplicaManager:
                     await asyncio.wait([before])
             if self.local.get((partition.topic, partition.number)) is not partition:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic} was deleted meanwhile")
-            return self._append(partition, functools.partial(partition.log.append_inspected, batch))
+            return self._append(partition, partition.log.append_inspected, batch)
         finally:
             turn.set_result(None)
             if partition.turn is turn:
@@ -138,7 +137,7 @@ class ReplicaManager:
             KafkaError: the disk failed; the future's exception too.
         """
         partition.check_append(ACKS_ALL)
-        info = self._append(partition, functools.partial(partition.log.append_own, batch))
+        info = self._append(partition, partition.log.append_own, batch)
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         return info, acknowledged if self.await_acks(partition, info, ACKS_ALL, _settles(acknowledged)) else None
 
@@ -149,15 +148,16 @@ class ReplicaManager:
         partition.acknowledgements.add(info.last_offset, acks, acknowledged)
         return True
 
-    def _append(self, partition: Partition, write: Callable[..., AppendInfo]) -> AppendInfo:
+    def _append(self, partition: Partition, write: Callable[..., AppendInfo], batch: Inspected | Buffer) -> AppendInfo:
         if self._flusher.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
         try:
-            info = write(leader_epoch=partition.leader_epoch, now_ms=self._wall_ms())
+            info = write(batch, leader_epoch=partition.state.leader_epoch, now_ms=self._wall_ms())
         except OSError as problem:
             text = f"cannot write {partition.log.directory}: {problem}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from problem
-        partition.appended()
+        if not info.duplicate:
+            partition.appended(info.last_offset)
         if partition.state.local_end_offset <= info.last_offset or partition.log.wants_flush:
             self.logs.flush(partition)
         return info

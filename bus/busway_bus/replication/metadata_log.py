@@ -15,6 +15,7 @@ from uuid import UUID
 
 from busway.net.machine import OS
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import COMMANDS_MAX, RECORDS_ENCODED_ON_LOOP_MAX
 from busway_bus.log.checkpoints import uuid_text
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
@@ -25,8 +26,8 @@ from busway_bus.metadata.features import METADATA_VERSION, SUPPORTED
 from busway_bus.metadata.image import LOST, UNASSIGNED, ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, FeatureLevelRecord, from_bytes, to_bytes
 from busway_bus.metadata.snapshot import SnapshotId
-from busway_bus.replication.cleaning import off_loop
 from busway_bus.replication.metadata_snapshots import KEPT, LogPoint, MetadataSnapshots, SnapshotLimits
+from busway_bus.replication.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header, verify_crc
@@ -40,10 +41,6 @@ Follower = Callable[[ClusterImage, Delta], Awaitable[None]]
 """Told of every new image and of what differs in its topics; the next change is told when it returns."""
 LEADER_EPOCH: Final = 1
 """Of the log, as long as one node is its own quorum."""
-COMMANDS_MAX: Final = 10_000
-"""Commands that wait for the writer or to be followed. Each connection has one at a time, but they outlive connections that come and go."""
-_BUILT_ON_LOOP_MAX: Final = 1_000
-"""Records of a decision that are encoded between two others' requests; more of them, in another thread."""
 _REMEDY: Final = (
     f"Without the metadata log nobody knows which topics there are: restore {TOPIC}-0 from a copy. "
     f"Until then nothing starts here and nothing is removed"
@@ -253,7 +250,7 @@ class MetadataLog:
             delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
         image = delta.image()
         build = functools.partial(_batch, decision.records, self._wall_ms())
-        self._append(build() if len(decision.records) < _BUILT_ON_LOOP_MAX else await off_loop(build))
+        self._append(build() if len(decision.records) < RECORDS_ENCODED_ON_LOOP_MAX else await off_loop(build))
         self._newest = image
         return _Outcome(command, self._flusher.request(self._log), image, delta, decision.reply, self._appended)
 

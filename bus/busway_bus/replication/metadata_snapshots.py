@@ -16,7 +16,7 @@ from busway_bus.kernel.files import Files
 from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.snapshot import SUFFIX, SnapshotId, batches_of, read_into
-from busway_bus.replication.cleaning import off_loop
+from busway_bus.replication.off_loop import off_loop
 from busway_protocol.errors import ProtocolError
 
 log = logging.getLogger("busway.metadata")

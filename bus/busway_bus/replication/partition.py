@@ -26,7 +26,7 @@ class Partition:
     Attributes:
         state: role, epochs, in-sync replicas and offsets.
         acknowledgements: the producers that wait for their answers.
-        waiters: called when more may be read, or the partition is gone.
+        waiters: called when more may be read, or the partition is gone, who came first first.
         turn: done when the last batch that came is appended or refused; None when none is being looked through.
     """
 
@@ -36,7 +36,7 @@ class Partition:
     log: PartitionLog
     state: PartitionState
     acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
-    waiters: set[Callable[[], None]] = field(default_factory=set)
+    waiters: dict[Callable[[], None], None] = field(default_factory=dict)
     complained: bool = False
     turn: "asyncio.Future[None] | None" = None
 
@@ -115,9 +115,11 @@ class Partition:
             self.state.configured(written_counts=config.durability != "flush", min_isr=config.min_insync_replicas)
         )
 
-    def appended(self) -> None:
-        """Its log has grown."""
-        self._carry_out(self.state.appended(self.log.end_offset))
+    def appended(self, last_offset: int) -> None:
+        """Its log has grown, and ends with this record."""
+        effects = self.state.appended(last_offset + 1)
+        if effects:
+            self._carry_out(effects)
 
     def flushed(self, problem: KafkaError | None) -> None:
         """A sync of its log is over, or will never be."""

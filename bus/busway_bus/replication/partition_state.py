@@ -92,6 +92,7 @@ class PartitionState:
         flushed_offset: everything below it is on this node's disk.
         high_watermark: everything below it is committed: on all in-sync replicas, and readable.
         first_unstable_offset: where the oldest transaction begins that has not ended, None when all have.
+        under_min_isr: whether there are too few in-sync replicas to commit anything: of fewer replicas than `min_isr`, all have to be.
         asked: the ISR that the controller has not answered yet.
     """
 
@@ -108,6 +109,7 @@ class PartitionState:
     isr: tuple[int, ...] = ()
     leader_epoch_start: int = 0
     first_unstable_offset: int | None = None
+    under_min_isr: bool = False
     asked: AlterPartition | None = None
     followers: dict[int, FollowerState] = field(default_factory=dict)
 
@@ -130,17 +132,13 @@ class PartitionState:
         """Who may be in the ISR: the controller may have done what it was asked for and not answered yet."""
         return frozenset(self.isr if self.asked is None else (*self.isr, *self.asked.isr))
 
-    @property
-    def under_min_isr(self) -> bool:
-        """Whether there are too few in-sync replicas to commit anything: of fewer replicas than `min_isr`, all have to be."""
-        return len(self.isr) < min(self.min_isr, len(self.replicas))
-
     def acknowledged_offset(self, acks: int) -> int:
         """Everything below it may be acknowledged to a producer with these `acks`.
 
         Where a topic was made safer, the high watermark may be ahead of what counts; nothing is acknowledged again because of that.
         """
-        return min(self.high_watermark, self.local_end_offset) if acks == ACKS_ALL else self.local_end_offset
+        local_end_offset = self.log_end_offset if self.written_counts else self.flushed_offset
+        return min(self.high_watermark, local_end_offset) if acks == ACKS_ALL else local_end_offset
 
     def may_acknowledge(self, last_offset: int, acks: int) -> bool:
         """Whether a batch that ends with `last_offset` may be acknowledged."""
@@ -151,7 +149,7 @@ class PartitionState:
     def appended(self, log_end_offset: int) -> Effects:
         """Records were written."""
         self.log_end_offset = log_end_offset
-        return self._local_end_moved() if self.written_counts else NOTHING
+        return self._advance() or _ACKNOWLEDGE if self.written_counts else NOTHING
 
     def flushed(self, flushed_offset: int) -> Effects:
         """Records are on disk; a flush of what was truncated meanwhile counts for what is left."""
@@ -172,6 +170,7 @@ class PartitionState:
     def configured(self, *, written_counts: bool, min_isr: int = 1) -> Effects:
         """The topic's settings are these from now on; what could be read stays readable."""
         self.written_counts, self.min_isr = written_counts, min_isr
+        self._count_isr()
         return self._local_end_moved()
 
     def transactions_changed(self, first_unstable_offset: int | None) -> None:
@@ -216,6 +215,10 @@ class PartitionState:
         self.leader_epoch, self.partition_epoch = partition.leader_epoch, partition.partition_epoch
         self.replicas, self.isr = partition.replicas, partition.isr
         self.asked = None
+        self._count_isr()
+
+    def _count_isr(self) -> None:
+        self.under_min_isr = len(self.isr) < min(self.min_isr, len(self.replicas))
 
     def _unheard(self, replica: int, now_ms: int) -> FollowerState:
         """A follower that has not fetched from this leader yet: one in the ISR has as long to do so as one that kept up until now."""
@@ -252,6 +255,7 @@ class PartitionState:
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch <= self.partition_epoch:
             return NOTHING
         self.isr, self.partition_epoch, self.asked = answer.isr, answer.partition_epoch, None
+        self._count_isr()
         return self._advance()
 
     def isr_refused(self, request: AlterPartition, *, undone: bool) -> Effects:
@@ -283,13 +287,13 @@ class PartitionState:
         self.role = role
 
     def _local_end_moved(self) -> Effects:
-        return _MOVED if self._advance() else _ACKNOWLEDGE
+        return self._advance() or _ACKNOWLEDGE
 
     def _advance(self) -> Effects:
         """Commit what all in-sync replicas have, and those that may be in sync already."""
         if self.role is not Role.LEADER or self.under_min_isr:
             return NOTHING
-        committed = self.local_end_offset
+        committed = self.log_end_offset if self.written_counts else self.flushed_offset
         if self.followers:
             for replica in self.maximal_isr:
                 if replica in self.followers:

@@ -7,14 +7,13 @@ generator that gives way often. More threads would not make it faster: the inter
 import asyncio
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from busway.net.machine import OS
+from busway_bus.kernel.limits import SLICE_S
 from busway_protocol.machine import Machine
 
 R = TypeVar("R")
-SLICE_S: Final = 0.001
-"""Work at a stretch: as it holds the interpreter, an answer may have to wait as long."""
 
 
 class _Over(Generic[R]):

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from busway_bus.handlers.context import CloseConnection, NodeServices, Peer, PeerGone
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import (
+    GATHERED_BYTES_MAX,
     PARTIAL_REQUEST_CONTENDED_MS,
     PARTIAL_REQUEST_TIMEOUT_MS,
     REQUEST_BYTES_PER_S_MIN,
     REQUEST_BYTES_QUEUED_MAX,
+    REQUESTS_PIPELINED_MAX,
 )
 from busway_bus.server.dispatch import BadRequest, Dispatcher, Reply
 from busway_bus.server.intake import Intake
@@ -26,9 +28,6 @@ from busway_protocol.errors import FrameRefused
 
 log = logging.getLogger("busway.server")
 
-_REQUESTS_PIPELINED_MAX = 64
-_GATHERED_MAX = 16 * 1024
-"""Answers up to so many bytes are written together; a larger one goes out at once, so that back-pressure is felt."""
 _MISTAKE = "a request from %s failed on a mistake of this broker; the connection is closed"
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC")
 
@@ -212,7 +211,7 @@ class Connection:
             granted: whether it is this connection's turn for the first of them.
         """
         while self._requests and not self._blocked and not self._stream.waiting and not self._waits_for_turn:
-            if len(self._answers) >= _REQUESTS_PIPELINED_MAX:
+            if len(self._answers) >= REQUESTS_PIPELINED_MAX:
                 break
             if not granted and self._node.turns.over():
                 self._waits_for_turn = True
@@ -244,7 +243,7 @@ class Connection:
                     self._answers.append(answer)
                 else:
                     ready.extend(answer)
-                    if sum(map(len, answer)) > _GATHERED_MAX:
+                    if sum(map(len, answer)) > GATHERED_BYTES_MAX:
                         self._write(ready)
                         ready.clear()
 
@@ -267,7 +266,7 @@ class Connection:
             pieces = self._pieces(answer) if isinstance(answer, Reply) else answer
             ready += pieces
             size += sum(map(len, pieces))
-            if size > _GATHERED_MAX:
+            if size > GATHERED_BYTES_MAX:
                 self._write(ready)
                 ready, size = [], 0
         if ready:
@@ -301,7 +300,7 @@ class Connection:
         wanted = (
             not self._stream.waiting
             and not self._finishing
-            and len(self._requests) < _REQUESTS_PIPELINED_MAX
+            and len(self._requests) < REQUESTS_PIPELINED_MAX
             and self._queued_bytes < REQUEST_BYTES_QUEUED_MAX
             and self._share.may_read()
         )

@@ -16,7 +16,7 @@ from busway_bus.handlers.context import Large, NodeServices, Peer, RequestContex
 from busway_bus.handlers.pending import Pending
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.kernel.config import Endpoint
-from busway_bus.replication.cleaning import off_loop
+from busway_bus.replication.off_loop import off_loop
 from busway_bus.server.stream import Piece
 from busway_protocol.apis import ApiKey, api, response_header_version
 from busway_protocol.compile import Chunk, decode_from, decoder, encoder

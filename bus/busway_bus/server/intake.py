@@ -9,15 +9,14 @@ what has come of it until the moment in which more comes, and then at most four 
 
 from typing import Final
 
+from busway_bus.kernel.limits import FRAME_GROWTH_BYTES_MAX, FRAME_GROWTH_BYTES_MIN
 from busway_protocol.errors import FrameRefused
 from busway_protocol.frames import SIZE_BYTES
 
 _SCRATCH_BYTES: Final = 256 * 1024
-_GROWTH_BYTES_MIN: Final = 4 * 1024
-_GROWTH_BYTES_MAX: Final = 1024 * 1024
 _GROWTH_FACTOR: Final = 4
 """A frame's buffer grows to so many times what has come, by at least and at most so many bytes."""
-_ZEROS: Final = bytes(_GROWTH_BYTES_MAX)
+_ZEROS: Final = bytes(FRAME_GROWTH_BYTES_MAX)
 
 
 def scratch_buffer() -> memoryview:
@@ -70,8 +69,8 @@ class Intake:
         return memoryview(self._frame)[self.arrived :]
 
     def _grow(self, frame: bytearray, limit: int) -> None:
-        more = max(_GROWTH_BYTES_MIN, (_GROWTH_FACTOR - 1) * len(frame))
-        more = min(more, limit if limit < _SCRATCH_BYTES else _GROWTH_BYTES_MAX, self.size - self.arrived)
+        more = max(FRAME_GROWTH_BYTES_MIN, (_GROWTH_FACTOR - 1) * len(frame))
+        more = min(more, limit if limit < _SCRATCH_BYTES else FRAME_GROWTH_BYTES_MAX, self.size - self.arrived)
         try:
             frame += _ZEROS[:more]
         except BufferError:  # an event loop that holds on to the last buffer

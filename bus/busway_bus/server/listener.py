@@ -33,7 +33,7 @@ class Listeners:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order in which they came
         self._by_host: Counter[str] = Counter()
         self._complaints = Complaints()
         self._acceptors: list[Acceptor] = []
@@ -101,13 +101,13 @@ class Listeners:
         if self._by_host[connection.host] >= self._config.get("max.connections.per.ip"):
             self.complain(connection.host, "refused: max.connections.per.ip is reached")
             return False
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._by_host[connection.host] += 1
         return True
 
     def _closed(self, connection: Connection) -> None:
         if connection in self._connections:
-            self._connections.discard(connection)
+            del self._connections[connection]
             self._by_host[connection.host] -= 1
             if not self._by_host[connection.host]:
                 del self._by_host[connection.host]

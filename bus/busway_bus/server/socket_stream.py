@@ -8,13 +8,12 @@ import os
 import socket
 from typing import Final
 
+from busway_bus.kernel.limits import SENDFILE_BYTES_MIN
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.server.stream import Piece, Shared, Stream
 from busway_protocol.compile import Chunk
 
 AVAILABLE: Final = hasattr(os, "sendfile")
-SENDFILE_BYTES_MIN: Final = 16 * 1024
-"""Less of a file goes through memory together with what stands around it: one system call in place of three costs less than copying."""
 _READ_BYTES: Final = 1024 * 1024
 """Read from one client in a round of the event loop, where it has sent so much."""
 _RUN_BYTES: Final = 256 * 1024

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from types import TracebackType
 
+from busway.net.machine import current_machine
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.node import Node
 
@@ -43,7 +44,7 @@ class LocalCluster:
         properties = dict(self._properties)
         if self._port:
             properties["listeners"] = f"PLAINTEXT://127.0.0.1:{self._port}"
-        self.node = Node(BrokerConfig.from_properties(properties))
+        self.node = Node(BrokerConfig.from_properties(properties), machine=current_machine())
         await self.node.start()
         self._port = int(self.bootstrap_servers.rpartition(":")[2])
 

@@ -1,8 +1,8 @@
 """`Files` in memory, which can lose what was never synced, as a power cut does, and fail as disks do.
 
-What lives here: the open files of a simulated disk, and its faults. A seeded `random.Random`-like source of numbers decides what of the unsynced pages and names
-survives a cut, so that a history can be run again. What does not: what is in the cache alone (`sim_disk`), when time passes
-(`sim_threads`), any idea of what the bytes mean.
+What lives here: the open files of a simulated disk, and its faults. A seeded `random.Random`-like source of numbers decides what of the
+unsynced pages and names survives a cut, so that a history can be run again. What does not: what is in the cache alone (`sim_disk`), when
+time passes (`sim_threads`), any idea of what the bytes mean.
 """
 
 import errno
@@ -344,8 +344,8 @@ class SimFiles:
     def sizes(self, path: str) -> Mapping[str, int]:
         """The files in a directory and their sizes; empty when it is not there."""
         node = self._find(path)
-        names = node.names if isinstance(node, Directory) else {}
-        return {name: len(file.cached) for name, file in sorted(names.items()) if isinstance(file, Content)}
+        files = sorted(node.names.items()) if isinstance(node, Directory) else []
+        return {name: len(file.cached) for name, file in files if isinstance(file, Content)}
 
     def make_directory(self, path: str) -> None:
         """Make a directory durably; nothing happens when it is there."""

@@ -24,7 +24,7 @@ from contextvars import Context
 from random import Random
 from typing import Any, Final, NoReturn
 
-from busway_bus.testing.sim_network import Network
+from busway_bus.testing.sim_network import Network, SimSocket
 from busway_bus.testing.sim_process import PROCESS, Crashed, Host, Process
 from busway_bus.testing.sim_tasks import SimFuture, SimTask, end, where
 from busway_bus.testing.sim_threads import Threads
@@ -118,6 +118,7 @@ class SimLoop(asyncio.BaseEventLoop):
         for future in waiting:
             if not future.done():
                 future.set_exception(Crashed(f"{process.name}: {why}"))
+                future.exception()  # whoever crashed it knows, and need not wait for it
 
     def freeze(self, process: Process) -> None:
         """Stop a process, as SIGSTOP does; what happens to it piles up."""
@@ -328,6 +329,10 @@ class SimLoop(asyncio.BaseEventLoop):
         """The addresses of a host of this world."""
         return self.network.addresses(host, port)
 
+    def listening_socket(self, host: str, port: int) -> SimSocket:
+        """For `create_server`; what `busway.net.listening.bind` gives here."""
+        return SimSocket((host, port or self.network.free_port()))
+
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         """As of asyncio."""
         _refuse(options, "create_connection")
@@ -336,6 +341,8 @@ class SimLoop(asyncio.BaseEventLoop):
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         """As of asyncio."""
         start_serving = options.pop("start_serving", True)
+        if isinstance(options.get("sock"), SimSocket):
+            host, port = options.pop("sock").getsockname()
         _refuse(options, "create_server")
         return self.network.listen(protocol_factory, host, port, start=start_serving)
 

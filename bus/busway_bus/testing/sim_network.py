@@ -44,8 +44,9 @@ class Weather:
 class SimSocket:
     """What is asked of a socket object."""
 
-    def __init__(self, name: tuple[str, int]) -> None:
+    def __init__(self, name: tuple[str, int], peer: tuple[str, int] | None = None) -> None:
         self._name = name
+        self._peer = peer
         self.family = socket.AF_INET
         self.type = socket.SOCK_STREAM
 
@@ -53,8 +54,25 @@ class SimSocket:
         """Address and port."""
         return self._name
 
+    def getpeername(self) -> tuple[str, int] | None:
+        """Address and port of the other end; None of one that listens."""
+        return self._peer
+
     def setsockopt(self, *_: Any) -> None:
         """There is nothing to tune."""
+
+    def fileno(self) -> int:
+        """None."""
+        return -1
+
+    def close(self) -> None:
+        """Its server or transport is what holds it."""
+
+    def __enter__(self) -> "SimSocket":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class SimServer(asyncio.AbstractServer):
@@ -153,9 +171,7 @@ class Network:
             OSError: another process has it.
         """
         process = PROCESS.get(self.loop.world)
-        if not port:
-            self._ports += 1
-            port = self._ports
+        port = port or self.free_port()
         if self.host_of(host) is not process.host:
             raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of {process.host.name}")
         key = (process.host.name, int(port))
@@ -164,6 +180,11 @@ class Network:
         server = self._listening[key] = SimServer(self, factory, key, process, copy_context())
         server.serving = start
         return server
+
+    def free_port(self) -> int:
+        """One that nobody has."""
+        self._ports += 1
+        return self._ports
 
     def release(self, server: SimServer) -> None:
         """A port is free again."""

@@ -112,7 +112,7 @@ class SimTransport(asyncio.Transport):
         if name == "socket":
             from busway_bus.testing.sim_network import SimSocket
 
-            return SimSocket(super().get_extra_info("sockname"))
+            return SimSocket(super().get_extra_info("sockname"), super().get_extra_info("peername"))
         return super().get_extra_info(name, default)
 
     def is_closing(self) -> bool:

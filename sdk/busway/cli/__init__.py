@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "outbox": "outbox",
     "run": "services",
     "demo": "services",
+    "simulate": "simulate",
     "spark": "spark",
     "version": "services",
 }

@@ -184,6 +184,7 @@ class Fetcher:
                 FetchPartition(
                     partition=number,
                     fetch_offset=found.fetch_position,
+                    last_fetched_epoch=found.fetched_epoch,
                     partition_max_bytes=self._options.max_partition_fetch_bytes,
                 )
             )
@@ -224,6 +225,9 @@ class Fetcher:
     def _take(self, found: Assigned, data: PartitionData) -> None:
         """Take one partition's answer in."""
         code = error_for(data.error_code)
+        if code is ErrorCode.NONE and data.diverging_epoch.epoch >= 0:
+            self._go_back(found, data.diverging_epoch.end_offset)
+            return
         if code is ErrorCode.NONE:
             found.high_watermark = data.high_watermark
             for aborted in data.aborted_transactions or ():
@@ -250,6 +254,20 @@ class Fetcher:
         found.position, found.gone = None, found.fetch_position
         found.reset = self._options.auto_offset_reset
         found.forget()
+
+    def _go_back(self, found: Assigned, end_offset: int) -> None:
+        """Read on where the log parts from what was fetched of it: its end was lost, and others have those offsets now (KIP-320)."""
+        position = found.fetch_position if found.position is None else found.position
+        gone = f"{found.name} has lost what was behind offset {end_offset - 1}, and was read up to {position - 1}"
+        if position > end_offset and self._options.auto_offset_reset == "none":
+            found.forget()
+            found.position = None
+            self._fail(
+                OffsetReset(f"{gone}; auto_offset_reset is none: seek to {end_offset} to read what took its place")
+            )
+            return
+        log.warning("%s; reading goes on at offset %d", gone, min(position, end_offset))
+        found.seek(min(position, end_offset))
 
     # Reading
 

@@ -112,11 +112,13 @@ class ThreadHeart:
         loop, self._loop = self._loop, None
         if loop is None:
             return
+        if not self._is_beside:
+            await self._close()
+            return
         try:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), loop))
         finally:
-            if self._is_beside:
-                _thread.leave()
+            _thread.leave()
 
     # In the thread
 

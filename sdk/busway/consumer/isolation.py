@@ -25,7 +25,7 @@ def take_chunk(assigned: Assigned, data: memoryview) -> int:
     try:
         for header, batch in iter_batches(data):
             assigned.chunks.append(batch)
-            following = header.next_offset
+            following, assigned.fetched_epoch = header.next_offset, header.partition_leader_epoch
     except ProtocolError as problem:
         if following == begin:
             raise DamagedData(f"{_name(assigned)} at offset {following}: {problem}") from None

@@ -20,6 +20,7 @@ class Assigned:
     Attributes:
         position: offset of the next record to hand out, None until it is known.
         fetch_position: offset of the next record to fetch.
+        fetched_epoch: leader epoch of the record before it, as fetched; -1 where nothing was fetched yet.
         chunks: record batches that were fetched and not decoded yet.
         records: decoded records that were not handed out yet.
         reset: where to look the position up when there is none: earliest, latest or committed.
@@ -33,7 +34,7 @@ class Assigned:
     reset: str
     position: int | None = None
     fetch_position: int = -1
-    leader_epoch: int = -1
+    fetched_epoch: int = -1
     paused: bool = False
     held: bool = False
     chunks: deque[memoryview] = field(default_factory=deque)
@@ -63,6 +64,7 @@ class Assigned:
         self.records.clear()
         self.aborted.clear()
         self.aborted_producers.clear()
+        self.fetched_epoch = -1
         self.number = next(_generations)
 
     @property

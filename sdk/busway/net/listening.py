@@ -8,7 +8,7 @@ import errno
 import os
 import socket
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final, cast
 
 from busway.errors import BuswayError
 
@@ -48,10 +48,11 @@ async def bind(host: str, port: int, *, who: str) -> socket.socket:
     Raises:
         CannotListen: the port is taken or not for this user, or the host is not this machine's or does not resolve.
     """
+    loop: Any = asyncio.get_running_loop()
+    if (simulated := getattr(loop, "listening_socket", None)) is not None:  # a simulated network
+        return cast("socket.socket", simulated(host, port))
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
-        )
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     except (OSError, ValueError) as problem:
         raise CannotListen(f"{who} cannot listen on {in_url(host)}:{port}: {reason(problem)}") from None
     family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)

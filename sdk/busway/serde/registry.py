@@ -5,6 +5,7 @@ thing. What does not: what is done with a schema (`registered`).
 """
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -178,8 +179,10 @@ class RegistryClient:
         import httpx2  # takes a tenth of a second to load, and not every program needs it
 
         if self._http is None:
+            # Reading the machine's certificates takes 60 ms, and plain HTTP needs none; redirections are not followed.
+            verify = self._address.startswith("https") or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._http = httpx2.AsyncClient(
-                base_url=self._address, timeout=self._timeout_s, headers={"Accept": MEDIA_TYPE}
+                base_url=self._address, timeout=self._timeout_s, headers={"Accept": MEDIA_TYPE}, verify=verify
             )
         wait = _FIRST_WAIT_S
         for attempt in range(1, _ATTEMPTS + 1):

@@ -1,14 +1,36 @@
-"""Testing services on the real broker and registry, in the process of the test."""
+"""Testing services on the real broker and registry, in the process of the test, and under simulation."""
 
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from busway.testing.bus import Cluster, Crash, DeadLetter, TestBus
+    from busway.testing.bus import Cluster, Crash, TestBus
     from busway.testing.crash import crash_points
+    from busway.testing.dead_letter import DeadLetter
+    from busway.testing.simulation import NotSimulated, SimulatedBus, Simulation, SimulationFailed, simulate
 
-__all__ = ["Cluster", "Crash", "DeadLetter", "TestBus", "crash_points"]
-_IN: Final = {"crash_points": "busway.testing.crash"}
+__all__ = [
+    "Cluster",
+    "Crash",
+    "DeadLetter",
+    "NotSimulated",
+    "SimulatedBus",
+    "Simulation",
+    "SimulationFailed",
+    "TestBus",
+    "crash_points",
+    "simulate",
+]
+_SIMULATION: Final = "busway.testing.simulation"
+_IN: Final = {
+    "DeadLetter": "busway.testing.dead_letter",
+    "crash_points": "busway.testing.crash",
+    "NotSimulated": _SIMULATION,
+    "SimulatedBus": _SIMULATION,
+    "Simulation": _SIMULATION,
+    "SimulationFailed": _SIMULATION,
+    "simulate": _SIMULATION,
+}
 
 
 def __getattr__(name: str) -> Any:

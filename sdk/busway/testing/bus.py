@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -19,9 +20,12 @@ from busway.app.handling.failures import dead_letter_topic
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
 from busway.extras import need
+from busway.net.machine import OS, current_machine
 from busway.producer.producer import Producer
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
+from busway.testing.dead_letter import DeadLetter, dead_letter_of
+from busway.testing.standing import standing_time
 from busway.types import Record, RecordMetadata, TopicPartition
 
 K = TypeVar("K")
@@ -29,24 +33,6 @@ V = TypeVar("V")
 SETTLE_S: Final = 20.0
 _CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 _EARLIEST, _LATEST = -2, -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A record that was put aside.
-
-    Attributes:
-        key, value: bytes, as they came.
-        error: class and text of the exception.
-        attempts: calls of the handler.
-        headers: all of them; see `busway.app.handling.failures.dead_letter_headers`.
-    """
-
-    key: bytes | None
-    value: bytes | None
-    error: str
-    attempts: int
-    headers: tuple[tuple[str, bytes | None], ...]
 
 
 class Broker(Protocol):
@@ -128,7 +114,8 @@ class TestBus:
                 await writer.start()
                 self._writer = writer
         value_bytes, key_bytes = self._serdes.encode(topic, "value", value), self._serdes.encode(topic, "key", key)
-        return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
+        with self._clock.passing():
+            return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
 
     async def close(self) -> None:
         """Disconnect."""
@@ -146,9 +133,12 @@ class TestBus:
         """
         if self._probe is not None:
             await self._probe.ready()
-        async with asyncio.timeout(None) as deadline, Admin(self.app.bootstrap_servers) as admin:
-            end = asyncio.get_running_loop().time() + timeout_s
-            deadline.reschedule(end + 5)
+        with self._clock.passing():
+            await self._settle(timeout_s)
+
+    async def _settle(self, timeout_s: float) -> None:
+        end = OS.monotonic_s() + timeout_s
+        async with Admin(self.app.bootstrap_servers) as admin:
             busy = True
             while busy:
                 if self.app.is_running:
@@ -159,28 +149,31 @@ class TestBus:
                     busy |= await self._settled(one, end, timeout_s)
 
     async def _handle_all(self, admin: Admin, end: float, timeout_s: float) -> None:
-        loop = asyncio.get_running_loop()
         while left := await self._left(admin):
             worker = self.app.worker
             assert worker is not None
             worker.progress.clear()
             if left != await self._left(admin):
                 continue
-            waits = [asyncio.ensure_future(worker.progress.wait()), asyncio.ensure_future(self.app.wait())]
-            await asyncio.wait(waits, timeout=max(end - loop.time(), 0), return_when=asyncio.FIRST_COMPLETED)
+            patience = self._clock.patience(max(end - OS.monotonic_s(), 0))
+            waits = [asyncio.ensure_future(one) for one in (worker.progress.wait(), self.app.wait(), patience)]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
             if waits[1].done() and not waits[1].cancelled():
                 await waits[1]
-            assert loop.time() < end, f"not settled after {timeout_s} s; records not handled yet: {left}"
+            assert OS.monotonic_s() < end, f"not settled after {timeout_s} s; records not handled yet: {left}"
 
-    @staticmethod
-    async def _settled(extension: Extension, end: float, timeout_s: float) -> bool:
+    async def _settled(self, extension: Extension, end: float, timeout_s: float) -> bool:
+        settling = asyncio.ensure_future(extension.settle())
+        patience = asyncio.ensure_future(self._clock.patience(max(end - OS.monotonic_s(), 0)))
         try:
-            async with asyncio.timeout_at(end):
-                return await extension.settle()
-        except TimeoutError:
-            raise AssertionError(f"not settled after {timeout_s} s; {type(extension).__name__} is not done") from None
+            await asyncio.wait([settling, patience], return_when=asyncio.FIRST_COMPLETED)
+            assert settling.done(), f"not settled after {timeout_s} s; {type(extension).__name__} is not done"
+            return settling.result()
+        finally:
+            for wait in (settling, patience):
+                wait.cancel()
 
     async def _left(self, admin: Admin) -> dict[str, int]:
         worker = self.app.worker
@@ -204,25 +197,13 @@ class TestBus:
 
     async def records(self, topic: Topic[K, V]) -> list[ConsumerRecord[K, V]]:
         """All records of a topic, typed, by partition and offset."""
-        found = [record async for record in self.app.read(topic)]
+        with self._clock.passing():
+            found = [record async for record in self.app.read(topic)]
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     async def dead_letters(self, topic: Topic[Any, Any]) -> list[DeadLetter]:
         """The records of a topic that the app put aside."""
-        found = []
-        for record in await self._read(dead_letter_topic(topic.name, self.app.group_id)):
-            headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
-            kind = headers["kafka_dlt-exception-fqcn"].rpartition(".")[2]
-            found.append(
-                DeadLetter(
-                    key=record.key,
-                    value=record.value,
-                    error=f"{kind}: {headers['kafka_dlt-exception-message']}",
-                    attempts=int(headers["busway_dlt-attempts"]),
-                    headers=record.headers,
-                )
-            )
-        return found
+        return [dead_letter_of(record) for record in await self._read(dead_letter_topic(topic.name, self.app.group_id))]
 
     # Ends and beginnings
 
@@ -231,7 +212,8 @@ class TestBus:
 
         Returns when it has been given partitions.
         """
-        await self.app.stop()
+        with self._clock.passing():
+            await self.app.stop()
         await self._start()
 
     def crash(self, *, at: str) -> Crash:
@@ -261,33 +243,43 @@ class TestBus:
         assert probe is not None
         if probe.killing is None:
             await first_of(
-                probe.fallen, self.app, f"{probe.point} was not reached; send a record before you await the crash"
+                probe.fallen,
+                self.app,
+                self._clock,
+                f"{probe.point} was not reached; send a record before you await the crash",
             )
         assert probe.killing is not None
-        await probe.killing
+        with self._clock.passing():
+            await probe.killing
         await self._start()
 
     async def restart_broker(self) -> None:
         """Stop the broker in order and start it again, on the same port with the same data, under the running app."""
         broker = self._broker()
-        await broker.stop()
-        await broker.start()
+        with self._clock.passing():
+            await broker.stop()
+            await broker.start()
 
     async def crash_broker(self) -> None:
         """Kill the broker, as a process is killed, and start it again: it recovers what it had, under the running app."""
         broker = self._broker()
-        await broker.crash()
-        await broker.start()
+        with self._clock.passing():
+            await broker.crash()
+            await broker.start()
 
     def _broker(self) -> Broker:
         assert self._cluster is not None, "this bus was not made by app.test()"
         return self._cluster.broker
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass for the app's waits between attempts: `app.test(clock="manual")`. See `ManualTime.advance`.
+        """Let time pass: `app.test(clock="manual")`. Whatever is due in it happens, in its order; returns when all of that has happened.
+
+        It moves waits between attempts, commit and heartbeat intervals, sessions, delivery and request timeouts, what a table or an
+        outbox looks at regularly, `asyncio.sleep` and `asyncio.timeout` of handlers and of the test; for a broker and a registry of
+        the bus's own, their timers too. What `time`, `datetime` and other threads and processes tell stays real.
 
         Raises:
-            ValueError: waits are skipped on this bus.
+            ValueError: time passes by itself on this bus.
             AssertionError: the app did not react to the end of a wait.
         """
         if not isinstance(self._clock, ManualTime):
@@ -303,16 +295,25 @@ class TestBus:
         """
         if not isinstance(self._clock, ManualTime):
             raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
-        async with asyncio.timeout(timeout_s):
-            while not self._clock.due_s:
-                self._clock.stirred.clear()
-                await self._clock.stirred.wait()
+        patience = asyncio.ensure_future(self._clock.patience(timeout_s))
+        try:
+            with self._clock.passing():
+                while not self._clock.due_s:
+                    self._clock.stirred.clear()
+                    stirred = asyncio.ensure_future(self._clock.stirred.wait())
+                    await asyncio.wait([stirred, patience], return_when=asyncio.FIRST_COMPLETED)
+                    stirred.cancel()
+                    if patience.done():
+                        raise TimeoutError
+        finally:
+            patience.cancel()
 
     async def _start(self) -> None:
-        await self.app.start()
-        self._step()
-        if self._probe is not None:
-            await self._probe.ready()
+        with self._clock.passing():
+            await self.app.start()
+            self._step()
+            if self._probe is not None:
+                await self._probe.ready()
 
     def _step(self) -> None:
         """Steps cost a wait for each record, so the app is told to name them only while it is to be killed."""
@@ -322,10 +323,11 @@ class TestBus:
             self.app.worker.hooks.stepped = watched or self._probe.point is not None
 
     async def _read(self, topic: str) -> list[Record]:
-        async with Admin(self.app.bootstrap_servers) as admin:
-            if topic not in await admin.list_topics():
-                return []
-        found = [record async for record in read_to_end(self.app.bootstrap_servers, topic)]
+        with self._clock.passing():
+            async with Admin(self.app.bootstrap_servers) as admin:
+                if topic not in await admin.list_topics():
+                    return []
+            found = [record async for record in read_to_end(self.app.bootstrap_servers, topic)]
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
@@ -335,15 +337,24 @@ async def running_test_bus(app: App, *, clock: ClockName = "skip") -> AsyncItera
 
     Args:
         app: not running.
-        clock: "skip": waits between attempts take no time; "manual": they end when `TestBus.advance` says so.
+        clock: "skip": waits between attempts take no time; "manual": time stands still but for `TestBus.advance`.
 
     Raises:
         MissingExtra: the registry's packages are not installed.
         NotRunning: the app is running already; it goes on.
     """
     _refuse_running(app)
-    async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
-        yield bus
+    with standing_time() if clock == "manual" else contextlib.nullcontext() as time:
+        passing = time.passing if time is not None else contextlib.nullcontext
+        async with AsyncExitStack() as stack:
+            with passing():
+                cluster = await stack.enter_async_context(running_cluster())
+            try:
+                async with bus_on(cluster, app, clock=clock) as bus:
+                    yield bus
+            finally:
+                with passing():
+                    await stack.aclose()
 
 
 @contextlib.asynccontextmanager
@@ -359,7 +370,10 @@ async def running_cluster() -> AsyncIterator[Cluster]:
     from busway_registry.server import RegistryServer
 
     with _quiet():
-        async with LocalCluster() as broker, RegistryServer(RegistryConfig(port=0, database="memory:")) as registry:
+        async with (
+            LocalCluster() as broker,
+            RegistryServer(RegistryConfig(port=0, database="memory:"), machine=current_machine()) as registry,
+        ):
             yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)
 
 
@@ -380,24 +394,33 @@ def _quiet() -> Iterator[None]:
 async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
     """The app, started on that broker and registry; as `running_test_bus` in all else."""
     _refuse_running(app)
-    time = ManualTime() if clock == "manual" else SkippedTime()
-    probe = Probe(time if isinstance(time, ManualTime) else None)
+    with standing_time() if clock == "manual" else contextlib.nullcontext() as standing:
+        async with _bus_in(cluster, app, SkippedTime() if standing is None else ManualTime(standing)) as bus:
+            yield bus
+
+
+@contextlib.asynccontextmanager
+async def _bus_in(cluster: Cluster, app: App, time: Clock) -> AsyncIterator[TestBus]:
+    probe = Probe(time)
     before = (app.bootstrap_servers, app.schema_registry, app.sleep, list(app.extensions))
     app.bootstrap_servers, app.schema_registry = cluster.bootstrap_servers, cluster.schema_registry
     app.sleep = time.sleep
     app.extend(probe)
     bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
     try:
-        await app.start()
-        bus._step()
-        await probe.came_or_stopped()
+        with time.passing():
+            await app.start()
+            bus._step()
+            await probe.came_or_stopped()
+        time.begin()
         yield bus
         assert probe.point is None, f"the app was to be killed at {probe.point}; await what bus.crash(…) returned"
     finally:
-        if probe.killing is not None:
-            await probe.killing
-        await app.stop()
-        await bus.close()
+        with time.passing():
+            if probe.killing is not None:
+                await probe.killing
+            await app.stop()
+            await bus.close()
         app.bootstrap_servers, app.schema_registry, app.sleep, app.extensions = before
 
 

@@ -1,30 +1,43 @@
-"""How an app under test waits between attempts.
+"""How time passes for an app under test.
 
-What lives here: waits that are skipped, and waits that the test lets pass. What does not: real time; sockets and timeouts keep that.
+What lives here: waits between attempts that are skipped (`SkippedTime`), and waits that end when the test says so (`ManualTime`). What does
+not: moving the time of an event loop (`standing`).
 """
 
 import asyncio
-import heapq
-import itertools
-from typing import Final, Literal, Protocol, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, Protocol, TypeAlias
+
+from busway.net.machine import OS
+from busway.testing.standing import StandingTime, time_of_loop
 
 ClockName: TypeAlias = Literal["skip", "manual"]
-REACT_S: Final = 20.0
-"""How long the app may take to do something after a wait has ended."""
 
 
 class Clock(Protocol):
-    """What `App.sleep` is while a test runs."""
+    """What time is for an app while a test runs."""
 
     waited_s: list[float]
-    """The waits that were asked for, in their order."""
+    """The waits between attempts that were asked for, in their order."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so long."""
+        """Wait so long between two attempts; what `App.sleep` is."""
+
+    async def patience(self, seconds: float) -> None:
+        """Returns after so many seconds of whoever runs the test."""
+
+    def stir(self) -> None:
+        """The app has done something."""
+
+    def passing(self) -> AbstractContextManager[None]:
+        """Within, time passes where nothing can happen without; see `StandingTime.passing`."""
+
+    def begin(self) -> None:
+        """The app runs, the test begins."""
 
 
 class SkippedTime:
-    """No wait takes any time."""
+    """No wait between attempts takes any time; all other time is the loop's: real, unless another test bus has it stand still."""
 
     def __init__(self) -> None:
         self.waited_s: list[float] = []
@@ -34,52 +47,79 @@ class SkippedTime:
         self.waited_s.append(seconds)
         await asyncio.sleep(0)
 
+    async def patience(self, seconds: float) -> None:
+        """As `Clock.patience`."""
+        time = time_of_loop()
+        await (asyncio.sleep(seconds) if time is None else time.patience(seconds))
+
+    def stir(self) -> None:
+        """As `Clock.stir`."""
+
+    def passing(self) -> AbstractContextManager[None]:
+        """As `Clock.passing`."""
+        time = time_of_loop()
+        return nullcontext() if time is None else time.passing()
+
+    def begin(self) -> None:
+        """As `Clock.begin`."""
+
 
 class ManualTime:
     """Time stands still but for `advance`.
 
     Attributes:
-        now_s: seconds since the beginning.
-        stirred: set whenever a wait begins; others set it for what else the app does.
+        time: of the event loop.
+        stirred: set whenever a wait between attempts begins; who waits clears it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, time: StandingTime) -> None:
         self.waited_s: list[float] = []
-        self.now_s = 0.0
+        self.time = time
         self.stirred = asyncio.Event()
-        self._waits: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._numbers = itertools.count()
+        self._began_s = time.now_s
+        self._due: list[float] = []
+
+    def begin(self) -> None:
+        """Count from the next whole second, so that sums come out even."""
+        self._began_s = self.time.even()
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the beginning."""
+        return round(self.time.now_s - self._began_s, 9)
 
     @property
     def due_s(self) -> tuple[float, ...]:
-        """When the waits end that are under way, soonest first."""
-        return tuple(due for due, _, wait in sorted(self._waits, key=lambda one: one[:2]) if not wait.done())
+        """When the waits between attempts end that are under way, soonest first."""
+        return tuple(sorted(self._due))
 
     async def sleep(self, seconds: float) -> None:
         """Returns when so much time was let pass."""
         self.waited_s.append(seconds)
-        wait: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waits, (self.now_s + seconds, next(self._numbers), wait))
+        due_s = self.now_s + seconds
+        self._due.append(due_s)
+        self.time.resting += 1
+        self.stir()
         self.stirred.set()
-        await wait
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._due.remove(due_s)
+            self.time.resting -= 1
+        self.time.awaits_reaction_since_s = OS.monotonic_s()
+
+    def stir(self) -> None:
+        """The wait that ended last has led to something."""
+        self.time.awaits_reaction_since_s = None
+
+    async def patience(self, seconds: float) -> None:
+        """As `Clock.patience`."""
+        await self.time.patience(seconds)
+
+    def passing(self) -> AbstractContextManager[None]:
+        """As `Clock.passing`."""
+        return self.time.passing()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: waits end in their order, each when the app has reacted to the one before; new ones may end, too.
-
-        Raises:
-            AssertionError: the app did not react to the end of a wait.
-        """
-        until_s = self.now_s + seconds
-        while self._waits and self._waits[0][0] <= until_s:
-            due, _, wait = heapq.heappop(self._waits)
-            self.now_s = due
-            if wait.done():
-                continue  # cancelled: its partition went
-            self.stirred.clear()
-            wait.set_result(None)
-            try:
-                async with asyncio.timeout(REACT_S):
-                    await self.stirred.wait()
-            except TimeoutError:
-                raise AssertionError(f"the wait that ended at {due:g} s led to nothing within {REACT_S:g} s") from None
-        self.now_s = until_s
+        """As `StandingTime.advance`."""
+        await self.time.advance(seconds)

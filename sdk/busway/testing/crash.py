@@ -14,7 +14,7 @@ from busway.types import TopicPartition
 
 if TYPE_CHECKING:
     from busway.app.bus import App
-    from busway.testing.clock import ManualTime
+    from busway.testing.clock import Clock
 
 REACH_S: Final = 20.0
 
@@ -34,7 +34,7 @@ def crash_points(*only: str) -> tuple[str, ...]:
 class Probe(Extension):
     """What a test bus knows of its app: whether partitions came, and the step at which the app is to be killed."""
 
-    def __init__(self, clock: "ManualTime | None" = None) -> None:
+    def __init__(self, clock: "Clock") -> None:
         self.came = asyncio.Event()
         """Set when partitions were assigned since the app started last."""
         self.point: str | None = None
@@ -62,8 +62,8 @@ class Probe(Extension):
 
     def finished(self, handling: Handling) -> None:
         """The app has done something; what is tried again does the next thing by itself: it waits, or calls the handler."""
-        if self._clock is not None and handling.outcome != "retried":
-            self._clock.stirred.set()
+        if handling.outcome != "retried":
+            self._clock.stir()
 
     async def reached(self, point: str, topic: str, partition: int, offset: int) -> None:
         """Where the app is to be killed, it goes no further."""
@@ -132,7 +132,7 @@ class Probe(Extension):
         """
         assert self._app is not None
         if self._app.worker is not None:
-            await _either(self.came, self._app, f"app {self._app.name} was given no partitions")
+            await _either(self.came, self._app, self._clock, f"app {self._app.name} was given no partitions")
 
     async def ready(self) -> None:
         """Returns when the app has been given partitions.
@@ -143,28 +143,29 @@ class Probe(Extension):
         """
         assert self._app is not None
         if self._app.worker is not None:
-            await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
+            await first_of(self.came, self._app, self._clock, f"app {self._app.name} was given no partitions")
 
 
-async def first_of(event: asyncio.Event, app: "App", otherwise: str) -> None:
+async def first_of(event: asyncio.Event, app: "App", clock: "Clock", otherwise: str) -> None:
     """Returns when the event is set.
 
     Raises:
         Exception: the app stopped by itself before, for this reason.
         AssertionError: neither happened in time.
     """
-    if not await _either(event, app, otherwise):
+    if not await _either(event, app, clock, otherwise):
         await app.wait()
         raise NotRunning(f"app {app.name} was stopped")
 
 
-async def _either(event: asyncio.Event, app: "App", otherwise: str) -> bool:
-    waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(app.wait())]
+async def _either(event: asyncio.Event, app: "App", clock: "Clock", otherwise: str) -> bool:
+    waits = [asyncio.ensure_future(one) for one in (event.wait(), app.wait(), clock.patience(REACH_S))]
     try:
-        done, _ = await asyncio.wait(waits, timeout=REACH_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        came = waits[0].done() or waits[1].done()
     finally:
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
-    assert done, f"{otherwise} within {REACH_S:g} s"
+    assert came, f"{otherwise} within {REACH_S:g} s"
     return event.is_set()

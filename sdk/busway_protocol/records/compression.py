@@ -2,7 +2,8 @@
 
 What lives here: names, numbers, compress and decompress over native libraries. Snappy is written in the framing of Java's
 snappy library and read in that framing or bare, as clients write both. Output grows step by step up to a limit that the
-caller gives, so that a small batch which would inflate to gigabytes costs a bounded amount.
+caller gives, so that a small batch which would inflate to gigabytes costs a bounded amount. That limit has one rule, `inflated_max`, for
+brokers and clients alike: what a broker takes in, it can also look through and clean later, and a client can read.
 """
 
 import struct
@@ -27,6 +28,21 @@ _LZ4_FRAME_HEADER: Final = 7
 """Bytes before the first block; a content size (flag 8) adds eight, a dictionary (flag 1) four."""
 _LZ4_STORED: Final = 0x80000000
 _TOO_SMALL: Final = "failed to write whole buffer"
+
+INFLATION_FACTOR_MAX: Final = 16
+"""Honest data compresses well below it, bombs reach 1,000 and more."""
+MESSAGE_BYTES_DEFAULT: Final = 1_048_588
+"""Kafka's default of max.message.bytes."""
+
+
+def inflated_max(size_bytes: int, message_bytes_max: int = 0) -> int:
+    """Bytes that a batch of `size_bytes` may have out of its codec: sixteen times its own, or those of the largest that may be sent.
+
+    Args:
+        message_bytes_max: max.message.bytes of its topic where that is known; the default counts where it is less, since a batch may
+            be older than the setting.
+    """
+    return INFLATION_FACTOR_MAX * max(size_bytes, message_bytes_max, MESSAGE_BYTES_DEFAULT)
 
 
 class UnknownCodec(ProtocolError):

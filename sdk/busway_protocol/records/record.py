@@ -5,14 +5,11 @@ the producer's side (`builder`). Each record is a length, attributes, timestamp 
 all lengths zigzag varints (KIP-98). The varint code is written out in the loop: a call for each would double its time.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header
-from busway_protocol.records.compression import decompress
+from busway_protocol.records.compression import decompress, inflated_max
 from busway_protocol.types import Buffer
-
-INFLATED_BYTES_MAX: Final = 16 * 1_048_588
-"""What a compressed batch may inflate to unless the caller says otherwise: 16 times the default max.message.bytes."""
 
 
 class Record(NamedTuple):
@@ -26,12 +23,12 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def decode_records(batch: Buffer, *, max_decompressed: int = INFLATED_BYTES_MAX) -> list[Record]:
+def decode_records(batch: Buffer, *, max_decompressed: int | None = None) -> list[Record]:
     """The records of one whole batch.
 
     Args:
         batch: the batch with its header; its checksum is the caller's matter.
-        max_decompressed: limit in bytes for what a compressed batch may become.
+        max_decompressed: limit in bytes for what a compressed batch may become; None for the one rule, `compression.inflated_max`.
 
     Raises:
         CorruptBatch: the records do not fill the batch as its header says.
@@ -40,7 +37,8 @@ def decode_records(batch: Buffer, *, max_decompressed: int = INFLATED_BYTES_MAX)
     view = memoryview(batch)
     header = read_header(view)
     body = view[HEADER_BYTES:]
-    data = bytes(decompress(header.compression, body, max_decompressed)) if header.compression else bytes(body)
+    limit = inflated_max(len(view)) if max_decompressed is None else max_decompressed
+    data = bytes(decompress(header.compression, body, limit)) if header.compression else bytes(body)
     try:
         return _read(data, header)
     except IndexError as problem:

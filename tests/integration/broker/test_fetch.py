@@ -1,12 +1,14 @@
 """What a fetch answers, and when."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 from tests.support.raw_client import RawClient, frame
 
 from busway_bus.handlers import fetch as fetch_handler
+from busway_bus.log.os_files import OsFile, OsLoan
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.compile import decode
 from busway_protocol.errors import ErrorCode
@@ -103,3 +105,49 @@ async def test_what_a_client_must_know_ends_its_poll(
         assert (first.diverging_epoch.epoch, first.diverging_epoch.end_offset) == (
             (0, 0) if code is ErrorCode.NONE else (-1, -1)
         )
+
+
+async def test_a_look_up_on_disk_is_waited_for_by_a_thread(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages around the first batch are not in memory: another thread waits for them, once, and the answer is the same."""
+    warmed: list[threading.Thread] = []
+    warm = OsLoan.warm
+
+    def cold(file: OsFile, position: int, size: int) -> bytes:
+        raise BlockingIOError
+
+    def noted(loan: OsLoan, position: int, size: int) -> None:
+        warmed.append(threading.current_thread())
+        warm(loan, position, size)
+
+    async with RawClient(cluster.bootstrap_servers) as client:
+        await create(client, 1)
+        for _ in range(3):
+            await produce(client, 0)
+        monkeypatch.setattr(OsFile, "read_now", cold)
+        monkeypatch.setattr(OsLoan, "warm", noted)
+        wanted = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=10_000)
+        answer = await client.ask(fetching(wanted), 11)
+        (header, _) = next(iter(iter_batches(answer.responses[0].partitions[0].records)))
+        assert header.base_offset == 1
+        assert len(warmed) == 1
+        assert warmed[0] is not threading.main_thread()
+
+
+async def test_what_was_there_before_the_wait_comes_with_what_ended_it(cluster: LocalCluster) -> None:
+    """Half of min_bytes in one partition, the other half later in another: both come, also in a running session, whose answer names no
+    third one."""
+    async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
+        await create(client, 3)
+        wanted = [FetchPartition(partition=at, fetch_offset=0, partition_max_bytes=10_000) for at in range(3)]
+        session = (await client.ask(fetching(*wanted), 11)).session_id
+        await produce(client, 1)
+        waiting = fetching(session=session, epoch=1, wait_ms=60_000)
+        waiting.min_bytes, waiting.max_bytes = 1_500, 10_000
+        client.send(frame(waiting, 11))
+        await produce(other, 2)
+        answer = decode(FetchResponse, 11, await client.frame(), 4)
+        given = {each.partition_index: len(each.records or b"") for each in answer.responses[0].partitions}
+        assert sorted(given) == [1, 2]
+        assert all(size > 1_000 for size in given.values())

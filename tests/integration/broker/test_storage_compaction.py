@@ -12,8 +12,8 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from busway.consumer.consumer import Consumer
-from busway_bus.log.cleaner import LogCleaner
-from busway_bus.replication.cleaning import Compactor
+from busway_bus.log.cleaner import Cleaner
+from busway_bus.replication.log_cleaner import LogCleaner
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -156,14 +156,14 @@ async def test_a_topic_deleted_while_it_is_cleaned_is_gone(caplog: pytest.LogCap
         replicas = cluster.node.services.replicas
         log = replicas.find("t", 0).log
         started = asyncio.Event()
-        advance = Compactor._slices
+        advance = LogCleaner._slices
 
-        async def tell(compactor: Compactor, steps: Iterator[None]) -> None:
+        async def tell(compactor: LogCleaner, steps: Iterator[None]) -> None:
             started.set()
             await advance(compactor, steps)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Compactor, "_slices", tell)
+            patch.setattr(LogCleaner, "_slices", tell)
             cleaning = asyncio.ensure_future(replicas.logs.maintain())
             await started.wait()
             admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
@@ -227,10 +227,10 @@ async def test_a_cleaning_that_finds_the_disk_full_is_tried_again(
         model = await produce(cluster, 10)
         before = size(cluster, "t")
 
-        def full(cleaner: LogCleaner) -> bool:
+        def full(cleaner: Cleaner) -> bool:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(LogCleaner, "prepare", full)
+        monkeypatch.setattr(Cleaner, "prepare", full)
         await compact(cluster)
         monkeypatch.undo()
         assert [record.levelname for record in caplog.records if record.name == "busway.cleaner"] == ["WARNING"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from busway_bus.groups.classic_states import TRANSITIONS, Event, IllegalTransition, State, after
+from busway_bus.groups.roster import Roster
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
 from busway_protocol.errors import ErrorCode
@@ -203,3 +204,22 @@ def test_no_more_members_than_allowed(bench_of: Callable[..., Any]) -> None:
     assert bench.join("late2", late).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert late not in bench.group.roster.pending
     assert bench.join("c").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_join_and_a_timer_look_at_no_other_member(
+    bench_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a group gathers; where each of five hundred members looks at all others they are a quarter of a million looks."""
+    bench = bench_of(initial_rebalance_delay_ms=3_000)
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: Any) -> Any:
+            raise AssertionError("the group's members were gone through")
+
+        bench.join("first")
+        patch.setattr(Roster, "__iter__", refuse)
+        for number in range(3):
+            bench.join(f"m{number}")
+            bench.tick()
+    bench.tick_to(bench.now + 3_000)
+    assert {answer.error for answer in bench.answers.values()} == {ErrorCode.NONE}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from busway_bus.log.cleaner import LogCleaner, cleanable
+from busway_bus.log.cleaner import Cleaner, cleanable
 from busway_bus.log.compaction import KeyOffsets, Plan, due, groups, horizon, plan
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
@@ -48,7 +48,7 @@ def clean(log: PartitionLog, *, cleaned: int = 0, now_ms: int = NOW, keys_max: i
     found = plan(log.closed_segments(), cleaned=cleaned, config=log.config, now_ms=now_ms)
     if found is None:
         return cleaned
-    cleaner = LogCleaner(log, found, now_ms=now_ms, keys_max=keys_max)
+    cleaner = Cleaner(log, found, now_ms=now_ms, keys_max=keys_max)
     for _ in cleaner.map_keys():
         pass
     for group in cleaner.groups():
@@ -322,7 +322,7 @@ def test_a_cleaning_of_segments_that_were_truncated_is_dropped():
         for number in range(10):
             append(log, (b"%d" % number, b"v" * 20), (b"a", b"%d" % number))
         flush(log)
-        cleaner = LogCleaner(log, plan(log.closed_segments(), cleaned=0, config=CONFIG, now_ms=NOW), now_ms=NOW)
+        cleaner = Cleaner(log, plan(log.closed_segments(), cleaned=0, config=CONFIG, now_ms=NOW), now_ms=NOW)
         list(cleaner.map_keys())
         group = cleaner.groups()[0] if cut == 2 else log.closed_segments()[:3]
         list(cleaner.write(group))
@@ -339,7 +339,7 @@ def test_a_cleaning_whose_segments_were_deleted_meanwhile_is_dropped():
         append(log, (b"%d" % number, b"v" * 20), (b"a", b"%d" % number))
     flush(log)
     found = plan(log.closed_segments(), cleaned=0, config=CONFIG, now_ms=NOW)
-    cleaner = LogCleaner(log, found, now_ms=NOW)
+    cleaner = Cleaner(log, found, now_ms=NOW)
     list(cleaner.map_keys())
     group = cleaner.groups()[0]
     list(cleaner.write(group))

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX, SYNCS_NEXT_MAX
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
@@ -166,6 +167,30 @@ async def test_a_failed_sync_is_final(flusher):
     assert len(flusher.failures) == 1
     assert flusher.failed is not None
     assert done
+
+
+async def test_a_failed_sync_refuses_those_that_wait_for_a_thread(flusher):
+    """More logs than threads: those that are next, and those behind them."""
+    files = SimFiles()
+    logs = [make_log(files, f"u-{number}") for number in range(SYNCS_AT_ONCE_MAX + SYNCS_NEXT_MAX + 3)]
+    for log in logs:
+        append(log)
+    files.failing_syncs = True
+    outcomes = await asyncio.gather(*[flusher.request(log) for log in logs], return_exceptions=True)
+    assert {outcome.code for outcome in outcomes} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert [log.flushed_offset for log in logs] == [0] * len(logs)
+    assert len(flusher.failures) == 1
+
+
+async def test_whoever_asks_for_a_log_again_before_its_sync_is_told_once(flusher):
+    """A partition's list of acknowledgements is completed once for each sync, however many records came."""
+    log, told = make_log(SimFiles(), segment_bytes=10**6), []
+    for _ in range(5):
+        append(log)
+        flusher.flush(log, told.append)
+    await flusher.request(log)
+    assert told == [None, None], "one sync for the first record, one for all that came during it"
+    assert log.flushed_offset == 5
 
 
 async def test_a_sync_of_a_rolled_segment_that_fails_is_final_too(flusher):

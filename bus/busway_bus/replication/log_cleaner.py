@@ -1,44 +1,29 @@
 """Runs the compaction of logs beside the event loop, in slices short enough that producers do not notice.
 
-What lives here: which log comes first, the thread, the pauses. What does not: what stays of a log (`log.compaction`) and how it
-is written (`log.cleaner`).
+What lives here: which log comes first, the thread, the pauses. What does not: what stays of a log (`log.compaction`, which is pure), and
+how that is written (`log.cleaner`, one log at a time).
 """
 
 import asyncio
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
 from weakref import WeakSet
 
 from busway.net.machine import OS
-from busway_bus.log.cleaner import LogCleaner, cleanable
+from busway_bus.kernel.limits import CLEANER_PAUSE_S, SLICE_S
+from busway_bus.log.cleaner import Cleaner, cleanable
 from busway_bus.log.compaction import Plan
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
+from busway_bus.replication.off_loop import off_loop
 from busway_protocol.errors import ProtocolError
 from busway_protocol.machine import Machine
 
 log = logging.getLogger("busway.cleaner")
-R = TypeVar("R")
-
-SLICE_S: Final = 0.001
-"""Work at a stretch: decoding records holds the interpreter, so a produce may have to wait as long."""
-PAUSE_S: Final = 0.003
-"""Between two slices, so that cleaning takes at most a quarter of a core."""
 
 
-async def off_loop(work: Callable[[], R]) -> R:
-    """Run `work`, which waits for the disk, in another thread; a cancelled caller still sees it end first."""
-    running = asyncio.get_running_loop().run_in_executor(None, work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
-
-
-class Compactor:
+class LogCleaner:
     """Cleans the compacted logs of a store, the filthiest first.
 
     Args:
@@ -47,7 +32,7 @@ class Compactor:
     """
 
     def __init__(
-        self, store: LogStore, machine: Machine = OS, *, slice_s: float = SLICE_S, pause_s: float = PAUSE_S
+        self, store: LogStore, machine: Machine = OS, *, slice_s: float = SLICE_S, pause_s: float = CLEANER_PAUSE_S
     ) -> None:
         self._monotonic_s = machine.monotonic_s
         self._store = store
@@ -58,16 +43,16 @@ class Compactor:
     async def run(self, now_ms: int) -> int:
         """Clean whatever is due; answers how many logs were."""
         waiting = []
-        for key, candidate in self._store.logs.items():
+        for key, candidate in tuple(self._store.logs.items()):
             if candidate.config.compacted and candidate not in self._uncleanable:
-                found = self._due(key, candidate, now_ms)
-                if found is not None:
-                    waiting.append((found.ratio, key, candidate, found))
+                chosen = await off_loop(functools.partial(self._due, key, candidate, now_ms))
+                if chosen is not None:
+                    waiting.append((chosen.ratio, key, candidate, chosen))
         waiting.sort(key=lambda entry: entry[0], reverse=True)
         done = 0
-        for _, key, candidate, found in waiting:
+        for _, key, candidate, chosen in waiting:
             if self._store.logs.get(key) is candidate:
-                done += await self._clean(key, candidate, found, now_ms)
+                done += await self._clean(key, candidate, chosen, now_ms)
         return done
 
     def _due(self, key: tuple[str, int], candidate: PartitionLog, now_ms: int) -> Plan | None:
@@ -77,8 +62,8 @@ class Compactor:
             self._give_up(candidate, problem)
             return None
 
-    async def _clean(self, key: tuple[str, int], candidate: PartitionLog, found: Plan, now_ms: int) -> bool:
-        cleaner = LogCleaner(candidate, found, now_ms=now_ms)
+    async def _clean(self, key: tuple[str, int], candidate: PartitionLog, chosen: Plan, now_ms: int) -> bool:
+        cleaner = Cleaner(candidate, chosen, now_ms=now_ms)
         before = candidate.size_bytes
         try:
             await self._slices(cleaner.map_keys())

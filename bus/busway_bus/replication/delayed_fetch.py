@@ -1,7 +1,7 @@
-"""What a fetch that has not enough yet waits for: more in any of its partitions, or the end of its time.
+"""A fetch that has not enough yet and waits: for more in any of its partitions, or for the end of its time.
 
-What lives here: the wait. What does not: what is enough (`handlers.fetch`). It is asked at once, by whoever has appended, so that a
-poll costs a look at one partition for each append to it and wakes up once.
+What lives here: the wait. What does not: what is enough (`handlers.fetch`). It is asked at once, by whoever moves a high watermark, so
+that a wait costs a look at one partition for each move of it and ends once.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from busway_bus.replication.partition import Partition
 
 
-class LongPoll:
+class DelayedFetch:
     """One fetch's wait.
 
     Args:
@@ -27,7 +27,7 @@ class LongPoll:
         self._enough = enough
         self._callbacks = [(partition, functools.partial(self.look_at, partition)) for partition in partitions]
         for partition, callback in self._callbacks:
-            partition.waiters.add(callback)
+            partition.waiters[callback] = None
         self._timer = loop.call_later(timeout_s, self._end, False)
         self.over.add_done_callback(self._close)
 
@@ -43,4 +43,4 @@ class LongPoll:
     def _close(self, _: "asyncio.Future[bool]") -> None:
         self._timer.cancel()
         for partition, callback in self._callbacks:
-            partition.waiters.discard(callback)
+            partition.waiters.pop(callback, None)

@@ -1,0 +1,113 @@
+"""Going from batch to batch in a segment's log file.
+
+What lives here: headers and what they say of the next one. What does not: which offsets ought to follow (`segment`), and writing.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from busway_bus.kernel.files import File
+from busway_bus.log.index import Read
+from busway_bus.log.segment_indexes import read_now
+from busway_protocol.records.batch import (
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    BatchHeader,
+    CorruptBatch,
+    read_header,
+    read_span,
+)
+
+_LOOK_BYTES: Final = 8 * 1024
+"""Read at once between two index entries, which lie 4 KiB apart by default."""
+_SCAN_BYTES: Final = 64 * 1024
+"""Read at once for headers alone."""
+_BATCHES_BYTES: Final = 1024 * 1024
+"""Read at once where every batch is looked at."""
+
+
+class BatchFile:
+    """Batches one behind the other; all reading may raise CorruptBatch, and ColdPages where it must not wait."""
+
+    __slots__ = ("_file", "_path")
+
+    def __init__(self, file: File, path: str) -> None:
+        self._file = file
+        self._path = path
+
+    def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
+        """Headers of the batches from `position` on, with their positions; ends where too little for a header is left.
+
+        Raises:
+            CorruptBatch: a header is damaged, or its batch reaches beyond the file.
+            ColdPages: without `wait`, the disk would have to be waited for.
+        """
+        size, window, start = self._file.size, b"", position
+        read = self._reader(wait=wait)
+        while position + HEADER_BYTES <= size:
+            at = position - start
+            if at + HEADER_BYTES > len(window):
+                start, at = position, 0
+                window = read(position, _SCAN_BYTES)
+            header = read_header(window, at)
+            if header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD or position + header.size_bytes > size:
+                raise self._too_long(position, header.size_bytes)
+            yield header, position
+            position += header.size_bytes
+
+    def batches(self, position: int) -> Iterator[tuple[BatchHeader, memoryview, int]]:
+        """As `headers`, with the batches."""
+        window, start = memoryview(b""), position
+        for header, at in self.headers(position):
+            end = at + header.size_bytes
+            if end > start + len(window):
+                start, window = at, memoryview(self._file.read(at, max(_BATCHES_BYTES, header.size_bytes)))
+            yield header, window[at - start : end - start], at
+
+    def find(self, offset: int, start: int, *, after: int | None, wait: bool) -> int | None:
+        """Position of the first batch from `start` on that ends at `offset` or behind it, the end of the file where there is none.
+
+        Args:
+            after: where the batch at `start` ends if an index is right; None is answered where it does not.
+        """
+        size, window, window_start, position = self._file.size, b"", start, start
+        read = self._reader(wait=wait)
+        while position + HEADER_BYTES <= size:
+            at = position - window_start
+            if at + HEADER_BYTES > len(window):
+                window_start, at = position, 0
+                window = read(position, _LOOK_BYTES)
+            try:
+                last_offset, batch_bytes = read_span(window, at)
+            except CorruptBatch:
+                if after is None:
+                    raise
+                return None
+            if after is not None and last_offset != after:
+                return None
+            after = None
+            if position + batch_bytes > size:
+                raise self._too_long(position, batch_bytes)
+            if last_offset >= offset:
+                return position
+            position += batch_bytes
+        return size
+
+    def header(self, position: int) -> BatchHeader | None:
+        """The header at `position`, None at the end of the file."""
+        data = self._file.read(position, HEADER_BYTES)
+        return read_header(data) if len(data) == HEADER_BYTES else None
+
+    def size_of(self, position: int, *, wait: bool) -> int:
+        """Size in bytes of the batch at `position`."""
+        _, size = read_span(self._reader(wait=wait)(position, HEADER_BYTES))
+        if position + size > self._file.size:
+            raise self._too_long(position, size)
+        return size
+
+    def _reader(self, *, wait: bool) -> Read:
+        return self._file.read if wait else partial(read_now, self._file)
+
+    def _too_long(self, position: int, size: int) -> CorruptBatch:
+        return CorruptBatch(f"the batch at byte {position} of {self._path} says it has {size} bytes")

@@ -1,0 +1,87 @@
+"""`busway simulate`.
+
+What lives here: its options, what it prints. What does not: the simulation (`busway.testing.simulation`).
+"""
+
+import logging
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from busway.app.bus import App
+from busway.cli.output import CommandFailed
+from busway.errors import BuswayError
+from busway.extras import need
+
+_HASHES = "PYTHONHASHSEED"
+
+
+def simulate(
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:NAME", help="A Simulation, or an App whose module has one of it.")
+    ],
+    seeds: Annotated[int, typer.Option("--seeds", help="So many histories, under the seeds from --first on.")] = 1000,
+    first: Annotated[int, typer.Option("--first", help="The first seed.")] = 0,
+    seed: Annotated[
+        str | None, typer.Option("--seed", help="This history alone, as a failure names it: 17, or 17:0,4.")
+    ] = None,
+    time_s: Annotated[
+        float | None, typer.Option("--time", metavar="SECONDS", help="Begin no more histories after so long.")
+    ] = None,
+    shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Look for the fewest faults that fail.")] = True,
+) -> None:
+    """Run a service with crashes, freezes and cut connections under many seeds, and check what it promises."""
+    need("simulation", "busway simulate")
+    if seeds < 1:
+        raise CommandFailed(f"--seeds {seeds}: give 1 or more")
+    if os.environ.get(_HASHES) != "0":
+        # The order of a set of strings is the seed's too, so that a failure can be seen again.
+        sys.stdout.flush()
+        arguments = [sys.executable, "-m", "busway.cli", *sys.argv[1:]]
+        os.execve(sys.executable, arguments, {**os.environ, _HASHES: "0"})  # noqa: S606 - our own module
+    from busway.testing.simulation.faults import Seed
+    from busway.testing.simulation.simulation import SimulationFailed
+
+    logging.getLogger().addHandler(logging.NullHandler())
+    simulation = _find(target)
+    if seed is not None:
+        try:
+            Seed.parse(seed)
+        except ValueError as problem:
+            raise CommandFailed(f"--seed {problem}") from None
+    try:
+        count = simulation.run(range(first, first + seeds), seed=seed, shrink=shrink, time_s=time_s)
+    except SimulationFailed as failed:
+        typer.echo(str(failed))
+        raise typer.Exit(1) from None
+    until = f"seed {seed}" if seed is not None else f"seeds {first} to {first + count - 1}"
+    typer.echo(f"{target}: {count} histories hold, {until}")
+
+
+def _find(target: str) -> Any:
+    from busway.testing.simulation.service import NoService, attribute_of, here_first
+    from busway.testing.simulation.simulation import Simulation
+
+    here_first()
+    try:
+        named = attribute_of(target)
+    except ModuleNotFoundError as missing:
+        raise CommandFailed(f"{target}: there is no module {missing.name}; run this where it can be imported") from None
+    except NoService as problem:
+        raise CommandFailed(str(problem)) from None
+    except BuswayError:
+        raise
+    except Exception as problem:
+        raise CommandFailed(f"{target} cannot be imported: {type(problem).__name__}: {problem}") from problem
+    if isinstance(named, Simulation):
+        return named
+    module = sys.modules[target.partition(":")[0]]
+    found = [one for one in vars(module).values() if isinstance(one, Simulation) and one.target in {target, named}]
+    if isinstance(named, App) and found:
+        return found[0]
+    raise CommandFailed(
+        f"{target} is no Simulation, and its module has none of it; write what is sent and what has to hold: "
+        f"simulation = busway.testing.Simulation({target!r}), then name that"
+    )

@@ -1,0 +1,158 @@
+"""What a workload and properties see of a simulation.
+
+What lives here: `SimulatedBus`: sending as another service would, reading what is there. What does not: faults, which it outlives (`run`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, TypeVar
+
+from busway.admin.admin import Admin
+from busway.app.bus import App
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
+from busway.app.handling.failures import dead_letter_topic
+from busway.app.tables.table import Table
+from busway.consumer.snapshot import read_to_end
+from busway.errors import ConnectionFailed, RequestTimedOut
+from busway.producer.producer import Producer
+from busway.testing.dead_letter import DeadLetter, dead_letter_of
+from busway.testing.simulation.story import Story
+from busway.types import Record, RecordMetadata
+
+K = TypeVar("K")
+V = TypeVar("V")
+WHO: Final = "workload"
+_AGAIN_S: Final = 0.2
+
+
+class Sent(NamedTuple):
+    """A record that was acknowledged to the workload."""
+
+    topic: str
+    key: Any
+    value: Any
+    partition: int
+    offset: int
+
+
+class SimulatedBus:
+    """A bus as a client beside the service has it.
+
+    Attributes:
+        chance: random numbers of the seed, for what to send and when.
+        sent: what was acknowledged, in that order.
+        state: for the workload to leave something for properties; empty at the beginning of each history.
+    """
+
+    def __init__(self, app: App, bootstrap_servers: str, chance: Random, story: Story) -> None:
+        self.chance = chance
+        self.sent: list[Sent] = []
+        self.state = SimpleNamespace()
+        self._app = app
+        self._bootstrap_servers = bootstrap_servers
+        self._serdes = app.new_serdes()
+        self._producer: Producer | None = None
+        self._preparing = asyncio.Lock()
+        self._story = story
+
+    @property
+    def now_s(self) -> float:
+        """Virtual seconds since the beginning."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(seconds)
+
+    def note(self, text: str) -> None:
+        """A line for the story."""
+        self._story.tell(WHO, text)
+
+    async def send(
+        self,
+        topic: Topic[K, V],
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Write a record and wait until it is acknowledged, however often connections and brokers fail meanwhile.
+
+        Raises:
+            Unencodable: the value or the key is of another type.
+            DeliveryFailed: it was not acknowledged in time.
+        """
+        await self._prepare(topic)
+        assert self._producer is not None
+        where = await self._producer.send_and_wait(
+            topic.name,
+            self._serdes.encode(topic, "value", value),
+            self._serdes.encode(topic, "key", key),
+            headers=headers,
+            timestamp_ms=timestamp_ms,
+        )
+        self.sent.append(Sent(topic.name, key, value, where.partition, where.offset))
+        return where
+
+    async def records(self, topic: Topic[K, V]) -> list[ConsumerRecord[K, V]]:
+        """All records of a topic, typed, by partition and offset."""
+        await self._prepare(topic)
+        return [await self._serdes.decode(record) for record in await self._read(topic.name)]
+
+    async def rows(self, table: Table[K, V]) -> dict[K, V]:
+        """A table as its topic has it."""
+        rows: dict[K, V] = {}
+        for record in await self.records(table.topic):
+            assert record.key is not None
+            if record.value is None:
+                rows.pop(record.key, None)
+            else:
+                rows[record.key] = record.value
+        return rows
+
+    async def dead_letters(self, topic: Topic[Any, Any]) -> list[DeadLetter]:
+        """The records of a topic that the service put aside."""
+        return [
+            dead_letter_of(record) for record in await self._read(dead_letter_topic(topic.name, self._app.group_id))
+        ]
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._producer is not None:
+            await self._producer.stop(0)
+        await self._serdes.close()
+
+    async def _prepare(self, topic: Topic[Any, Any]) -> None:
+        if topic.name not in self._app.topics and topic.app.name != self._app.name:
+            raise BadDeclaration(
+                f"topic {topic.name} is of app {topic.app.name}; this simulation is of {self._app.name}"
+            )
+        async with self._preparing:
+            if not self._serdes.knows(topic):
+                await self._serdes.prepare([topic])
+            if self._producer is None:
+                options = {"linger_ms": 0, **self._app.producer_options}
+                producer = Producer(self._bootstrap_servers, client_id=WHO, **options)
+                await _until_reached(producer.start)
+                self._producer = producer
+
+    async def _read(self, topic: str) -> list[Record]:
+        async def read() -> list[Record]:
+            async with Admin(self._bootstrap_servers) as admin:
+                if topic not in await admin.list_topics():
+                    return []
+            return [record async for record in read_to_end(self._bootstrap_servers, topic)]
+
+        return sorted(await _until_reached(read), key=lambda record: (record.partition, record.offset))
+
+
+async def _until_reached(work: Callable[[], Awaitable[V]]) -> V:
+    """What `work` returns; a broker that is away comes back."""
+    while True:
+        try:
+            return await work()
+        except (ConnectionFailed, RequestTimedOut):
+            await asyncio.sleep(_AGAIN_S)

@@ -1,0 +1,117 @@
+"""What goes wrong in a simulation, and when; pure.
+
+What lives here: kinds of faults, drawing some of them, their names in a replay. What does not: making them happen (`run`).
+
+Each seed draws first which kinds there are at all (Groce et al., "Swarm Testing"): a history with crashes alone goes where none goes in
+which everything happens at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final
+
+from busway.app.extension import CRASH_POINTS
+
+FAULTS_MAX: Final = 8
+TROUBLE_S: Final = (5.0, 40.0)
+"""How long faults go on, in virtual time."""
+STEPS_MAX: Final = 60
+"""An instance that is to be killed at a step of a record is, at one of its first so many."""
+
+
+class Kind(Enum):
+    """What happens; the value is how the story tells it."""
+
+    KILL = "is killed"
+    KILL_AT = "is to be killed"
+    FREEZE = "freezes"
+    CUT = "loses its connections"
+    SILENCE = "cannot reach the broker"
+    RESTART = "is restarted in order"
+    KILL_BROKER = "broker is killed"
+    POWER_CUT = "broker loses its power"
+    FREEZE_BROKER = "broker freezes"
+
+
+OF_BROKER: Final = frozenset({Kind.KILL_BROKER, Kind.POWER_CUT, Kind.FREEZE_BROKER})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One of them.
+
+    Attributes:
+        number: among those that the seed draws; what is left out of a replay.
+        at_s: since the faults began.
+        lasts_s: until what was killed comes back, what is frozen or silent goes on.
+        instance: of the service, from 1; 0 for the broker.
+        point, step: of `KILL_AT`: at which step of handling, and the how-manieth time that the instance comes there.
+    """
+
+    number: int
+    kind: Kind
+    at_s: float
+    lasts_s: float
+    instance: int = 0
+    point: str = ""
+    step: int = 0
+
+
+def draw(chance: Random, instances: int) -> tuple[Fault, ...]:
+    """The faults of one history, in their order."""
+    kinds = [kind for kind in Kind if chance.random() < 0.5] or [chance.choice(list(Kind))]
+    trouble_s = chance.uniform(*TROUBLE_S)
+    moments = sorted(chance.uniform(0, trouble_s) for _ in range(chance.randint(1, FAULTS_MAX)))
+    return tuple(_one(chance, number, chance.choice(kinds), at_s, instances) for number, at_s in enumerate(moments))
+
+
+def _one(chance: Random, number: int, kind: Kind, at_s: float, instances: int) -> Fault:
+    # Short ones are ridden out, long ones end the member's session.
+    lasts_s = chance.uniform(0.05, 3) if chance.random() < 0.7 else chance.uniform(3, 60)
+    return Fault(
+        number=number,
+        kind=kind,
+        at_s=at_s,
+        lasts_s=min(lasts_s, 20.0) if kind in OF_BROKER else lasts_s,
+        instance=0 if kind in OF_BROKER else chance.randint(1, instances),
+        point=chance.choice(CRASH_POINTS) if kind is Kind.KILL_AT else "",
+        step=chance.randint(1, STEPS_MAX) if kind is Kind.KILL_AT else 0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """What a history is made from: a number, and which of its faults happen; None for all.
+
+    `text` and `parse` are each other's inverse: `17`, `17:0,4`, `17:` without any fault.
+    """
+
+    number: int
+    faults: tuple[int, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        """As a user types it."""
+        return str(self.number) if self.faults is None else f"{self.number}:{','.join(map(str, self.faults))}"
+
+    @staticmethod
+    def parse(text: str) -> "Seed":
+        """What a user typed.
+
+        Raises:
+            ValueError: it is no seed.
+        """
+        number, colon, faults = text.strip().partition(":")
+        try:
+            chosen = tuple(int(one) for one in faults.split(",") if one) if colon else None
+            return Seed(int(number), chosen)
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is no seed: a number, or a number with some of its faults, such as 17:0,4"
+            ) from None
+
+    def choose(self, faults: Sequence[Fault]) -> tuple[Fault, ...]:
+        """Those that happen."""
+        return tuple(fault for fault in faults if self.faults is None or fault.number in self.faults)

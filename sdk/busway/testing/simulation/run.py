@@ -1,0 +1,441 @@
+"""One history: a service, its broker and registry in a world, from a seed.
+
+What lives here: starting them, the faults as they come, the quiet afterwards, and looking whether what has to hold does. What does not:
+which faults (`faults`), many histories and the smallest that fails (`simulation`).
+
+First there is trouble: the workload sends while faults come. Then everything is whole again, and the service must come to rest: all
+records handled and committed, in a time that is counted from the last fault. Then properties are looked at.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from busway.admin.admin import Admin
+from busway.app.bus import App
+from busway.app.handling.attempts import HandlerFailed
+from busway.app.topics import create_declared
+from busway.errors import BuswayError
+from busway.testing.simulation.bus import WHO, SimulatedBus
+from busway.testing.simulation.faults import Fault, Kind, Seed, draw
+from busway.testing.simulation.outside import NotSimulated, outside
+from busway.testing.simulation.service import Service
+from busway.testing.simulation.story import Executioner, Story
+from busway.types import TopicPartition
+
+if TYPE_CHECKING:
+    from busway_bus.testing.world import SimNode, SimProcess, World
+
+BROKER: Final = "broker"
+REGISTRY: Final = "registry"
+REGISTRY_PORT: Final = 8081
+REST_S: Final = 300.0
+"""After the last fault the service must have handled everything within this; a lost member's session ends after 45 s."""
+QUIET_S: Final = 0.5
+"""Between two looks whether it has."""
+AGAIN_S: Final = 1.0
+"""Whoever supervises the service starts it again so long after it ended because it could not go on without a broker."""
+LOOK_S: Final = 2.0
+"""Between two looks at what must hold always."""
+_END: Final = -1
+
+Work = Callable[[SimulatedBus], Awaitable[Any] | Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is simulated, whatever the seed.
+
+    Attributes:
+        service: which.
+        instances: how many of it.
+        workload: sends what it is there for.
+        outcomes: hold when everything is handled.
+        invariants: hold always.
+    """
+
+    service: Service
+    instances: int
+    workload: Work
+    outcomes: Sequence[Work]
+    invariants: Sequence[Work]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What became of one seed.
+
+    Attributes:
+        faults: those that happened.
+        problem: what did not hold; None if all did.
+        story: what happened.
+        digest: of every event; equal when the history is.
+    """
+
+    faults: tuple[Fault, ...]
+    problem: str | None
+    story: str
+    digest: str
+
+
+class _DoesNotHold(Exception):
+    """Something that must; the text says what."""
+
+
+def run(plan: Plan, seed: Seed) -> History:
+    """One history.
+
+    Raises:
+        NotSimulated: the service does what cannot be.
+    """
+    from busway_bus.testing.world import Stuck, World
+
+    world = World(seed.number, strict=False)
+    faults = seed.choose(draw(world.chance("faults"), plan.instances))
+    story = Story(lambda: world.now)
+    problem: str | None = None
+    history = _History(plan, faults, world, story)
+    with outside(seed.number, history.fails):
+        try:
+            world.run(history.live)
+        except _DoesNotHold as found:
+            problem = str(found)
+        except Stuck as stuck:
+            problem = f"nothing goes on any more: {stuck}"
+        outcome = History(faults=faults, problem=problem, story=story.text(), digest=world.trace.digest)
+        _bury(world)
+    return outcome
+
+
+def _bury(world: "World") -> None:
+    """Let go of what has not ended; nobody wants to hear what its `finally` blocks say."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        world.loop.bury()
+    finally:
+        logging.disable(before)
+
+
+class _History:
+    def __init__(self, plan: Plan, faults: Sequence[Fault], world: "World", story: Story) -> None:
+        self._plan = plan
+        self._faults = faults
+        self._world = world
+        self._story = story
+        self._broken: asyncio.Future[None] | None = None
+
+    async def live(self, world: "World") -> None:
+        self._broken = asyncio.get_running_loop().create_future()
+        self._broker = world.node(BROKER)
+        await self._broker.start()
+        url = await self._start_registry()
+        app = self._plan.service.app
+        self._client = world.process(WHO)
+        before = app.bootstrap_servers, app.schema_registry
+        app.bootstrap_servers, app.schema_registry = self._broker.bootstrap_servers, url
+        try:
+            self._bus = SimulatedBus(app, self._broker.bootstrap_servers, world.chance("workload"), self._story)
+            await self._client.run(create_declared, app)
+        finally:
+            app.bootstrap_servers, app.schema_registry = before
+        self._instances = [_Instance(number, self, url) for number in range(1, self._plan.instances + 1)]
+        for instance in self._instances:
+            instance.start()
+        await self._until(self._trouble())
+        await self._until(self._heal())
+        await self._until(self._client.run(self._rest))
+        for work in (*self._plan.invariants, *self._plan.outcomes):
+            await self._until(self._client.run(self._look, work))
+        for instance in self._instances:
+            await instance.stop()
+
+    async def _until(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Wait for it, or for something that does not hold."""
+        task = asyncio.ensure_future(work)
+        broken = self._broken
+        assert broken is not None
+        await asyncio.wait([task, broken], return_when=asyncio.FIRST_COMPLETED)
+        if broken.done():
+            task.cancel()
+            broken.result()
+        task.result()
+
+    def fails(self, problem: Exception) -> None:
+        """The history has failed."""
+        if self._broken is not None and not self._broken.done():
+            self._broken.set_exception(problem)
+
+    @property
+    def world(self) -> "World":
+        return self._world
+
+    @property
+    def story(self) -> Story:
+        return self._story
+
+    @property
+    def service(self) -> Service:
+        return self._plan.service
+
+    @property
+    def broker(self) -> "SimNode":
+        return self._broker
+
+    async def _start_registry(self) -> str | None:
+        if all(
+            topic.format != "avro" and topic.key_format != "avro" for topic in self._plan.service.app.topics.values()
+        ):
+            return None
+        from busway_registry.config import RegistryConfig
+        from busway_registry.server import RegistryServer
+
+        process = self._world.process(REGISTRY)
+        config = RegistryConfig(host=REGISTRY, port=REGISTRY_PORT, database="memory:", insecure=True)
+        self._registry = RegistryServer(config, machine=process.process.machine)
+        await process.run(self._registry.start)
+        return f"http://{REGISTRY}:{REGISTRY_PORT}"
+
+    # Trouble
+
+    async def _trouble(self) -> None:
+        began_s = self._world.now
+        looking = asyncio.ensure_future(self._look_always())
+        faults = [asyncio.ensure_future(self._suffer(fault, began_s)) for fault in self._faults]
+        try:
+            work = asyncio.ensure_future(self._client.run(self._work))
+            await asyncio.gather(work, *faults)
+        finally:
+            looking.cancel()
+
+    async def _work(self) -> None:
+        try:
+            outcome = self._plan.workload(self._bus)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except BuswayError as problem:
+            if isinstance(problem, NotSimulated):
+                raise
+            raise _DoesNotHold(f"the workload failed: {type(problem).__name__}: {problem}") from problem
+
+    async def _look_always(self) -> None:
+        while self._plan.invariants:
+            await asyncio.sleep(LOOK_S)
+            for work in self._plan.invariants:
+                # Nobody sees anything while the broker is away.
+                with contextlib.suppress(BuswayError, TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await self._client.run(self._look, work)
+
+    async def _look(self, work: Work) -> None:
+        name = getattr(work, "__name__", repr(work))
+        try:
+            holds = work(self._bus)
+            if inspect.isawaitable(holds):
+                holds = await holds
+        except AssertionError as problem:
+            self._refuse(f"{name}: {problem}" if str(problem) else name)
+            return
+        if holds is False:
+            self._refuse(name)
+
+    def _refuse(self, what: str) -> None:
+        self._story.tell("property", f"does not hold: {what}")
+        self.fails(_DoesNotHold(what))
+
+    async def _suffer(self, fault: Fault, began_s: float) -> None:
+        await asyncio.sleep(began_s + fault.at_s - self._world.now)
+        if fault.instance:
+            await self._instances[fault.instance - 1].suffer(fault)
+        else:
+            await self._broker_suffers(fault)
+
+    async def _broker_suffers(self, fault: Fault) -> None:
+        broker = self._broker
+        if not broker.running:
+            return
+        self._story.tell(BROKER, f"{fault.kind.value.removeprefix('broker ')} for {fault.lasts_s:.1f} s")
+        if fault.kind is Kind.FREEZE_BROKER:
+            broker.freeze()
+            await asyncio.sleep(fault.lasts_s)
+            broker.thaw()
+            self._story.tell(BROKER, "goes on")
+            return
+        if fault.kind is Kind.POWER_CUT:
+            broker.power_cut()
+        else:
+            broker.crash()
+        await asyncio.sleep(fault.lasts_s)
+        await broker.start()
+        self._story.tell(BROKER, "is back")
+
+    # Quiet
+
+    async def _heal(self) -> None:
+        self._world.network.heal()
+        self._broker.thaw()
+        if not self._broker.running:
+            await self._broker.start()
+        for instance in self._instances:
+            instance.heal()
+        self._story.tell("world", "is whole again")
+
+    async def _rest(self) -> None:
+        """Until all records of the service's topics are handled, and that is committed."""
+        app = self._plan.service.app
+        topics = sorted({topic.name for route in app.routes for topic in route.topics})
+        if not topics:
+            return
+        until_s = self._world.now + REST_S
+        left: dict[str, int] = {}
+        async with Admin(self._broker.bootstrap_servers, client_id="observer") as admin:
+            while self._world.now < until_s:
+                with contextlib.suppress(BuswayError):
+                    left = await _left(admin, app, topics)
+                    if not left:
+                        await asyncio.sleep(QUIET_S)
+                        if not (left := await _left(admin, app, topics)):
+                            return
+                await asyncio.sleep(QUIET_S)
+        raise _DoesNotHold(f"{REST_S:g} s after the last fault records are not handled: {left}")
+
+
+async def _left(admin: Admin, app: App, topics: Sequence[str]) -> dict[str, int]:
+    there = set(await admin.list_topics())
+    described = await admin.describe_topics([topic for topic in topics if topic in there])
+    partitions = [TopicPartition(name, one.number) for name, topic in described.items() for one in topic.partitions]
+    ends = await admin.list_offsets(dict.fromkeys(partitions, _END))
+    committed = await admin.list_group_offsets(app.group_id)
+    left = {}
+    for partition, end in ends.items():
+        at = committed.get(partition)
+        if (missing := end - (at.offset if at is not None else 0)) > 0:
+            left[f"{partition.topic}-{partition.partition}"] = missing
+    return left
+
+
+class _Instance:
+    """One instance of the service: the host, and the process in which it runs now."""
+
+    def __init__(self, number: int, history: _History, registry_url: str | None) -> None:
+        self.name = f"service-{number}"
+        self._history = history
+        self._registry_url = registry_url
+        self._process: SimProcess | None = None
+        self._app: App | None = None
+        self._kills: dict[str, int] = {}
+
+    def _tell(self, what: str) -> None:
+        self._history.story.tell(self.name, what)
+
+    def start(self) -> None:
+        """Begin a new process."""
+        self._process = process = self._history.world.process(self.name)
+        self._tell("starts")
+        process.start(self._serve, process).add_done_callback(lambda done: self._ended(process, done))
+
+    async def _serve(self, process: "SimProcess") -> None:
+        self._app = app = self._history.service.make(self.name)
+        app.bootstrap_servers = self._history.broker.bootstrap_servers
+        if self._registry_url is not None:
+            app.schema_registry = self._registry_url
+        app.extend(Executioner(self._history.story, self.name, self._kills, lambda how: self._kill(process, how)))
+        async with app:
+            if app.worker is not None:
+                app.worker.hooks.stepped = bool(self._kills)
+                await app.wait()
+            else:
+                await asyncio.get_running_loop().create_future()
+
+    def _ended(self, process: "SimProcess", done: "asyncio.Future[None]") -> None:
+        if done.cancelled() or process is not self._process or not process.alive:
+            return
+        problem = done.exception()
+        process.crash()
+        if isinstance(problem, BuswayError) and not isinstance(problem, HandlerFailed | NotSimulated):
+            self._tell(f"ends: {problem}")
+            asyncio.get_running_loop().call_later(AGAIN_S, self._start_if_down)
+        elif problem is not None:
+            if not isinstance(problem, NotSimulated):
+                self._tell(f"ends: {problem!r}")
+                problem = _DoesNotHold(f"{self.name} stopped by itself: {type(problem).__name__}: {problem}")
+            self._history.fails(problem)
+
+    def _start_if_down(self) -> None:
+        if self._process is None or not self._process.alive:
+            self.start()
+
+    def _kill(self, process: "SimProcess", how: str) -> None:
+        self._tell(how)
+        loop = asyncio.get_running_loop()
+        world = self._history.world
+        context = world.loop.world.context.copy()
+        loop.call_soon(process.crash, context=context)
+        loop.call_later(AGAIN_S, self._start_if_down, context=context)
+
+    async def suffer(self, fault: Fault) -> None:
+        """A fault comes over it."""
+        process = self._process
+        if process is None or not process.alive:
+            return
+        lasts = f" for {fault.lasts_s:.1f} s"
+        match fault.kind:
+            case Kind.KILL:
+                self._tell(f"is killed{lasts}")
+                process.crash()
+                await asyncio.sleep(fault.lasts_s)
+                self._start_if_down()
+            case Kind.KILL_AT:
+                self._kills[fault.point] = fault.step
+                if self._app is not None and self._app.worker is not None:
+                    self._app.worker.hooks.stepped = True
+            case Kind.FREEZE:
+                self._tell(f"freezes{lasts}")
+                process.freeze()
+                await asyncio.sleep(fault.lasts_s)
+                process.thaw()
+                if process.alive:
+                    self._tell("goes on")
+            case Kind.CUT:
+                self._tell("loses its connections")
+                self._history.world.network.cut(self.name)
+            case Kind.SILENCE:
+                self._tell(f"cannot reach the broker{lasts}")
+                network = self._history.world.network
+                network.silence(self.name, BROKER)
+                network.silence(BROKER, self.name)
+                await asyncio.sleep(fault.lasts_s)
+                network.heal(self.name, BROKER)
+                network.heal(BROKER, self.name)
+                self._tell("can reach it again")
+            case _:
+                self._tell("is restarted in order")
+                await self.stop()
+                self._start_if_down()
+
+    async def stop(self) -> None:
+        """End it as a signal does."""
+        process, app = self._process, self._app
+        if process is None or app is None or not process.alive:
+            return
+        try:
+            async with asyncio.timeout(60):
+                await process.run(app.stop)
+        except (BuswayError, TimeoutError) as problem:
+            self._tell(f"does not end in order: {problem!r}")
+        except Exception as problem:  # noqa: BLE001 - killed meanwhile
+            self._tell(f"ends: {type(problem).__name__}")
+        self._process = None
+        process.crash()
+
+    def heal(self) -> None:
+        """No fault any more."""
+        self._kills.clear()
+        if self._process is not None and self._process.alive:
+            self._process.thaw()
+        else:
+            self.start()

@@ -1,0 +1,174 @@
+"""The service that is simulated: finding it, and making it anew for each process.
+
+What lives here: `Service`. What does not: running it (`run`).
+
+A process that starts imports the service's modules; so does a simulated one, and gets modules of its own. What two instances keep in
+variables is theirs alone, and is gone with the process.
+"""
+
+import contextlib
+import functools
+import importlib
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from busway.app.bus import App
+from busway.errors import BuswayError
+
+_PYTHON: Final = tuple(
+    os.path.join(os.path.realpath(sysconfig.get_path(name)), "")
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_OURS: Final = frozenset(
+    {"busway", "busway_protocol", "busway_bus", "busway_registry", "busway_connect", "busway_spark", "busway_console"}
+)
+
+Target = str | App | Callable[[], App]
+"""`module:app`, an app that is a name of its module, or a function that makes one."""
+
+
+class NoService(BuswayError):
+    """What was given cannot be simulated; the text says what can."""
+
+
+class Service:
+    """A service that can be made many times.
+
+    Args:
+        target: which.
+        environment: variables that an instance finds; `{instance}` in them is its name.
+        prepare: called with each app that is made, before it starts.
+
+    Attributes:
+        app: one of it, which never runs: its topics, for who sends and reads them.
+        name: in messages.
+
+    Raises:
+        NoService: there is none.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        environment: Mapping[str, str] | None = None,
+        prepare: Callable[[App], None] | None = None,
+    ) -> None:
+        self._prepare = prepare
+        self._environment = dict(environment or {})
+        self._module = ""
+        if isinstance(target, App):
+            target = _place_of(target)
+        if isinstance(target, str):
+            self._module, colon, self._attribute = target.partition(":")
+            if not colon or not self._module or not self._attribute:
+                raise NoService(f"{target}: give MODULE:APP, such as shop.service:app")
+            found = getattr(importlib.import_module(self._module), self._attribute, None)
+            self.name = target
+        else:
+            self._make = found = target
+            self.name = getattr(target, "__qualname__", repr(target))
+        self.app = _app_of(found, self.name)
+
+    def make(self, instance: str) -> App:
+        """An app for a process that starts."""
+        app = self._made(instance)
+        if self._prepare is not None:
+            self._prepare(app)
+        return app
+
+    def _made(self, instance: str) -> App:
+        with _environment({name: text.format(instance=instance) for name, text in self._environment.items()}):
+            if not self._module:
+                return self._make()
+            with _modules_of_its_own(self._module.partition(".")[0]):
+                return _app_of(getattr(importlib.import_module(self._module), self._attribute), self.name)
+
+
+def _app_of(found: object, name: str) -> App:
+    if callable(found) and not isinstance(found, App):
+        found = found()
+    if not isinstance(found, App):
+        raise NoService(
+            f"{name} is {type(found).__name__}; give an App, or a function without arguments that makes one"
+        )
+    return found
+
+
+def _place_of(app: App) -> str:
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType) and _is_users(module):
+            for attribute, value in vars(module).items():
+                if value is app:
+                    return f"{module.__name__}:{attribute}"
+    raise NoService(
+        f"app {app.name} is no name of a module, so no second instance of it can be made; give a function that makes it"
+    )
+
+
+def _is_users(module: ModuleType, package: str | None = None) -> bool:
+    """Whether a module is the user's own: no part of Python, of what was installed beside it, or of Busway; or of this package."""
+    top = module.__name__.partition(".")[0]
+    return top == package or (top not in _OURS and _is_elsewhere(getattr(module, "__file__", None)))
+
+
+@functools.cache
+def _is_elsewhere(file: str | None) -> bool:
+    return bool(file) and not os.path.realpath(str(file)).startswith(_PYTHON)
+
+
+@contextlib.contextmanager
+def _modules_of_its_own(package: str) -> Iterator[None]:
+    """Within, the user's modules are imported anew; before and after, they are those that were there."""
+    mine = {
+        name: module for name, module in list(sys.modules.items()) if module is not None and _is_users(module, package)
+    }
+    for name in mine:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        for name, module in list(sys.modules.items()):
+            if module is not None and name not in mine and _is_users(module, package):
+                del sys.modules[name]
+        sys.modules.update(mine)
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def here_first() -> None:
+    """Modules of the current directory can be imported, as `busway run` finds them."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def attribute_of(target: str) -> Any:
+    """What `module:name` names.
+
+    Raises:
+        NoService: there is nothing of that name.
+    """
+    module_name, colon, name = target.partition(":")
+    if not colon or not module_name or not name:
+        raise NoService(f"{target}: give MODULE:NAME, such as shop.simulation:simulation")
+    module = importlib.import_module(module_name)
+    if not hasattr(module, name):
+        raise NoService(f"{module_name} has no {name}")
+    return getattr(module, name)

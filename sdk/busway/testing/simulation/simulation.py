@@ -1,0 +1,243 @@
+"""Many histories of a service, and the smallest that fails.
+
+What lives here: `Simulation` and `simulate`, as tests and `busway simulate` use them. What does not: one history (`run`).
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from busway.app.bus import App
+from busway.errors import BuswayError
+from busway.extras import need
+from busway.testing.simulation.faults import Seed
+from busway.testing.simulation.run import History, Plan, Work, run
+from busway.testing.simulation.service import Service, Target
+
+SEEDS: Final = 50
+INSTANCES: Final = 2
+SHRINKING_MAX: Final = 200
+"""Histories that are tried for a smaller one."""
+
+W = TypeVar("W", bound=Work)
+_real_s = time.perf_counter
+
+
+class SimulationFailed(AssertionError):
+    """A history in which something does not hold; the text tells it.
+
+    Attributes:
+        seed: that gives it again: `simulate(…, seed=…)`, `busway simulate … --seed …`.
+        history: the smallest one that was found.
+    """
+
+    def __init__(self, text: str, seed: str, history: History) -> None:
+        super().__init__(text)
+        self.seed = seed
+        self.history = history
+
+
+class Simulation:
+    """A service, what is sent to it, and what has to hold.
+
+        simulation = Simulation("shop.service:app")
+
+        @simulation.workload
+        async def customers(bus: SimulatedBus) -> None:
+            for number in range(30):
+                await bus.send(service.orders, Order(number), key=str(number))
+
+        @simulation.outcome
+        async def each_order_is_billed_once(bus: SimulatedBus) -> None:
+            billed = [record.value.order for record in await bus.records(service.bills)]
+            assert sorted(billed) == list(range(30))
+
+        def test_orders() -> None:
+            simulation.run()
+
+    Args:
+        service: `"module:app"`, an app that is a name of its module, or a function that makes an app.
+        instances: how many of it run.
+        environment: variables that an instance finds; `{instance}` in them is its name.
+        prepare: called with each app that is made, before it starts: `app.overrides` for what cannot be simulated.
+    """
+
+    def __init__(
+        self,
+        service: Target,
+        *,
+        instances: int = INSTANCES,
+        environment: Mapping[str, str] | None = None,
+        prepare: Callable[[App], None] | None = None,
+    ) -> None:
+        if instances < 1:
+            raise ValueError(f"instances: {instances} is not 1 or more")
+        self.target = service
+        self._instances = instances
+        self._environment = environment
+        self._prepare = prepare
+        self._workload: Work | None = None
+        self._outcomes: list[Work] = []
+        self._invariants: list[Work] = []
+
+    def workload(self, function: W) -> W:
+        """What other services and users send while faults come."""
+        if self._workload is not None:
+            raise ValueError(f"{function!r}: this simulation has a workload already, {self._workload!r}")
+        self._workload = function
+        return function
+
+    def outcome(self, function: W) -> W:
+        """What holds once everything is handled: a function of the bus that asserts it, or returns whether it does."""
+        self._outcomes.append(function)
+        return function
+
+    def invariant(self, function: W) -> W:
+        """What holds always: it is looked at again and again while faults come, and at the end."""
+        self._invariants.append(function)
+        return function
+
+    def run(
+        self,
+        seeds: int | Iterable[int] = SEEDS,
+        *,
+        seed: int | str | None = None,
+        shrink: bool = True,
+        time_s: float | None = None,
+        told: Callable[[int], None] | None = None,
+    ) -> int:
+        """Run histories; how many.
+
+        Args:
+            seeds: how many, from 0 on, or which.
+            seed: this one alone, as a failure names it.
+            shrink: leave out faults of a failing history for as long as it fails.
+            time_s: begin no more of them after so many seconds.
+            told: called with each seed that held.
+
+        Raises:
+            SimulationFailed: something does not hold.
+            NotSimulated: the service does what cannot be simulated.
+            MissingExtra: the simulation's packages are not installed.
+        """
+        plan = self._plan()
+        count, until_s = 0, None if time_s is None else _real_s() + time_s
+        run(
+            plan, Seed(0, ())
+        )  # what is imported and compiled on the way takes time and chance; let no history have it alone
+        for one in _seeds(seeds, seed):
+            if until_s is not None and _real_s() >= until_s:
+                break
+            history = run(plan, one)
+            count += 1
+            if history.problem is not None:
+                raise self._failure(plan, one, history, count, shrink=shrink)
+            if told is not None:
+                told(one.number)
+        return count
+
+    def _plan(self) -> Plan:
+        need("simulation", "busway.testing.simulate")
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise BuswayError(
+                "a simulation brings an event loop of its own; call it from a plain test (def), not from a coroutine"
+            )
+        if self._workload is None:
+            raise ValueError("this simulation has no workload; write one: @simulation.workload")
+        return Plan(
+            service=Service(self.target, self._environment, self._prepare),
+            instances=self._instances,
+            workload=self._workload,
+            outcomes=tuple(self._outcomes),
+            invariants=tuple(self._invariants),
+        )
+
+    def _failure(self, plan: Plan, seed: Seed, history: History, count: int, *, shrink: bool) -> SimulationFailed:
+        drawn = len(history.faults)
+        smallest, chosen = shrunk(plan, seed, history) if shrink else (history, seed)
+        fickle = (
+            ""
+            if _repeats(plan, chosen, smallest)
+            else (
+                "\nIt is not the same when it is run again: something is decided by no seed, such as the order of a set of strings; "
+                "run with PYTHONHASHSEED=0, see docs/SIMULATION.md.\n"
+            )
+        )
+        of = f"{len(smallest.faults)} of its {drawn} faults suffice" if shrink and drawn else f"{drawn} faults"
+        text = (
+            f"{plan.service.name} under seed {seed.number} ({of}), after {count} histories:\n\n    {smallest.problem}\n\n"
+            f"{smallest.story}\n{fickle}\nAgain: seed={chosen.text!r}, or --seed {chosen.text}"
+        )
+        return SimulationFailed(text, chosen.text, smallest)
+
+
+def _repeats(plan: Plan, seed: Seed, history: History) -> bool:
+    """Whether a seed gives the same history again; the first one under new faults may still have to import something."""
+    again = run(plan, seed)
+    return again.digest == history.digest or run(plan, seed).digest == again.digest
+
+
+def shrunk(plan: Plan, seed: Seed, history: History) -> tuple[History, Seed]:
+    """A failing history with as few faults as suffice, and its seed; halves are tried before single ones."""
+    kept = [fault.number for fault in history.faults]
+    smallest, chosen = history, Seed(seed.number, tuple(kept))
+    size, tried = max(len(kept) // 2, 1), 0
+    while kept and tried < SHRINKING_MAX:
+        for begin in range(0, len(kept), size):
+            fewer = kept[:begin] + kept[begin + size :]
+            candidate = Seed(seed.number, tuple(fewer))
+            found = run(plan, candidate)
+            tried += 1
+            if found.problem is not None:
+                kept, smallest, chosen = fewer, found, candidate
+                size = max(min(size, len(kept) // 2), 1)
+                break
+        else:
+            if size == 1:
+                break
+            size //= 2
+    return smallest, chosen
+
+
+def _seeds(seeds: int | Iterable[int], seed: int | str | None) -> Iterable[Seed]:
+    if seed is not None:
+        return [Seed.parse(str(seed))]
+    return (Seed(number) for number in (range(seeds) if isinstance(seeds, int) else seeds))
+
+
+def simulate(
+    service: Target,
+    *,
+    workload: Work,
+    properties: Sequence[Work] = (),
+    invariants: Sequence[Work] = (),
+    instances: int = INSTANCES,
+    environment: Mapping[str, str] | None = None,
+    prepare: Callable[[App], None] | None = None,
+    seeds: int | Iterable[int] = SEEDS,
+    seed: int | str | None = None,
+    **options: Any,
+) -> int:
+    """Run a service with crashes, freezes and cut connections under many seeds; how many held.
+
+    Args:
+        service: `"module:app"`, an app that is a name of its module, or a function that makes an app.
+        workload: a coroutine function that sends what the service is there for, as `Simulation.workload`.
+        properties: hold once everything is handled, as `Simulation.outcome`.
+        invariants: hold always, as `Simulation.invariant`.
+        instances, environment, prepare: as `Simulation`.
+        seeds, seed, options: as `Simulation.run`.
+
+    Raises:
+        SimulationFailed: one did not; the text has the seed and the story of the smallest history that fails.
+    """
+    simulation = Simulation(service, instances=instances, environment=environment, prepare=prepare)
+    simulation.workload(workload)
+    for function in properties:
+        simulation.outcome(function)
+    for function in invariants:
+        simulation.invariant(function)
+    return simulation.run(seeds, seed=seed, **options)

@@ -1,0 +1,123 @@
+"""What happened in a simulation, as its reader wants it told.
+
+What lives here: the lines, and the extension that tells what an instance does. What does not: each packet, which is in the world's trace.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from busway.app.extension import Extension, Handling
+from busway.types import TopicPartition
+
+LINES_MAX: Final = 120
+"""Of a story; in a longer one the middle is left out."""
+_NAMES_MAX: Final = 4
+
+
+@dataclass(slots=True)
+class _Line:
+    at_s: float
+    who: str
+    what: str
+    last: int = -1
+    """Of a row of records: the last offset."""
+
+
+class Story:
+    """What happened.
+
+    Args:
+        now: virtual seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._lines: list[_Line] = []
+
+    def tell(self, who: str, what: str) -> None:
+        """One thing."""
+        self._lines.append(_Line(self._now(), who, what))
+
+    def handled(self, who: str, handling: Handling) -> None:
+        """An instance has handled a record, or failed to; records in a row make one line."""
+        place = f"{handling.topic}-{handling.partition}"
+        what = f"{handling.outcome.replace('_', '-')} {place} offset"
+        last = handling.offset + handling.records - 1
+        if handling.problem is not None:
+            self.tell(who, f"{what} {handling.offset}, attempt {handling.attempt}: {handling.problem!r:.120}")
+            return
+        before = self._lines[-1] if self._lines else None
+        if (
+            before is not None
+            and before.who == who
+            and before.what.startswith(what)
+            and before.last + 1 == handling.offset
+        ):
+            first = before.what.removeprefix(what).split()[0]
+            before.what, before.last = f"{what} {first} to {last}", last
+            return
+        text = f"{what} {handling.offset}" + (f" to {last}" if handling.records > 1 else "")
+        self._lines.append(_Line(self._now(), who, text, last))
+
+    def text(self) -> str:
+        """All of it."""
+        lines = [f"{line.at_s:9.3f}  {line.who:<10} {line.what}" for line in self._lines]
+        if len(lines) > LINES_MAX:
+            half = LINES_MAX // 2
+            lines = [*lines[:half], f"           … {len(lines) - 2 * half} more lines …", *lines[-half:]]
+        return "\n".join(lines)
+
+
+class Teller(Extension):
+    """Tells what an instance does.
+
+    Args:
+        story: where.
+        who: the instance.
+    """
+
+    def __init__(self, story: Story, who: str) -> None:
+        self._story = story
+        self._who = who
+
+    async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Partitions came."""
+        if partitions:
+            self._story.tell(self._who, f"is given {_shown(partitions)}")
+        return {}
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions went."""
+        self._story.tell(self._who, f"gives up {_shown(partitions)}")
+
+    def finished(self, handling: Handling) -> None:
+        """A call has ended."""
+        self._story.handled(self._who, handling)
+
+
+class Executioner(Teller):
+    """Tells, too, when an instance comes to the step at which it is to be killed, and does it there."""
+
+    def __init__(self, story: Story, who: str, kills: dict[str, int], kill: Callable[[str], None]) -> None:
+        super().__init__(story, who)
+        self._kills = kills
+        self._kill = kill
+
+    async def reached(self, point: str, topic: str, partition: int, offset: int) -> None:
+        """A step is reached; at the one that was drawn nothing goes on."""
+        left = self._kills.get(point)
+        if left is None:
+            return
+        self._kills[point] = left - 1
+        if left == 1:
+            del self._kills[point]
+            self._kill(f"is killed {point} of {topic}-{partition} offset {offset}")
+            await asyncio.get_running_loop().create_future()
+
+
+def _shown(partitions: Sequence[TopicPartition]) -> str:
+    names = [f"{topic}-{number}" for topic, number in sorted(partitions)]
+    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+    return ", ".join(names[:_NAMES_MAX]) + more

@@ -1,0 +1,330 @@
+"""A user's service under simulation: what holds, what is found, what is told of it, what is refused."""
+
+import asyncio
+import dataclasses
+import datetime as dt
+import random
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busway import App, BuswayError, ConsumerRecord, Retry
+from busway.testing import NotSimulated, SimulatedBus, Simulation, SimulationFailed, simulate
+
+pytestmark = [pytest.mark.slow, pytest.mark.simulation, pytest.mark.timeout(600)]
+
+
+@dataclasses.dataclass
+class Order:
+    shop: str
+    amount: int
+
+
+@dataclasses.dataclass
+class Total:
+    amount: int = 0
+    last: int = -1
+
+
+def shop() -> App:
+    """Adds up what was ordered; an order that comes again is known by its offset."""
+    app = App("shop")
+    orders = app.topic("orders", value=Order, partitions=3)
+    totals = app.table("totals", value=Total)
+
+    @app.subscribe(orders)
+    async def count(record: ConsumerRecord[str, Order]) -> None:
+        assert record.key is not None
+        assert record.value is not None
+        total = totals.get(record.key) or Total()
+        if record.offset > total.last:
+            await totals.put(record.key, Total(total.amount + record.value.amount, record.offset))
+
+    return app
+
+
+def forgetful_shop() -> App:
+    """As `shop`, without looking at offsets."""
+    app = App("shop")
+    orders = app.topic("orders", value=Order, partitions=3)
+    totals = app.table("totals", value=Total)
+
+    @app.subscribe(orders)
+    async def count(record: ConsumerRecord[str, Order]) -> None:
+        total = totals.get(record.key or "") or Total()
+        await totals.put(record.key or "", Total(total.amount + (record.value.amount if record.value else 0)))
+
+    return app
+
+
+def hasty_shop() -> App:
+    """Begins with an order and says that it is done: it is committed before it is handled."""
+    app = App("shop")
+    orders = app.topic("orders", value=Order, partitions=3)
+    bills = app.topic("bills", value=Order)
+    tasks: set[asyncio.Task[Any]] = set()
+
+    @app.subscribe(orders)
+    async def bill(record: ConsumerRecord[str, Order]) -> None:
+        async def soon() -> None:
+            await asyncio.sleep(1)
+            await bills.send(record.value, record.key)
+
+        tasks.add(asyncio.create_task(soon()))
+
+    return app
+
+
+OUTSIDE = shop()
+"""The shop's topics, for who is no instance of it."""
+ORDERS = OUTSIDE.topics["orders"]
+BILLS = hasty_shop().topics["bills"]
+
+
+async def customers(bus: SimulatedBus) -> None:
+    """Some orders, a few each second."""
+    for number in range(12):
+        await bus.send(ORDERS, Order("s", bus.chance.randrange(1, 100)), key=f"k{number % 4}")
+        await bus.sleep(bus.chance.uniform(0, 2))
+
+
+async def totals_are_exact(bus: SimulatedBus) -> None:
+    """Each order once."""
+    wanted: Counter[str] = Counter()
+    for sent in bus.sent:
+        wanted[sent.key] += sent.value.amount
+    records = await bus.records(OUTSIDE.topics["totals"])
+    totals = {record.key: record.value.amount for record in records}
+    assert totals == dict(wanted), f"{totals} is not {dict(wanted)}"
+
+
+async def each_is_billed(bus: SimulatedBus) -> None:
+    """At least once."""
+    assert len({(one.key, one.value.amount) for one in await bus.records(BILLS)}) == len(
+        {(sent.key, sent.value.amount) for sent in bus.sent}
+    ), "an order was not billed"
+
+
+def test_a_service_that_looks_at_offsets_is_exact() -> None:
+    """With typed events, a table, a registry; the number of histories is returned."""
+    assert simulate(shop, workload=customers, properties=[totals_are_exact], seeds=4) == 4
+
+
+@pytest.mark.parametrize(
+    ("service", "holds"), [(forgetful_shop, totals_are_exact), (hasty_shop, each_is_billed)], ids=["twice", "never"]
+)
+def test_a_service_that_is_wrong_is_found(service: Callable[[], App], holds: Any) -> None:
+    """Within few seeds; the story tells of the fault that did it, and the seed that is named shows it again."""
+    with pytest.raises(SimulationFailed) as found:
+        simulate(service, workload=customers, properties=[holds], seeds=30)
+    failed = found.value
+    assert failed.history.problem is not None
+    assert holds.__name__ in failed.history.problem
+    assert failed.history.faults
+    assert f"--seed {failed.seed}" in str(failed)
+    assert "It is not the same" not in str(failed)
+    assert any(word in failed.history.story for word in ("is killed", "freezes", "cannot reach", "restarted", "loses"))
+    with pytest.raises(SimulationFailed) as again:
+        simulate(service, workload=customers, properties=[holds], seed=failed.seed, shrink=False)
+    assert again.value.history == failed.history
+
+
+def test_what_holds_always_is_looked_at_meanwhile() -> None:
+    """An invariant that breaks ends the history, before everything is handled."""
+
+    async def never_more_than_three(bus: SimulatedBus) -> None:
+        assert len(await bus.records(ORDERS)) <= 3, "there are more"
+
+    with pytest.raises(SimulationFailed, match="never_more_than_three: there are more") as found:
+        simulate(shop, workload=customers, invariants=[never_more_than_three], seed="1:")
+    assert "is whole again" not in found.value.history.story
+
+
+def test_time_and_chance_of_a_service_are_the_seeds() -> None:
+    """Clocks, identifiers and random numbers that the service asks Python for are equal in both runs, and time is virtual."""
+    heard: list[list[Any]] = []
+
+    def service() -> App:
+        app = App("shop")
+        orders = app.topic("orders", value=Order, format="json", partitions=1)
+
+        @app.subscribe(orders)
+        def note(order: Order) -> None:
+            before = time.monotonic()
+            time.sleep(60)
+            assert time.monotonic() - before < 1
+            moments = (dt.datetime.now(dt.UTC), time.time(), time.time_ns())
+            heard[-1].append((*moments, uuid.uuid4(), random.random(), random.choice("abc"), uuid.uuid1().time))
+
+        return app
+
+    plain = service().topics["orders"]
+
+    async def send(bus: SimulatedBus) -> None:
+        heard.append([])
+        for number in range(3):
+            await bus.send(plain, Order("s", number))
+        await bus.sleep(60)
+        await bus.send(plain, Order("s", 9))
+
+    before = time.time()
+    simulate(service, workload=send, seeds=[0, 0])
+    _, first, second = heard
+    assert first == second
+    assert first[-1][0] - first[0][0] >= dt.timedelta(seconds=59)
+    assert abs(first[0][1] - first[0][0].timestamp()) < 0.1
+    assert time.time() - before < 100, "the clock is given back"
+
+
+def connect(address: tuple[str, int]) -> None:
+    with socket.socket() as opened:
+        opened.connect(address)
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "a thread": lambda: threading.Thread(target=print).start(),
+    "a socket": lambda: connect(("127.0.0.1", 1)),
+    "SQLite": lambda: sqlite3.connect(":memory:"),
+    "a program": lambda: subprocess.run(["true"], check=True),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_not_simulated_is_refused_by_name(what: str) -> None:
+    """Not tried again or put aside: it ends the simulation, and tells what to do instead."""
+
+    def service() -> App:
+        app = App("shop")
+        orders = app.topic("orders", value=Order, format="json", partitions=1)
+
+        @app.subscribe(orders, retry=Retry(attempts=3))
+        def use(order: Order) -> None:
+            REFUSED[what]()
+
+        return app
+
+    plain = service().topics["orders"]
+
+    async def send(bus: SimulatedBus) -> None:
+        await bus.send(plain, Order("s", 1))
+
+    with pytest.raises(NotSimulated, match=f"{what}.* is not simulated"):
+        simulate(service, workload=send, seeds=1)
+
+
+def test_a_service_that_stops_by_itself_has_failed() -> None:
+    """A record that may not be put aside stops it."""
+
+    def service() -> App:
+        app = App("shop")
+        orders = app.topic("orders", value=Order, format="json", partitions=1)
+
+        @app.subscribe(orders, retry=Retry(attempts=1), dead_letter=False)
+        async def fail(order: Order) -> None:
+            raise ValueError("no such shop")
+
+        return app
+
+    plain = service().topics["orders"]
+
+    async def send(bus: SimulatedBus) -> None:
+        await bus.send(plain, Order("s", 1))
+
+    with pytest.raises(SimulationFailed, match=r"stopped by itself: HandlerFailed.*no such shop"):
+        simulate(service, workload=send, seeds=1)
+
+
+async def test_it_is_called_from_a_plain_test() -> None:
+    """The message says so."""
+    with pytest.raises(BuswayError, match="plain test"):
+        simulate(shop, workload=customers)
+
+
+def test_a_simulation_without_a_workload_says_so() -> None:
+    """And one has no two of them."""
+    simulation = Simulation(shop)
+    with pytest.raises(ValueError, match="no workload"):
+        simulation.run()
+    simulation.workload(customers)
+    with pytest.raises(ValueError, match="already"):
+        simulation.workload(customers)
+
+
+SERVICE = """
+from dataclasses import dataclass
+from busway import App
+
+@dataclass
+class Order:
+    number: int
+
+app = App("shop")
+orders = app.topic("orders", value=Order, format="json", partitions=1)
+bills = app.topic("bills", value=Order, format="json", partitions=1)
+seen = set()
+
+@app.publish(bills)
+@app.subscribe(orders)
+async def bill(order: Order) -> Order | None:
+    if order.number in seen:
+        return None
+    seen.add(order.number)
+    return order
+"""
+PROMISES = """
+import shop
+from busway.testing import SimulatedBus, Simulation
+
+simulation = Simulation("shop:app")
+
+@simulation.workload
+async def customers(bus: SimulatedBus) -> None:
+    for number in range(15):
+        await bus.send(shop.orders, shop.Order(number))
+        await bus.sleep(1)
+
+@simulation.outcome
+async def each_order_is_billed_once(bus: SimulatedBus) -> None:
+    billed = sorted(one.value.number for one in await bus.records(shop.bills))
+    assert billed == list(range(15)), f"billed were {billed}"
+"""
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    """A service that keeps what it has seen in a variable is found out: what comes back is a new process. 1 and the story, 0 and a line."""
+    (tmp_path / "shop.py").write_text(SERVICE)
+    (tmp_path / "promises.py").write_text(PROMISES)
+
+    def busway(*arguments: str) -> tuple[int, str, str]:
+        ran = subprocess.run(
+            [sys.executable, "-m", "busway.cli", "simulate", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+        return ran.returncode, ran.stdout, ran.stderr
+
+    code, said, _ = busway("promises:simulation", "--seeds", "40")
+    assert code == 1, said
+    assert "each_order_is_billed_once: billed were" in said
+    again = said.rpartition("--seed ")[2].strip()
+    assert busway("promises:simulation", "--seed", again)[0] == 1
+    assert busway("promises:simulation", "--seed", "3:")[:2] == (
+        0,
+        "promises:simulation: 1 histories hold, seed 3:\n",
+    )
+    code, _, wrong = busway("shop:app")
+    assert code == 1
+    assert "no Simulation" in wrong

@@ -1,0 +1,63 @@
+"""Seeds on all cores.
+
+What lives here: the workers, and the outcomes as they come. What does not: what is made of them (`__main__`, `test_planted`).
+"""
+
+import itertools
+import multiprocessing
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from typing import Final, NamedTuple
+
+from tests.simulation.plan import draw
+from tests.simulation.planted import BY_NAME, planted
+from tests.simulation.scenario import run_plan
+
+_CHUNK: Final = 5
+"""Seeds that a worker runs at a stretch."""
+
+
+class SeedOutcome(NamedTuple):
+    """What became of one seed."""
+
+    seed: int
+    anomalies: list[str]
+    counts: dict[str, int]
+
+
+def run_seeds(seeds: range, plant: str | None) -> list[SeedOutcome]:
+    """In a worker: the anomalies and counts of each seed; with a planted bug, up to the one that finds it."""
+    outcomes = []
+    with planted(BY_NAME[plant] if plant else None):
+        for seed in seeds:
+            verdict = run_plan(draw(seed))
+            outcomes.append(SeedOutcome(seed, [str(anomaly) for anomaly in verdict.anomalies], dict(verdict.counts)))
+            if plant and verdict.anomalies:
+                break
+    return outcomes
+
+
+def outcomes(*, first: int, seconds: float, seeds: int | None, jobs: int, plant: str | None) -> Iterator[SeedOutcome]:
+    """Seeds from `first` on, on all cores, until the time is over or so many are done."""
+    began = time.monotonic()
+    starts = itertools.count(first, _CHUNK)
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running: set[Future[list[SeedOutcome]]] = set()
+        try:
+            while True:
+                more = time.monotonic() - began < seconds if seeds is None else True
+                while more and len(running) < jobs * 2:
+                    start = next(starts)
+                    end = start + _CHUNK if seeds is None else min(start + _CHUNK, first + seeds)
+                    if start >= end:
+                        break
+                    running.add(pool.submit(run_seeds, range(start, end), plant))
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield from future.result()
+        finally:
+            for future in running:
+                future.cancel()

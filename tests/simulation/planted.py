@@ -1,0 +1,368 @@
+"""Bugs put in on purpose: a simulation that does not find them is worth nothing.
+
+What lives here: each as a small change of a named function of the product, and how many seeds it took to be found (`FOUND`, written by
+`python -m tests.simulation --planted`). A name that is gone is an error: the change then has to follow the code. What does not: whether they
+are found (`test_planted`).
+"""
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+Change = Callable[[Any], Any]
+"""The original → what takes its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """One bug.
+
+    Attributes:
+        story: what is wrong with the product while it is in.
+        changes: where (`module:name.name`) and what.
+    """
+
+    name: str
+    story: str
+    changes: tuple[tuple[str, Change], ...]
+
+
+class Moved(LookupError):
+    """What a bug was planted in is not there any more."""
+
+
+@contextlib.contextmanager
+def planted(bug: Planted | None) -> Iterator[None]:
+    """Have the bug in the product for a while; None is none.
+
+    Raises:
+        Moved: a name is gone.
+    """
+    undo: list[tuple[Any, str, Any]] = []
+    try:
+        for where, change in bug.changes if bug is not None else ():
+            owner, name = _place(where)
+            original = vars(owner)[name]
+            undo.append((owner, name, original))
+            setattr(owner, name, change(original))
+        yield
+    finally:
+        for owner, name, original in reversed(undo):
+            setattr(owner, name, original)
+
+
+def _place(where: str) -> tuple[Any, str]:
+    module, _, path = where.partition(":")
+    *parents, name = path.split(".")
+    try:
+        owner: Any = importlib.import_module(module)
+        for parent in parents:
+            owner = getattr(owner, parent)
+        vars(owner)[name]
+    except (ImportError, AttributeError, KeyError) as problem:
+        raise Moved(f"{where} is not there any more ({problem!r}): plant the bug where its code is now") from None
+    return owner, name
+
+
+def _done() -> "asyncio.Future[None]":
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future
+
+
+# What each change does
+
+
+def _cancellable(_: Any) -> Any:
+    async def run(self: Any, decide: Any) -> Any:
+        from busway_bus.replication.metadata_log import _Command
+
+        before, reply = self._newest, asyncio.get_running_loop().create_future()
+        outcome = await self._decide(_Command(decide, reply))
+        try:
+            if outcome.durable is not None:
+                await outcome.durable
+        except asyncio.CancelledError:
+            self._newest = before
+            raise
+        self._decided.append(outcome)
+        if self._committer is None:
+            self._committer = asyncio.ensure_future(self._commit())
+        return await reply
+
+    return run
+
+
+def _hangs_up(original: Any) -> Any:
+    def lost(self: Any) -> None:
+        from busway_bus.server.dispatch import Reply
+
+        for answer in self._answers:
+            if isinstance(answer, Reply):
+                answer.cancel()
+        original(self)
+
+    return lost
+
+
+def _deletes_strangers(original: Any) -> Any:
+    def settle(self: Any, known: Any, removed: Any) -> Any:
+        from busway_bus.log.checkpoints import PARTITION_METADATA
+        from busway_bus.log.directories import key_of, topic_id_in
+
+        for name in self._files.list("."):
+            key = key_of(name)
+            held = topic_id_in(self._files.read_bytes(f"{name}/{PARTITION_METADATA}"))
+            if key is not None and self._files.list(name) and known.get(key) != held:
+                self._files.remove_tree(name)
+                self._forget({key})
+        return original(self, known, removed)
+
+    return settle
+
+
+def _cuts_silently(_: Any) -> Any:
+    def cut(self: Any, segment: Any, size: int, problem: Any) -> None:
+        segment.cut(size)
+
+    return cut
+
+
+def _no_new_epochs(_: Any) -> Any:
+    def begin_epochs(*_: Any) -> Any:
+        from busway_bus.kernel.decision import Decision
+
+        return Decision(records=(), reply=None)
+
+    return begin_epochs
+
+
+def _falls_back(_: Any) -> Any:
+    def raised(self: Any, offset: int) -> Any:
+        from busway_bus.replication.partition_state import _MOVED, NOTHING
+
+        if offset == self.high_watermark:
+            return NOTHING
+        self.high_watermark = offset
+        return _MOVED
+
+    return raised
+
+
+def _unsynced_commit(_: Any) -> Any:
+    async def commit(
+        self: Any, group_id: str, member_id: str, instance_id: str | None, generation: int, offsets: Any
+    ) -> Any:
+        now, wall_ms = self.runtime.now(), self._machine.wall_ms()
+        return self.runtime.decide(
+            self.runtime.partition_of(group_id),
+            lambda shard: shard.commit(group_id, member_id, instance_id, generation, offsets, now=now, wall_ms=wall_ms),
+        )
+
+    return commit
+
+
+def _tells_unsynced(_: Any) -> Any:
+    async def read(self: Any, number: int, operation: Any) -> Any:
+        return operation(self.shard(number))
+
+    return read
+
+
+def _reads_unflushed(original: Any) -> Any:
+    def appended(self: Any, last_offset: int) -> None:
+        original(self, last_offset)
+        self.state.high_watermark = self.log.end_offset
+        self.wake()
+
+    return appended
+
+
+def _duplicate_at_once(original: Any) -> Any:
+    def await_acks(self: Any, partition: Any, info: Any, acks: int, acknowledged: Any) -> bool:
+        return not info.duplicate and original(self, partition, info, acks, acknowledged)
+
+    return await_acks
+
+
+def _syncs_again(original: Any) -> Any:
+    def sync(self: Any) -> None:
+        try:
+            original(self)
+        except OSError:
+            original(self)
+
+    return sync
+
+
+def _one_record_early(_: Any) -> Any:
+    def advance_start(self: Any, offset: int, now_ms: int) -> None:
+        from busway_bus.log.partition_log import _Deleted
+
+        self.start_offset = max(self.start_offset, min(offset, self.end_offset))
+        while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset + 1:
+            gone = self._segments.pop(0)
+            self._deleted.append(_Deleted(now_ms + self.config.file_delete_delay_ms, gone, snapshot=True))
+
+    return advance_start
+
+
+def _wraps_early(original: int) -> int:
+    return original - 1
+
+
+def _wall_clock(_: Any) -> Any:
+    def now(self: Any) -> int:
+        return int(self._machine.wall_ms())
+
+    return now
+
+
+def _any_generation(_: Any) -> Any:
+    def check_member(self: Any, member_id: str, instance_id: str | None, generation: int) -> Any:
+        return self.roster.identity_error(member_id, instance_id)
+
+    return check_member
+
+
+def _keeps_epoch(_: Any) -> Any:
+    def failed(self: Any, batch: Any) -> bool:
+        self._drop(self._queues[batch.partition], batch)
+        return False
+
+    return failed
+
+
+def _new_sequence(original: Any) -> Any:
+    def retry(self: Any, batch: Any, at: float) -> None:
+        queue = self._queues[batch.partition]
+        queue.next_sequence += batch.builder.count
+        batch.encoded = None
+        original(self, batch, at)
+
+    return retry
+
+
+def _tells_no_epoch(original: Any) -> Any:
+    def take_chunk(assigned: Any, data: Any) -> int:
+        following: int = original(assigned, data)
+        assigned.fetched_epoch = -1
+        return following
+
+    return take_chunk
+
+
+def _forgets_producers(_: Any) -> Any:
+    def replay(self: Any, *_: Any, **__: Any) -> Any:
+        from busway_bus.log.producer_state import ProducerState
+
+        return ProducerState()
+
+    return replay
+
+
+PLANTED: Final = (
+    Planted(
+        "handler cancelled between append and apply",
+        "a change of the metadata belongs to the request that asked for it, and is dropped half way when the client hangs up",
+        (
+            ("busway_bus.replication.metadata_log:MetadataLog.run", _cancellable),
+            ("busway_bus.server.connection:Connection.lost", _hangs_up),
+        ),
+    ),
+    Planted(
+        "start deletes what it does not know",
+        "a directory whose partition.metadata does not fit is removed at start",
+        (("busway_bus.log.store:LogStore.settle", _deletes_strangers),),
+    ),
+    Planted(
+        "recovery cuts silently",
+        "what follows a damaged batch goes, no copy is kept and nobody is told",
+        (("busway_bus.log.recovery:_Recovery._cut", _cuts_silently),),
+    ),
+    Planted(
+        "leader epoch never moves",
+        "after an unclean start offsets are given again under the old epoch, so that readers cannot tell (KIP-320)",
+        (("busway_bus.controller.leaders:begin_epochs", _no_new_epochs),),
+    ),
+    Planted(
+        "high watermark falls back",
+        "a topic that is made safe hides what could be read before, until that is flushed",
+        (("busway_bus.replication.partition_state:PartitionState._raise", _falls_back),),
+    ),
+    Planted(
+        "commit answered before its sync",
+        "an offset commit is acknowledged from memory",
+        (("busway_bus.coordinator.groups:GroupCoordinator.commit", _unsynced_commit),),
+    ),
+    Planted(
+        "offsets told before they are durable",
+        "a member begins at an offset that a power cut takes back",
+        (("busway_bus.coordinator.runtime:Runtime.read", _tells_unsynced),),
+    ),
+    Planted(
+        "fetch beyond the high watermark",
+        "records are read before they are on disk",
+        (("busway_bus.replication.partition:Partition.appended", _reads_unflushed),),
+    ),
+    Planted(
+        "duplicate acknowledged before it is durable",
+        "the repetition of a batch that is not on disk yet is acknowledged at once",
+        (("busway_bus.replication.manager:ReplicaManager.await_acks", _duplicate_at_once),),
+    ),
+    Planted(
+        "failed sync tried again",
+        "after a failed fdatasync the next one succeeds: the kernel has dropped the pages",
+        (("busway_bus.log.partition_log:FlushPoint.sync", _syncs_again),),
+    ),
+    Planted(
+        "segment deleted one record early",
+        "a segment goes although its last record is still part of the log",
+        (("busway_bus.log.partition_log:PartitionLog.advance_start", _one_record_early),),
+    ),
+    Planted(
+        "sequence wraps at the wrong number in the broker",
+        "after 2147483646 sequence number 0 is expected",
+        (("busway_bus.log.producer_state:SEQUENCES", _wraps_early),),
+    ),
+    Planted(
+        "sequence wraps at the wrong number in the client",
+        "after 2147483646 the producer goes on with 0",
+        (("busway.producer.accumulator:SEQUENCES", _wraps_early),),
+    ),
+    Planted(
+        "sessions on the wall clock",
+        "setting the clock ends sessions, or makes them last",
+        (("busway_bus.coordinator.runtime:Runtime.now", _wall_clock),),
+    ),
+    Planted(
+        "generation of a commit unchecked",
+        "a member that has not heard of the newest rebalance may commit",
+        (("busway_bus.groups.classic:ClassicGroup.check_member", _any_generation),),
+    ),
+    Planted(
+        "batch that timed out keeps its epoch",
+        "the next batch has the sequence numbers of one that may have been written",
+        (("busway.producer.accumulator:Accumulator.failed", _keeps_epoch),),
+    ),
+    Planted(
+        "retry takes a new sequence",
+        "a batch that is sent again is another one to the broker",
+        (("busway.producer.accumulator:Accumulator.retry", _new_sequence),),
+    ),
+    Planted(
+        "reader says nothing of the epoch that it fetched",
+        "the broker cannot tell it that the log was cut and written anew (KIP-320)",
+        (("busway.consumer.fetcher:take_chunk", _tells_no_epoch),),
+    ),
+    Planted(
+        "producers forgotten at a start",
+        "a retry across a restart of the broker is written twice",
+        (("busway_bus.log.recovery:_Recovery._replay", _forgets_producers),),
+    ),
+)
+"""All of them. `replace` and `make_directory` without a sync of the directory are planted in the simulated disk."""
+BY_NAME: Final = {bug.name: bug for bug in PLANTED}

@@ -1,0 +1,54 @@
+"""Shrinking leaves what a failure needs and nothing else; a plan survives being written down."""
+
+from tests.simulation.plan import Plan, draw
+from tests.simulation.shrink import Shrinking, ddmin
+
+
+def test_ddmin_finds_the_pair_that_fails_together() -> None:
+    """Two of a hundred, far from each other."""
+    tries = []
+
+    def fails(items: object) -> bool:
+        tries.append(items)
+        return {17, 83} <= set(items)  # type: ignore[call-overload]
+
+    assert ddmin(range(100), fails) == [17, 83]
+    assert len(tries) < 100
+    assert ddmin(range(5), lambda _: True) == []
+    assert ddmin([1], lambda items: 1 in items) == [1]
+
+
+def test_a_plan_shrinks_to_what_its_failure_needs() -> None:
+    """A failure that needs one fault and three sends of one producer keeps these alone."""
+    plan = next(
+        plan
+        for plan in map(draw, range(100))
+        if any(fault.kind == "power cut" for fault in plan.faults) and len(plan.topics) > 2
+    )
+
+    def fails(candidate: Plan) -> bool:
+        sends = sum(client.operations for client in candidate.clients if client.name == "producer1")
+        return sends >= 3 and any(fault.kind == "power cut" for fault in candidate.faults)
+
+    told: list[Plan] = []
+    small = Shrinking(fails, told.append).run(plan)
+    assert small.size == (1, 1, 3)
+    assert [client.name for client in small.clients] == ["producer1"]
+    assert len(small.topics) == 1
+    assert told[-1] == small
+
+
+def test_a_plan_is_the_same_after_it_was_written_down() -> None:
+    """Cases are kept as text; what a seed draws is always the same."""
+    for seed in range(20):
+        plan = draw(seed)
+        assert Plan.from_json(plan.to_json()) == plan == draw(seed)
+
+
+def test_seeds_differ_in_the_faults_that_exist() -> None:
+    """Some runs have none of a kind at all, some have hardly anything else."""
+    plans = [draw(seed) for seed in range(200)]
+    kinds = [{fault.kind for fault in plan.faults} for plan in plans]
+    for kind in ("crash", "power cut", "freeze", "cut", "damage"):
+        assert 20 < sum(kind in found for found in kinds) < 160
+    assert any(not found for found in kinds)
