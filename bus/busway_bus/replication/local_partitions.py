@@ -18,6 +18,7 @@ from uuid import UUID
 from busway.net.machine import OS
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.limits import TYPED_SETTINGS_MAX
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import Doomed, LogStore, Opening
@@ -35,8 +36,6 @@ OPENERS: Final = 4
 """Threads that open logs at the same time: while one waits for the disk another computes."""
 BATCH: Final = 32
 """Logs that one of them opens before it comes back: the loop takes them in at a stretch."""
-CONFIGS_MAX: Final = 1_000
-"""Different settings of topics that are remembered in their typed form, which takes half a millisecond to make."""
 _ACCEPT: Final = (
     "Restore the file from a copy, or, to accept the loss, put an empty directory in place of the partition's"
 )
@@ -190,7 +189,7 @@ class LocalPartitions:
         key = frozenset(own.items())
         config = self._configs.get(key)
         if config is None:
-            if len(self._configs) >= CONFIGS_MAX:
+            if len(self._configs) >= TYPED_SETTINGS_MAX:
                 self._configs.clear()
             config = self._configs[key] = LogConfig.from_values(self._config.topic_config(own))
         return config
