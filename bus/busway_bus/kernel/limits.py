@@ -184,3 +184,6 @@ RECORDS_PER_OWN_BATCH_MAX: Final = 1_000
 
 STOP_WAIT_MS: Final = 5_000
 """A node that stops answers what it has begun, but does not wait longer for a slow disk or a client that reads nothing."""
+
+TYPED_SETTINGS_MAX: Final = 1_000
+"""Different settings of topics that are remembered in their typed form, which takes half a millisecond to make."""
