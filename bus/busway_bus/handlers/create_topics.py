@@ -41,12 +41,9 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     """Create them; of a name that comes twice nothing, and one row."""
     named = Counter(topic.name for topic in request.topics)
     wanted = [_new_topic(topic) for topic in request.topics if named[topic.name] == 1]
-    try:
-        replies = await create_topics(
-            context.node, tuple(wanted), context.for_controller, validate_only=request.validate_only
-        )
-    except KafkaError as problem:
-        replies = (problem,) * len(wanted)
+    replies = await create_topics(
+        context.node, tuple(wanted), context.for_controller, validate_only=request.validate_only
+    )
     outcomes = dict(zip((topic.name for topic in wanted), zip(wanted, replies, strict=True), strict=True))
     results = []
     for name in named:
