@@ -19,6 +19,7 @@ from typing import Any
 
 from tools.jars import ROOT, ToolMissing
 
+from benchmarks.clients import LoadFailed
 from benchmarks.machine import describe, load_average, resident_mib, touch_memory
 from benchmarks.report import Row, as_json, table
 from benchmarks.subjects import BUSWAY, START, Durability, Subject
@@ -98,7 +99,10 @@ class Bench:
         if not self._quick:
             os.sync()
             touch_memory()
-        figures = load.measure(subject)
+        try:
+            figures = load.measure(subject)
+        except LoadFailed as problem:
+            raise LoadFailed(f"{load.name} on {subject.name}: {problem}") from problem
         if counted:
             self._note(durability.value, load.name, subject.name, figures)
 
@@ -158,8 +162,8 @@ def _measure(bench: Bench, target: Path, **about: Any) -> int:
     try:
         machine = {"date": about["date"], **describe()}
         bench.run()
-    except ToolMissing as missing:
-        sys.stderr.write(f"{missing}\n")
+    except (ToolMissing, LoadFailed) as problem:
+        sys.stderr.write(f"{problem}\n")
         return 1
     except Stopped:
         _say("stopped; this is what was measured until now")

@@ -187,7 +187,10 @@ class Reader(Client):
                 self._head_read += count
                 if self._head_read < len(self._head):
                     return
-                self._records = self._left = self._fetch.records_bytes(self._head)
+                try:
+                    self._records = self._left = self._fetch.records_bytes(self._head)
+                except ValueError as problem:
+                    raise LoadFailed(f"at offset {self._offset} of {self._end}: {problem}") from problem
                 self._head_read = 0
             while self._left:
                 count = self.socket.recv_into(_body, min(self._left, len(_body)), _DISCARD)
