@@ -1,8 +1,8 @@
 """Bugs put in on purpose: a simulation that does not find them is worth nothing.
 
-What lives here: each as a small change of a named function of the product, and how many seeds it took to be found (`FOUND`, written by
-`python -m tests.simulation --planted`). A name that is gone is an error: the change then has to follow the code. What does not: whether they
-are found (`test_planted`).
+What lives here: each as a small change of a named function of the product. A name that is gone is an error: the change then has to follow
+the code. What does not: whether they are found (`test_planted`), after how many seeds (`planted.md`, from
+`python -m tests.simulation --planted`).
 """
 
 import asyncio
