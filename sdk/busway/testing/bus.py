@@ -114,8 +114,7 @@ class TestBus:
                 await writer.start()
                 self._writer = writer
         value_bytes, key_bytes = self._serdes.encode(topic, "value", value), self._serdes.encode(topic, "key", key)
-        with self._clock.passing():
-            return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
+        return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
 
     async def close(self) -> None:
         """Disconnect."""
@@ -133,8 +132,7 @@ class TestBus:
         """
         if self._probe is not None:
             await self._probe.ready()
-        with self._clock.passing():
-            await self._settle(timeout_s)
+        await self._settle(timeout_s)
 
     async def _settle(self, timeout_s: float) -> None:
         end = OS.monotonic_s() + timeout_s
@@ -197,8 +195,7 @@ class TestBus:
 
     async def records(self, topic: Topic[K, V]) -> list[ConsumerRecord[K, V]]:
         """All records of a topic, typed, by partition and offset."""
-        with self._clock.passing():
-            found = [record async for record in self.app.read(topic)]
+        found = [record async for record in self.app.read(topic)]
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     async def dead_letters(self, topic: Topic[Any, Any]) -> list[DeadLetter]:
@@ -212,8 +209,7 @@ class TestBus:
 
         Returns when it has been given partitions.
         """
-        with self._clock.passing():
-            await self.app.stop()
+        await self.app.stop()
         await self._start()
 
     def crash(self, *, at: str) -> Crash:
@@ -249,23 +245,20 @@ class TestBus:
                 f"{probe.point} was not reached; send a record before you await the crash",
             )
         assert probe.killing is not None
-        with self._clock.passing():
-            await probe.killing
+        await probe.killing
         await self._start()
 
     async def restart_broker(self) -> None:
         """Stop the broker in order and start it again, on the same port with the same data, under the running app."""
         broker = self._broker()
-        with self._clock.passing():
-            await broker.stop()
-            await broker.start()
+        await broker.stop()
+        await broker.start()
 
     async def crash_broker(self) -> None:
         """Kill the broker, as a process is killed, and start it again: it recovers what it had, under the running app."""
         broker = self._broker()
-        with self._clock.passing():
-            await broker.crash()
-            await broker.start()
+        await broker.crash()
+        await broker.start()
 
     def _broker(self) -> Broker:
         assert self._cluster is not None, "this bus was not made by app.test()"
@@ -297,23 +290,21 @@ class TestBus:
             raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
         patience = asyncio.ensure_future(self._clock.patience(timeout_s))
         try:
-            with self._clock.passing():
-                while not self._clock.due_s:
-                    self._clock.stirred.clear()
-                    stirred = asyncio.ensure_future(self._clock.stirred.wait())
-                    await asyncio.wait([stirred, patience], return_when=asyncio.FIRST_COMPLETED)
-                    stirred.cancel()
-                    if patience.done():
-                        raise TimeoutError
+            while not self._clock.due_s:
+                self._clock.stirred.clear()
+                stirred = asyncio.ensure_future(self._clock.stirred.wait())
+                await asyncio.wait([stirred, patience], return_when=asyncio.FIRST_COMPLETED)
+                stirred.cancel()
+                if patience.done():
+                    raise TimeoutError
         finally:
             patience.cancel()
 
     async def _start(self) -> None:
-        with self._clock.passing():
-            await self.app.start()
-            self._step()
-            if self._probe is not None:
-                await self._probe.ready()
+        await self.app.start()
+        self._step()
+        if self._probe is not None:
+            await self._probe.ready()
 
     def _step(self) -> None:
         """Steps cost a wait for each record, so the app is told to name them only while it is to be killed."""
@@ -323,11 +314,10 @@ class TestBus:
             self.app.worker.hooks.stepped = watched or self._probe.point is not None
 
     async def _read(self, topic: str) -> list[Record]:
-        with self._clock.passing():
-            async with Admin(self.app.bootstrap_servers) as admin:
-                if topic not in await admin.list_topics():
-                    return []
-            found = [record async for record in read_to_end(self.app.bootstrap_servers, topic)]
+        async with Admin(self.app.bootstrap_servers) as admin:
+            if topic not in await admin.list_topics():
+                return []
+        found = [record async for record in read_to_end(self.app.bootstrap_servers, topic)]
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
@@ -344,17 +334,14 @@ async def running_test_bus(app: App, *, clock: ClockName = "skip") -> AsyncItera
         NotRunning: the app is running already; it goes on.
     """
     _refuse_running(app)
-    with standing_time() if clock == "manual" else contextlib.nullcontext() as time:
-        passing = time.passing if time is not None else contextlib.nullcontext
+    with standing_time() if clock == "manual" else contextlib.nullcontext():
         async with AsyncExitStack() as stack:
-            with passing():
-                cluster = await stack.enter_async_context(running_cluster())
+            cluster = await stack.enter_async_context(running_cluster())
             try:
                 async with bus_on(cluster, app, clock=clock) as bus:
                     yield bus
             finally:
-                with passing():
-                    await stack.aclose()
+                await stack.aclose()
 
 
 @contextlib.asynccontextmanager
@@ -408,19 +395,17 @@ async def _bus_in(cluster: Cluster, app: App, time: Clock) -> AsyncIterator[Test
     app.extend(probe)
     bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
     try:
-        with time.passing():
-            await app.start()
-            bus._step()
-            await probe.came_or_stopped()
+        await app.start()
+        bus._step()
+        await probe.came_or_stopped()
         time.begin()
         yield bus
         assert probe.point is None, f"the app was to be killed at {probe.point}; await what bus.crash(…) returned"
     finally:
-        with time.passing():
-            if probe.killing is not None:
-                await probe.killing
-            await app.stop()
-            await bus.close()
+        if probe.killing is not None:
+            await probe.killing
+        await app.stop()
+        await bus.close()
         app.bootstrap_servers, app.schema_registry, app.sleep, app.extensions = before
 
 

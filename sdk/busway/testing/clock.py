@@ -5,7 +5,6 @@ not: moving the time of an event loop (`standing`).
 """
 
 import asyncio
-from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, Protocol, TypeAlias
 
 from busway.net.machine import OS
@@ -29,9 +28,6 @@ class Clock(Protocol):
     def stir(self) -> None:
         """The app has done something."""
 
-    def passing(self) -> AbstractContextManager[None]:
-        """Within, time passes where nothing can happen without; see `StandingTime.passing`."""
-
     def begin(self) -> None:
         """The app runs, the test begins."""
 
@@ -54,11 +50,6 @@ class SkippedTime:
 
     def stir(self) -> None:
         """As `Clock.stir`."""
-
-    def passing(self) -> AbstractContextManager[None]:
-        """As `Clock.passing`."""
-        time = time_of_loop()
-        return nullcontext() if time is None else time.passing()
 
     def begin(self) -> None:
         """As `Clock.begin`."""
@@ -98,14 +89,12 @@ class ManualTime:
         self.waited_s.append(seconds)
         due_s = self.now_s + seconds
         self._due.append(due_s)
-        self.time.resting += 1
         self.stir()
         self.stirred.set()
         try:
             await asyncio.sleep(seconds)
         finally:
             self._due.remove(due_s)
-            self.time.resting -= 1
         self.time.awaits_reaction_since_s = OS.monotonic_s()
 
     def stir(self) -> None:
@@ -115,10 +104,6 @@ class ManualTime:
     async def patience(self, seconds: float) -> None:
         """As `Clock.patience`."""
         await self.time.patience(seconds)
-
-    def passing(self) -> AbstractContextManager[None]:
-        """As `Clock.passing`."""
-        return self.time.passing()
 
     async def advance(self, seconds: float) -> None:
         """As `StandingTime.advance`."""

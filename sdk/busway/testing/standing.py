@@ -22,7 +22,7 @@ REACT_S: Final = 20.0
 _CALM_S: Final = 0.001
 """So long nothing must have come over a socket, before the next timer's moment is taken for the present."""
 _STILL_S: Final = 0.02
-"""So long where nobody asked for time to pass; then it passes by as much, so that a broker elsewhere keeps pace."""
+"""So long where nobody asked for time to pass; then it passes by as much, so that a client's batch fills up and a broker is reached again."""
 
 
 class StandingTime:
@@ -30,19 +30,16 @@ class StandingTime:
 
     Attributes:
         now_s: what the loop says, as far as time was let pass.
-        resting: waits between attempts that are under way.
         awaits_reaction_since_s: a wait between attempts has ended, at that real time, and nothing has come of it yet.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now_s = float(math.ceil(loop.time()))
         self._began_s = self.now_s
-        self.resting = 0
         self.awaits_reaction_since_s: float | None = None
         self._loop: Any = loop
         self._targets: list[tuple[float, asyncio.Future[None]]] = []
         self._patience: list[tuple[float, asyncio.Future[None]]] = []
-        self._passing = 0
         self._calls = 0
         self._wall_ms = OS.wall_ms()
         self._poll: Callable[[float], list[Any]] = loop._selector.select  # type: ignore[attr-defined]
@@ -66,18 +63,6 @@ class StandingTime:
         self._targets.append((self.now_s + seconds, done))
         self._targets.sort(key=lambda target: target[0])
         await done
-
-    @contextlib.contextmanager
-    def passing(self) -> Iterator[None]:
-        """Within, time passes as it does elsewhere where nothing can happen without: clients that try to reach a broker again do so.
-
-        Not while an attempt waits, which is the test's to end.
-        """
-        self._passing += 1
-        try:
-            yield
-        finally:
-            self._passing -= 1
 
     async def patience(self, seconds: float) -> None:
         """Returns after so many real seconds."""
@@ -112,7 +97,7 @@ class StandingTime:
                 del self._targets[0]
                 if not done.done():
                     done.set_result(None)
-        elif self._passing and not self.resting:
+        else:
             self._go_to(min(due_s, self.now_s + _STILL_S))
         return []
 
