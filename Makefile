@@ -46,6 +46,7 @@ compose: $(READY)
 
 bench: $(READY)
 	$(BIN)/python tools/jars.py kafka
+	$(BIN)/python -m benchmarks.limits
 	$(BIN)/python -m benchmarks.brokers
 
 $(READY): pyproject.toml

@@ -17,7 +17,6 @@ from tests.simulation.workloads import Client, ask_end
 NAMES: Final = ("churn0", "churn1")
 SETTING: Final = "retention.ms"
 _FIRST_SETTING: Final = "1000000"
-_HANG_UP_S: Final = 0.02
 _TOLD: Final = {ErrorCode.TOPIC_ALREADY_EXISTS: True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: False}
 
 
@@ -83,7 +82,7 @@ async def _do(client: Client, admin: busway.Admin, deed: TopicDeed, work: Callab
     client.history.begin(deed)
     task = asyncio.ensure_future(work())
     if client.chance.random() < client.option("hangs_up", 0.0):
-        await asyncio.wait([task], timeout=client.chance.uniform(0, _HANG_UP_S))
+        await asyncio.wait([task], timeout=client.chance.uniform(0, client.option("patience_ms", 20) / 1000))
         if not task.done():
             admin._cluster.abort()
             task.cancel()

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 from busway_bus.testing.sim_disk import Content
 from busway_bus.testing.sim_files import SimFiles
 from busway_bus.testing.world import Crashed
-from tests.simulation.history import Operation, Partition
+from tests.simulation.history import Commit, Committed, Operation, Partition, Poll, Send
 from tests.simulation.plan import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
 
-_LOOK_S: Final = 0.1
+_LOOK_S: Final = 0.2
 _SLOWEST: Final = 1_500.0
 """Times that work in threads may take longer than usual: about three seconds for a sync."""
 _AGAIN_S: Final = 1.0
@@ -114,11 +114,12 @@ class Faults:
             self._node.crash(at_step=at_step)
 
     async def _strike(self, fault: Fault) -> None:
-        """Slow the disk, and take the power at the moment when a client is told that something is done: was it?"""
+        """Slow the disk, and take the power at the moment when a client is told that something is done, or sees what others have not been
+        told yet: was it on disk?"""
         struck = asyncio.Event()
 
         def listen(operation: Operation) -> None:
-            if operation.ok and type(operation).__name__ == fault.target and operation.process != "setup":
+            if operation.ok and type(operation).__name__ == fault.target and self._tells_news(operation):
                 struck.set()
 
         self._slowed(fault.amount, 1)
@@ -133,6 +134,16 @@ class Faults:
         finally:
             self._scenario.history.listeners.remove(listen)
             self._slowed(fault.amount, -1)
+
+    def _tells_news(self, operation: Operation) -> bool:
+        """Whether a look shows what whoever did it has not been told yet; what is no look always tells news."""
+        pending = [other for other in self._scenario.history.operations if other.returned is None]
+        if isinstance(operation, Poll):
+            sent = {send.value for send in pending if isinstance(send, Send)}
+            return any(record.value in sent for record in operation.records)
+        if isinstance(operation, Committed):
+            return any(isinstance(other, Commit) and other.offset == operation.offset for other in pending)
+        return True
 
     async def _restart(self, fault: Fault) -> None:
         """An orderly stop."""

@@ -1,8 +1,8 @@
 """Bugs put in on purpose: a simulation that does not find them is worth nothing.
 
-What lives here: each as a small change of a named function of the product, and how many seeds it took to be found (`FOUND`, written by
-`python -m tests.simulation --planted`). A name that is gone is an error: the change then has to follow the code. What does not: whether they
-are found (`test_planted`).
+What lives here: each as a small change of a named function of the product. A name that is gone is an error: the change then has to follow
+the code. What does not: whether they are found (`test_planted`), after how many seeds (`planted.md`, from
+`python -m tests.simulation --planted`).
 """
 
 import asyncio
@@ -96,6 +96,18 @@ def _cancellable(_: Any) -> Any:
     return run
 
 
+def _hangs_up(original: Any) -> Any:
+    def lost(self: Any) -> None:
+        from busway_bus.server.dispatch import Reply
+
+        for answer in self._answers:
+            if isinstance(answer, Reply):
+                answer.cancel()
+        original(self)
+
+    return lost
+
+
 def _deletes_strangers(original: Any) -> Any:
     def settle(self: Any, known: Any, removed: Any) -> Any:
         from busway_bus.log.checkpoints import PARTITION_METADATA
@@ -161,8 +173,8 @@ def _tells_unsynced(_: Any) -> Any:
 
 
 def _reads_unflushed(original: Any) -> Any:
-    def appended(self: Any) -> None:
-        original(self)
+    def appended(self: Any, last_offset: int) -> None:
+        original(self, last_offset)
         self.state.high_watermark = self.log.end_offset
         self.wake()
 
@@ -234,6 +246,15 @@ def _new_sequence(original: Any) -> Any:
     return retry
 
 
+def _tells_no_epoch(original: Any) -> Any:
+    def take_chunk(assigned: Any, data: Any) -> int:
+        following: int = original(assigned, data)
+        assigned.fetched_epoch = -1
+        return following
+
+    return take_chunk
+
+
 def _forgets_producers(_: Any) -> Any:
     def replay(self: Any, *_: Any, **__: Any) -> Any:
         from busway_bus.log.producer_state import ProducerState
@@ -247,7 +268,10 @@ PLANTED: Final = (
     Planted(
         "handler cancelled between append and apply",
         "a change of the metadata belongs to the request that asked for it, and is dropped half way when the client hangs up",
-        (("busway_bus.replication.metadata_log:MetadataLog.run", _cancellable),),
+        (
+            ("busway_bus.replication.metadata_log:MetadataLog.run", _cancellable),
+            ("busway_bus.server.connection:Connection.lost", _hangs_up),
+        ),
     ),
     Planted(
         "start deletes what it does not know",
@@ -328,6 +352,11 @@ PLANTED: Final = (
         "retry takes a new sequence",
         "a batch that is sent again is another one to the broker",
         (("busway.producer.accumulator:Accumulator.retry", _new_sequence),),
+    ),
+    Planted(
+        "reader says nothing of the epoch that it fetched",
+        "the broker cannot tell it that the log was cut and written anew (KIP-320)",
+        (("busway.consumer.fetcher:take_chunk", _tells_no_epoch),),
     ),
     Planted(
         "producers forgotten at a start",

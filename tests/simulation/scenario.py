@@ -182,7 +182,8 @@ class Scenario:
         await self._in_time("members end", self._ended(members))
         self.note("converged")
         await self._process("final1").run(self._read_all, {})
-        await world.sleep(QUIET_S)
+        if any(deed.outcome is Outcome.INFO for deed in self.history.of(TopicDeed)):
+            await world.sleep(QUIET_S)
         await self._process("looker-on1").run(self._look_at_topics)
         await self._in_time("the node comes back", self.faults.last_restart())
         await self._process("looker-on2").run(self._look_at_topics)

@@ -12,7 +12,7 @@ from tests.simulation.plan import Plan, draw
 from tests.simulation.scenario import run_plan
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
-SEEDS = range(12)
+SEEDS = range(8)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -31,7 +31,7 @@ def test_a_few_seeds() -> None:
         verdict = run_plan(draw(seed))
         assert verdict.anomalies == [], f"python -m tests.simulation --seed {seed}"
         happened += verdict.counts
-    floors = {"send ok": 300, "commit ok": 30, "converged": len(SEEDS), "power cut": 10, "crash": 3, "bytes lost": 100}
+    floors = {"send ok": 200, "commit ok": 5, "converged": len(SEEDS), "power cut": 5, "crash": 1, "records read": 100}
     assert {name: count for name, count in floors.items() if happened[name] < count} == {}
 
 
