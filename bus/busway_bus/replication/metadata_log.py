@@ -163,10 +163,10 @@ class MetadataLog:
     def _directories(self, node_id: int) -> set[UUID]:
         """The directories of this node that the log knows."""
         broker = self.image.brokers.get(node_id)
-        known = set(broker.directories if broker is not None else ())
+        directories = set(broker.directories if broker is not None else ())
         for topic in self.image.topics.values():
-            known.update(partition.directory_on(node_id) or LOST for partition in topic.partitions)
-        return known - {LOST, UNASSIGNED}
+            directories.update(partition.directory_on(node_id) or LOST for partition in topic.partitions)
+        return directories - {LOST, UNASSIGNED}
 
     @property
     def removed(self) -> Collection[UUID]:
