@@ -361,3 +361,17 @@ PLANTED: Final = (
 )
 """All of them. `replace` and `make_directory` without a sync of the directory are planted in the simulated disk."""
 BY_NAME: Final = {bug.name: bug for bug in PLANTED}
+UNPROVEN: Final = frozenset(
+    {
+        "leader epoch never moves",
+        "offsets told before they are durable",
+        "duplicate acknowledged before it is durable",
+        "failed sync tried again",
+        "sequence wraps at the wrong number in the broker",
+        "sequence wraps at the wrong number in the client",
+        "sessions on the wall clock",
+        "batch that timed out keeps its epoch",
+        "reader says nothing of the epoch that it fetched",
+    }
+)
+"""Not known to be found within two minutes; `planted.md` says what is known of each."""
