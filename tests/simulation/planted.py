@@ -369,7 +369,6 @@ UNPROVEN: Final = frozenset(
         "failed sync tried again",
         "sequence wraps at the wrong number in the broker",
         "sequence wraps at the wrong number in the client",
-        "sessions on the wall clock",
         "batch that timed out keeps its epoch",
         "reader says nothing of the epoch that it fetched",
     }
