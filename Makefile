@@ -3,13 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check sim up hostile interop spark compose bench clean
+.PHONY: demo test check sim simulate up hostile interop spark compose bench clean
 
 demo: $(READY)
 	$(BIN)/busway demo movieflix
 
 test: $(READY)
-	$(BIN)/pytest -n auto --dist worksteal -m "not java and not foreign and not hostile and not spark and not postgres and not compose"
+	$(BIN)/pytest -n auto --dist worksteal -m "not java and not foreign and not hostile and not spark and not postgres and not compose and not simulation"
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -22,6 +22,11 @@ sim: $(READY)
 
 hostile: $(READY)
 	$(BIN)/pytest -m "hostile and not java and not foreign and not spark and not postgres and not compose"
+
+simulate: $(READY)
+	$(BIN)/pytest -n auto -m simulation
+	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate gettaxi.simulation:simulation --time 60 --first $(or $(FIRST),$(shell date +%s))
+	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate mysocialmedia.simulation:simulation --time 60 --first $(or $(FIRST),$(shell date +%s))
 
 up: $(READY)
 	$(BIN)/busway up
@@ -41,6 +46,7 @@ compose: $(READY)
 
 bench: $(READY)
 	$(BIN)/python tools/jars.py kafka
+	$(BIN)/python -m benchmarks.limits
 	$(BIN)/python -m benchmarks.brokers
 
 $(READY): pyproject.toml

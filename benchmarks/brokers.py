@@ -13,11 +13,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tools.jars import ROOT, ToolMissing
 
-from benchmarks.machine import describe, resident_mib, touch_memory
+from benchmarks.clients import LoadFailed
+from benchmarks.machine import describe, load_average, resident_mib, touch_memory
 from benchmarks.report import Row, as_json, table
 from benchmarks.subjects import BUSWAY, START, Durability, Subject
 from benchmarks.workloads import LOADED, Figures, Workload, loads, started
@@ -28,12 +31,18 @@ IDLE_SECONDS = 3.0
 
 
 class Bench:
-    """One run of the benchmark, gathering its rows."""
+    """One run of the benchmark, gathering its rows.
 
-    def __init__(self, *, rounds: int, quick: bool, only: str) -> None:
+    Args:
+        chosen: what is measured; a load that has `durabilities` is measured in those alone.
+        starts: whether the start of the brokers is measured too, in processes of their own where there is time for it.
+    """
+
+    def __init__(self, chosen: Sequence[Workload], *, rounds: int, quick: bool, starts: bool) -> None:
+        self._chosen = chosen
         self._rounds = rounds
         self._quick = quick
-        self._only = only
+        self._starting = starts
         self._rows: dict[tuple[str, str, str, str], Row] = {}
 
     @property
@@ -43,17 +52,19 @@ class Bench:
 
     def run(self) -> None:
         """Measure everything asked for."""
-        chosen = [load for load in loads(quick=self._quick) if self._only in load.name]
-        if self._only in START_NAME and not (self._quick and chosen):
+        if self._starting and not (self._quick and self._chosen):
             for number in range(self._rounds):
                 self._starts(number)
         for durability in Durability:
+            chosen = [load for load in self._chosen if self._measured(load, durability)]
             if chosen:
-                self._loads(durability, [load for load in chosen if self._wanted(load, durability)])
+                self._loads(durability, chosen)
 
-    def _wanted(self, load: Workload, durability: Durability) -> bool:
+    def _measured(self, load: Workload, durability: Durability) -> bool:
         """A quick run starts no JVM for the client where what goes over the wire is the same."""
-        return not (self._quick and "java" in load.name and durability is Durability.FLUSH)
+        if self._quick and "java" in load.name and durability is Durability.FLUSH:
+            return False
+        return durability in getattr(load, "durabilities", Durability)
 
     def _starts(self, number: int) -> None:
         for start in START.values():
@@ -66,7 +77,7 @@ class Bench:
             subjects = []
             for start in START.values():
                 subjects.append(running.enter_context(start(durability)))
-                if self._quick and self._only in START_NAME and durability is Durability.OS:
+                if self._quick and self._starting and durability is Durability.OS:
                     self._started(subjects[-1])
             for load in chosen:
                 for subject in subjects:
@@ -88,7 +99,10 @@ class Bench:
         if not self._quick:
             os.sync()
             touch_memory()
-        figures = load.measure(subject)
+        try:
+            figures = load.measure(subject)
+        except LoadFailed as problem:
+            raise LoadFailed(f"{load.name} on {subject.name}: {problem}") from problem
         if counted:
             self._note(durability.value, load.name, subject.name, figures)
 
@@ -111,9 +125,17 @@ def _say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    names = [START_NAME, *(load.name for load in loads(quick=False))]
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.brokers", description=__doc__.split("\n\n")[0])
+def command(
+    name: str, about: str, loads: Callable[..., Sequence[Workload]], arguments: list[str] | None, *, starts: bool
+) -> int:
+    """A program of this kind: its options, its run, its table, its JSON.
+
+    Args:
+        loads: every workload, shorter ones with `quick`.
+        starts: whether it measures the start of the brokers, too.
+    """
+    names = [*([START_NAME] if starts else []), *(load.name for load in loads(quick=False))]
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="one short round without warm-up, to see that it works")
     parser.add_argument("--rounds", type=int, help=f"turns of each broker (default {ROUNDS})")
     parser.add_argument(
@@ -123,35 +145,40 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.rounds is not None and options.rounds < 1:
         parser.error("--rounds must be at least 1")
-    if not any(options.only in name for name in names):
+    if not any(options.only in one for one in names):
         parser.error(f"no workload has {options.only!r} in its name: {', '.join(names)}")
-    return options
+    rounds = options.rounds or (1 if options.quick else ROUNDS)
+    chosen = [load for load in loads(quick=options.quick) if options.only in load.name]
+    bench = Bench(chosen, rounds=rounds, quick=options.quick, starts=starts and options.only in START_NAME)
+    now = dt.datetime.now(tz=dt.UTC)
+    target = options.json or ROOT / ".cache" / "bench" / f"{name}-{now:%Y%m%d-%H%M%S}.json"
+    return _measure(bench, target, date=now.isoformat(timespec="seconds"), rounds=rounds, quick=options.quick)
+
+
+def _measure(bench: Bench, target: Path, **about: Any) -> int:
+    machine: dict[str, str] = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        machine = {"date": about["date"], **describe()}
+        bench.run()
+    except (ToolMissing, LoadFailed) as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    except Stopped:
+        _say("stopped; this is what was measured until now")
+    machine["load average at the end"] = load_average()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(as_json(bench.rows, machine, **about), indent=1) + "\n")
+    print("\n".join(f"{name}: {value}" for name, value in machine.items()))
+    print(f"\n{table(bench.rows)}\n\nwritten to {target}")
+    return 0
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, write the JSON."""
-    options = _options(arguments)
-    rounds = options.rounds or (1 if options.quick else ROUNDS)
-    now = dt.datetime.now(tz=dt.UTC)
-    machine: dict[str, str] = {}
-    bench = Bench(rounds=rounds, quick=options.quick, only=options.only)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
-    try:
-        machine = describe()
-        bench.run()
-    except ToolMissing as missing:
-        sys.stderr.write(f"{missing}\n")
-        return 1
-    except Stopped:
-        _say("stopped; this is what was measured until now")
-    target = options.json or ROOT / ".cache" / "bench" / f"brokers-{now:%Y%m%d-%H%M%S}.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    content = as_json(bench.rows, machine, date=now.isoformat(timespec="seconds"), rounds=rounds, quick=options.quick)
-    target.write_text(json.dumps(content, indent=1) + "\n")
-    print("\n".join(f"{name}: {value}" for name, value in machine.items()))
-    print(f"\n{table(bench.rows)}\n\nwritten to {target}")
-    return 0
+    assert __doc__ is not None
+    return command("brokers", __doc__.split("\n\n")[0], loads, arguments, starts=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ fields lie at fixed places, and both brokers serve them.
 """
 
 import struct
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,6 @@ from busway_protocol.schema import info_of
 
 PRODUCE_VERSION: Final = 8
 FETCH_VERSION: Final = 11
-_TIMESTAMP_MS: Final = 1_700_000_000_000
 _BATCH_HEADER_BYTES: Final = 61
 _ANSWER: Final = struct.Struct(">iiihii")
 """Of a fetch: size, correlation id, throttle time, error, session, topics."""
@@ -47,13 +47,14 @@ class Batch:
 def batch(size: int, record_bytes: int = 100) -> Batch:
     """A batch of at most `size` bytes of equal records, of one at least; they hold no bytes that repeat."""
     filling = bytes((at * 167 + (at >> 8) * 13) & 0xFF for at in range(record_bytes))
+    now_ms = time.time_ns() // 1_000_000  # older records would be deleted under the benchmark, by retention
     one = BatchBuilder()
-    one.append(_TIMESTAMP_MS, None, filling)
+    one.append(now_ms, None, filling)
     each = len(one.build()) - _BATCH_HEADER_BYTES
     count = max(1, (size - _BATCH_HEADER_BYTES) // (each + 2))
     builder = BatchBuilder()
     for _ in range(count):
-        builder.append(_TIMESTAMP_MS, None, filling)
+        builder.append(now_ms, None, filling)
     return Batch(count, bytes(builder.build()), count * record_bytes)
 
 
@@ -111,6 +112,7 @@ class Fetch:
         """
         size, _, _, error, _, topics = _ANSWER.unpack_from(head)
         _, refused, _, _, _, aborted = _PARTITION.unpack_from(head, _ANSWER.size + 2 + self._name_bytes + 4)
+        records: int
         _, records = _RECORDS.unpack_from(head, self.head_bytes - _RECORDS.size)
         if error or refused or topics != 1 or aborted > 0:
             raise ValueError(f"the fetch was answered with error {error}, for the partition {refused}")

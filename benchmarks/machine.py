@@ -31,6 +31,11 @@ def resident_mib(pid: int) -> float:
     return int(match[1]) * 1024 / MIB
 
 
+def load_average() -> str:
+    """How many processes wanted a core in the last minute, the last five and the last fifteen, on average."""
+    return ", ".join(f"{load:.2f}" for load in os.getloadavg())
+
+
 def touch_memory() -> None:
     """Use 2 GiB of free memory once, which the kernel then hands out first.
 
@@ -50,6 +55,7 @@ def describe() -> dict[str, str]:
         [need("java", "openjdk-17-jdk-headless"), "-version"], capture_output=True, text=True, check=True
     )
     return {
+        "load average": load_average(),
         "processor": f"{os.cpu_count()} cores, {cpu[1] if cpu else platform.machine()}",
         "memory": f"{memory:.1f} GiB",
         "kernel": f"{platform.system()} {platform.release()}",

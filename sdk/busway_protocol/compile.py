@@ -22,7 +22,8 @@ T = TypeVar("T")
 Chunk = bytes | bytearray | memoryview
 
 INLINE_BYTES: Final = 1024
-"""Records smaller than this are copied into the surrounding chunk: one more buffer for the socket costs more."""
+"""Records smaller than this are copied into the surrounding chunk: one more buffer for the socket costs more. A list of pieces never is:
+they may stand for bytes that are elsewhere."""
 
 REQUEST_ELEMENTS_MAX: Final = 12_000
 """Most elements in all lists of one request together. A server works on a request in one piece, and one of a few megabytes that
@@ -530,8 +531,7 @@ class _Encoder(_Source):
         self.depth += 1
         self.put(f"{size}, {pieces} = _records({value})")
         self.length(flexible, "i", size)
-        self.put(f"if {size} < {INLINE_BYTES}:")
-        self.put(f"    for piece in {pieces}: w += piece")
+        self.put(f"if {size} < {INLINE_BYTES} and {pieces} is not {value}: w += {value}")
         self.put(f"else: chunks.extend({pieces}); w = bytearray(); chunks.append(w)")
         self.depth -= 1
 

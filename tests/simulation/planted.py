@@ -172,8 +172,13 @@ def _tells_unsynced(_: Any) -> Any:
     return read
 
 
-def _reads_unflushed(_: Any) -> Any:
-    return property(lambda self: self.log.end_offset)
+def _reads_unflushed(original: Any) -> Any:
+    def appended(self: Any, last_offset: int) -> None:
+        original(self, last_offset)
+        self.state.high_watermark = self.log.end_offset
+        self.wake()
+
+    return appended
 
 
 def _duplicate_at_once(original: Any) -> Any:
@@ -301,7 +306,7 @@ PLANTED: Final = (
     Planted(
         "fetch beyond the high watermark",
         "records are read before they are on disk",
-        (("busway_bus.replication.partition:Partition.high_watermark", _reads_unflushed),),
+        (("busway_bus.replication.partition:Partition.appended", _reads_unflushed),),
     ),
     Planted(
         "duplicate acknowledged before it is durable",

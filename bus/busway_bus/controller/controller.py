@@ -83,19 +83,21 @@ def several(
     """One decision of many, each taken on the picture that those before it leave; one that is refused is so alone."""
     records: list[object] = []
     replies: list[R | KafkaError] = []
+    pending: tuple[object, ...] = ()
     for decide in decisions:
+        if pending:
+            delta = Delta(image)
+            for record in pending:
+                delta.apply(record)
+            image, pending = delta.image(), ()
         try:
             decision = decide(image)
         except KafkaError as problem:
             replies.append(problem)
             continue
         replies.append(decision.reply)
-        if decision.records:
-            records += decision.records
-            delta = Delta(image)
-            for record in decision.records:
-                delta.apply(record)
-            image = delta.image()
+        pending = decision.records
+        records += pending
     return Decision(records=tuple(records), reply=tuple(replies))
 
 

@@ -4,7 +4,7 @@ What lives here: the choice for new partitions, and the check of what somebody e
 (`reassign`). Texts are those of Kafka's `ReplicationControlManager` and `StripedReplicaPlacer`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -60,31 +60,43 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], factor: int | N
         raise KafkaError(code, text)
 
 
-def new_partition(image: ClusterImage, topic_id: UUID, number: int, replicas: Sequence[int]) -> PartitionRecord:
-    """The record of a new partition on these brokers: in sync are those that can be used, the first of them leads.
+def new_partitions(
+    image: ClusterImage, topic_id: UUID, replicas: Iterable[tuple[int, Sequence[int]]]
+) -> list[PartitionRecord]:
+    """The records of new partitions, by number, on these brokers: in sync are those that can be used, the first of them leads.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT, none of them can.
     """
-    isr = [broker for broker in replicas if not image.brokers[broker].fenced]
-    if not isr:
-        text = (
-            f"All brokers specified in the manual partition assignment for partition {number} are fenced or in controlled "
-            "shutdown."
+    places: dict[tuple[int, ...], tuple[list[int], list[UUID]]] = {}
+    records = []
+    for number, brokers in replicas:
+        key = tuple(brokers)
+        if key not in places:
+            usable = [broker for broker in key if not image.brokers[broker].fenced]
+            places[key] = (usable, [directory_on(image, broker) for broker in key])
+        isr, directories = places[key]
+        if not isr:
+            text = (
+                f"All brokers specified in the manual partition assignment for partition {number} are fenced or in controlled "
+                "shutdown."
+            )
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        records.append(
+            PartitionRecord(
+                partition_id=number,
+                topic_id=topic_id,
+                replicas=list(key),
+                isr=isr,
+                removing_replicas=[],
+                adding_replicas=[],
+                leader=isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=directories,
+            )
         )
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-    return PartitionRecord(
-        partition_id=number,
-        topic_id=topic_id,
-        replicas=list(replicas),
-        isr=isr,
-        removing_replicas=[],
-        adding_replicas=[],
-        leader=isr[0],
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=[directory_on(image, broker) for broker in replicas],
-    )
+    return records
 
 
 def directory_on(image: ClusterImage, broker: int) -> UUID:

@@ -6,13 +6,13 @@ clients look for some of them.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 from busway_bus.controller.controller import Surroundings, only_checked, several
-from busway_bus.controller.placement import check_replicas, new_partition, place
+from busway_bus.controller.placement import check_replicas, new_partitions, place
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
 from busway_bus.kernel.decision import Decision
@@ -72,20 +72,26 @@ class CreateTopics:
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[TopicImage | KafkaError, ...]]:
-        """One decision for all of them; of far too many, none."""
-        default = surroundings.config.get("num.partitions")
-        counts = (
-            len(topic.assignments) or (default if topic.partitions == DEFAULT else topic.partitions)
-            for topic in self.topics
-        )
-        if sum(counts) > CREATED_PARTITIONS_MAX:
-            problem = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-            return Decision(reply=(problem,) * len(self.topics))
+        """One decision for all of them."""
 
         def creation(topic: NewTopic) -> Callable[[ClusterImage], Decision[TopicImage]]:
             return lambda newest: create(newest, topic, surroundings)
 
         return only_checked(several(image, map(creation, self.topics)), validate_only=self.validate_only)
+
+
+def check_count(topics: Iterable[NewTopic], config: BrokerConfig) -> None:
+    """Refuse a request that asks for far too many partitions, all of it.
+
+    Raises:
+        KafkaError: POLICY_VIOLATION.
+    """
+    default = config.get("num.partitions")
+    counts = (
+        len(topic.assignments) or (default if topic.partitions == DEFAULT else topic.partitions) for topic in topics
+    )
+    if sum(counts) > CREATED_PARTITIONS_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def create(image: ClusterImage, topic: NewTopic, surroundings: Surroundings) -> Decision[TopicImage]:
@@ -98,10 +104,7 @@ def create(image: ClusterImage, topic: NewTopic, surroundings: Surroundings) -> 
     _check_new_name(image, topic.name)
     _check_configs(topic.configs)
     topic_id = surroundings.new_id()
-    placed = [
-        new_partition(image, topic_id, number, replicas)
-        for number, replicas in _replicas(image, topic, surroundings.config)
-    ]
+    placed = new_partitions(image, topic_id, _replicas(image, topic, surroundings.config))
     settings = (
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=key, value=value)
         for key, value in topic.configs.items()
@@ -224,7 +227,7 @@ def grow(image: ClusterImage, wanted: Growth) -> Decision[UUID]:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         for replicas in chosen:
             check_replicas(image, replicas, factor)
-    records = [new_partition(image, topic.topic_id, number, replicas) for number, replicas in enumerate(chosen, have)]
+    records = new_partitions(image, topic.topic_id, enumerate(chosen, have))
     return Decision(records=tuple(records), reply=topic.topic_id)
 
 

@@ -10,9 +10,11 @@ import logging
 from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
+from busway_bus.coordinator.replies import refusal
 from busway_bus.coordinator.shard import Record, Shard
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.replication.manager import ReplicaManager
+from busway_bus.replication.partition_state import Role
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.records.batch import read_header, verify_crc
 from busway_protocol.records.record import decode_records
@@ -56,12 +58,15 @@ class Loader(Generic[S]):
         return bool(self._tasks)
 
     def begin(self, number: int) -> None:
-        """Load a partition's shard, unless that is under way or cannot be done; one that is offline has to come back first."""
+        """Load a partition's shard, unless that is under way or cannot be done; one that is offline has to come back first, and one
+        that another broker leads is none of ours."""
         if number in self._tasks or number in self._problems:
             return
         try:
             partition = self._replicas.find(self._topic, number)
         except KafkaError:
+            return
+        if partition.state.role is not Role.LEADER:
             return
         if partition.log.size_bytes == 0:
             self._loaded(number, self._new_shard())
@@ -73,13 +78,30 @@ class Loader(Generic[S]):
             task.add_done_callback(functools.partial(self._over, number))
 
     def refusal(self, number: int) -> KafkaError:
-        """Why a partition's shard is not there: COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE, or what its log said."""
+        """Why a partition's shard is not there: COORDINATOR_LOAD_IN_PROGRESS while it is read, NOT_COORDINATOR where another broker leads
+        it or its disk failed, else COORDINATOR_NOT_AVAILABLE."""
         if number in self._tasks:
             return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic}-{number} is being read")
         problem = self._problems.get(number)
         if isinstance(problem, KafkaError):
-            return problem
+            return refusal(problem)
+        if problem is None and not self.led(number) and not self._offline(number):
+            return KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._topic}-{number} is led by another broker")
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic}-{number} cannot be read")
+
+    def led(self, number: int) -> bool:
+        """Whether this node leads a partition, and has it open."""
+        try:
+            return self._replicas.find(self._topic, number).state.role is Role.LEADER
+        except KafkaError:
+            return False
+
+    def _offline(self, number: int) -> bool:
+        try:
+            self._replicas.find(self._topic, number)
+        except KafkaError as problem:
+            return problem.code is ErrorCode.KAFKA_STORAGE_ERROR
+        return False
 
     async def wait(self, *, within_s: float) -> None:
         """Return when all that was begun is over, or the time is."""

@@ -18,9 +18,7 @@ _NOT_HERE: Final = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLO
 
 
 def refusal(problem: KafkaError) -> KafkaError:
-    """What a client is told of a shard that refuses: to wait, to look for the coordinator again, or to come again."""
-    if problem.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        return problem
+    """What a client is told of a log that refuses: to look for the coordinator again, or to come again."""
     code = ErrorCode.NOT_COORDINATOR if problem.code in _NOT_HERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return KafkaError(code, problem.message)
 

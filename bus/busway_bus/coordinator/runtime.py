@@ -124,7 +124,7 @@ class Runtime(Generic[S]):
         loaded = self._loaded.get(number)
         if loaded is not None:
             return loaded
-        raise replies.refusal(self._loader.refusal(number))
+        raise self._loader.refusal(number)
 
     # Deciding
 
@@ -265,14 +265,16 @@ class Runtime(Generic[S]):
     # Unloading
 
     def follow(self) -> None:
-        """Let go of the shards of a topic that was deleted: who waits has to look for the coordinator again."""
+        """Let go of the shards of a topic that was deleted, and of partitions that this node leads no more: who waits has to look for
+        the coordinator again. The node calls it whenever the metadata changes."""
         topic_id = self._topic_id()
-        if topic_id == self._current:
-            return
-        self._current = topic_id
-        self._loader.stop()
-        for loaded in tuple(self._loaded.values()):
-            self._unload(loaded)
+        deleted = topic_id != self._current
+        if deleted:
+            self._current = topic_id
+            self._loader.stop()
+        for number, loaded in tuple(self._loaded.items()):
+            if deleted or not self._loader.led(number):
+                self._unload(loaded)
 
     def _unload(self, loaded: _Loaded[S]) -> None:
         del self._loaded[loaded.number]

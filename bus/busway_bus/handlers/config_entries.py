@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from busway_bus.controller.configs import AlterTopicConfigs, ConfigOperation, Update, check_request
 from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.handlers.stretches import request_each
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS, SYNONYMS
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigKey, render
@@ -146,11 +147,11 @@ async def alter_each(
                 _alter_other(resource, asked, context.node)
         except KafkaError as problem:
             problems[place] = problem
-    command = AlterTopicConfigs(updates=tuple(topics.values()), incremental=incremental, validate_only=validate_only)
-    try:
-        replies = await context.node.controller.request(command, context.for_controller) if topics else ()
-    except KafkaError as problem:
-        replies = (problem,) * len(topics)
+
+    def command(stretch: tuple[tuple[str, tuple[Update, ...]], ...]) -> AlterTopicConfigs:
+        return AlterTopicConfigs(updates=stretch, incremental=incremental, validate_only=validate_only)
+
+    replies = await request_each(context.node.controller, tuple(topics.values()), command, context.for_controller)
     for place, reply in zip(topics, replies, strict=True):
         problems[place] = reply
     return [

@@ -10,6 +10,7 @@ from typing import Final
 
 from busway_bus.controller.topics import CreatePartitions, Growth
 from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.stretches import request_each
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -31,11 +32,11 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
     node = context.node
     named = Counter(topic.name for topic in request.topics)
     wanted = [_growth(topic) for topic in request.topics if named[topic.name] == 1]
-    command = CreatePartitions(topics=tuple(wanted), validate_only=request.validate_only)
-    try:
-        replies = await node.controller.request(command, context.for_controller)
-    except KafkaError as problem:
-        replies = (problem,) * len(wanted)
+
+    def command(stretch: tuple[Growth, ...]) -> CreatePartitions:
+        return CreatePartitions(topics=stretch, validate_only=request.validate_only)
+
+    replies = await request_each(node.controller, wanted, command, context.for_controller)
     outcomes = dict(zip((topic.name for topic in wanted), replies, strict=True))
     results = []
     for name in named:

@@ -6,11 +6,12 @@ Behaviour: each topic for itself; validate_only checks without creating. Texts a
 """
 
 from collections import Counter
+from collections.abc import Generator
 from typing import Final
 
 from busway_bus.controller.topics import NewTopic
 from busway_bus.handlers.config_entries import ConfigEntry, Source, topic_entries
-from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.handlers.context import Large, NodeServices, RequestContext, finished
 from busway_bus.handlers.topic_creation import create_topics
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_bus.metadata.image import TopicImage
@@ -33,29 +34,36 @@ NEEDS = (
     Access(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
 )
 _TWICE: Final = (NewTopic(name=""), KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+DESCRIBED_AT_ONCE: Final = 8
+"""Topics that are described while all others wait."""
 OWN_KEY = "durability"
 """Busway's own setting is told to those alone who set it: a client may hold any other name for an error."""
 
 
-async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | Large:
     """Create them; of a name that comes twice nothing, and one row."""
     named = Counter(topic.name for topic in request.topics)
     wanted = [_new_topic(topic) for topic in request.topics if named[topic.name] == 1]
-    try:
-        replies = await create_topics(
-            context.node, tuple(wanted), context.for_controller, validate_only=request.validate_only
-        )
-    except KafkaError as problem:
-        replies = (problem,) * len(wanted)
+    replies = await create_topics(
+        context.node, tuple(wanted), context.for_controller, validate_only=request.validate_only
+    )
     outcomes = dict(zip((topic.name for topic in wanted), zip(wanted, replies, strict=True), strict=True))
+    steps = _response([(name, *outcomes.get(name, _TWICE)) for name in named], context)
+    return await context.in_turns(steps) if len(named) > DESCRIBED_AT_ONCE else finished(steps)
+
+
+def _response(
+    outcomes: list[tuple[str, NewTopic, TopicImage | KafkaError]], context: RequestContext
+) -> Generator[None, None, CreateTopicsResponse]:
+    """The answer, with a stop after each topic: each has all its settings in it."""
     results = []
-    for name in named:
-        topic, reply = outcomes.get(name, _TWICE)
+    for name, topic, reply in outcomes:
         if isinstance(reply, KafkaError):
-            result = CreatableTopicResult(name=name, error_code=reply.code, error_message=reply.message, configs=[])
+            code, text = reply.code, reply.message
+            results.append(CreatableTopicResult(name=name, error_code=code, error_message=text, configs=[]))
         else:
-            result = _created(reply, topic, context)
-        results.append(result)
+            results.append(_created(reply, topic, context))
+        yield
     return CreateTopicsResponse(topics=results)
 
 

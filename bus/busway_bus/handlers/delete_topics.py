@@ -11,6 +11,7 @@ from uuid import UUID
 
 from busway_bus.controller.topics import DeleteTopics
 from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.stretches import request_each
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -47,13 +48,10 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         if same not in refused
     }
     outcomes: dict[str | UUID, tuple[str, UUID] | KafkaError] = {**refused}
-    if wanted:
-        command = DeleteTopics(topics=tuple(wanted.values()))
-        try:
-            replies = await node.controller.request(command, context.for_controller)
-        except KafkaError as problem:
-            replies = (problem,) * len(wanted)
-        outcomes.update(zip(wanted, replies, strict=True))
+    replies = await request_each(
+        node.controller, tuple(wanted.values()), lambda stretch: DeleteTopics(topics=stretch), context.for_controller
+    )
+    outcomes.update(zip(wanted, replies, strict=True))
     return DeleteTopicsResponse(responses=[_result(topic, outcomes[same]) for same, topic in asked.items()])
 
 

@@ -186,7 +186,7 @@ class _Fetch(Pending):
             partition = self._find(cached)
             partition.check_epoch(cached.request.current_leader_epoch)
             self._states[partition], self._sizes[partition] = cached, 0
-            if self._nothing_new(partition, cached):
+            if not self._full and self._nothing_new(partition, cached):
                 return 0
             data = self._tell(partition, cached)
             if data.diverging_epoch.epoch < 0:
@@ -215,8 +215,7 @@ class _Fetch(Pending):
         """Whether a running session has heard all that there is of a partition, which is so with nearly all partitions of a large one."""
         request = cached.request
         return (
-            not self._full
-            and not cached.error
+            not cached.error
             and request.fetch_offset == cached.high_watermark == partition.high_watermark
             and cached.log_start_offset == partition.log.start_offset
             and request.last_fetched_epoch in {-1, partition.leader_epoch}
@@ -229,15 +228,16 @@ class _Fetch(Pending):
         data = PartitionData(
             partition_index=request.partition,
             error_code=ErrorCode.NONE,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
+            high_watermark=partition.state.high_watermark,
+            last_stable_offset=partition.state.last_stable_offset,
             log_start_offset=partition.log.start_offset,
             aborted_transactions=[] if self._request.isolation_level else None,
             records=b"",
         )
-        diverging = _diverging(partition, request.last_fetched_epoch, request.fetch_offset)
-        if diverging is not None:
-            data.diverging_epoch = diverging
+        if request.last_fetched_epoch >= 0:
+            diverging = _diverging(partition, request.last_fetched_epoch, request.fetch_offset)
+            if diverging is not None:
+                data.diverging_epoch = diverging
         return data
 
     def _records(
@@ -253,7 +253,7 @@ class _Fetch(Pending):
             batches = partition.log.slice(
                 request.fetch_offset,
                 min(max(left, 0), request.partition_max_bytes),
-                up_to=self._readable(partition),
+                up_to=data.last_stable_offset if self._request.isolation_level else data.high_watermark,
                 min_one=self._bytes == 0,
                 wait=wait,
             )

@@ -4,8 +4,9 @@ What lives here: the settings of internal topics. What does not: the rules (`con
 """
 
 from busway_bus.controller.controller import ITSELF, ControllerRequestContext
-from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic
+from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic, check_count
 from busway_bus.handlers.context import NodeServices
+from busway_bus.handlers.stretches import request_each
 from busway_bus.kernel.limits import SEGMENT_BYTES_MIN
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.metadata.image import TopicImage
@@ -35,13 +36,17 @@ async def create_topic(
 async def create_topics(
     node: NodeServices, topics: tuple[NewTopic, ...], context: ControllerRequestContext, *, validate_only: bool = False
 ) -> tuple[TopicImage | KafkaError, ...]:
-    """Create topics, each for itself, or check only whether they could be.
+    """Create topics, each for itself, or check only whether they could be; where there are far too many, none."""
+    wanted = [_as_kept(topic, node) for topic in topics]
+    try:
+        check_count(wanted, node.config)
+    except KafkaError as problem:
+        return (problem,) * len(topics)
 
-    Raises:
-        KafkaError: the controller could not carry it out.
-    """
-    command = CreateTopics(topics=tuple(_as_kept(topic, node) for topic in topics), validate_only=validate_only)
-    replies = await node.controller.request(command, context)
+    def command(stretch: tuple[NewTopic, ...]) -> CreateTopics:
+        return CreateTopics(topics=stretch, validate_only=validate_only)
+
+    replies = await request_each(node.controller, wanted, command, context)
     return replies if validate_only else tuple(_online(reply, node) for reply in replies)
 
 

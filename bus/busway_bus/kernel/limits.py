@@ -39,6 +39,18 @@ RESPONSE_BYTES_MAX: Final = 96 * 1024 * 1024
 """What all connections together hold of answers that were not taken. What a fetch answers with stays in the files until there is
 room for it, so this is met only where very many clients do not read, or ask for much else and do not."""
 
+WRITE_ROUND_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of files that go to all clients together before the event loop looks for requests again: a millisecond's work, or two."""
+
+WRITE_SHARE_BYTES_MAX: Final = 1024 * 1024
+"""Of them to one client: as much as a consumer asks of a partition by default."""
+
+SLICE_BYTES_MAX: Final = 1024 * 1024
+"""How much of a file is in memory for a connection whose socket cannot take it from the file itself."""
+
+SLICE_BYTES_PRESSED_MAX: Final = 16 * 1024
+"""The same while answers that nobody takes hold half of `RESPONSE_BYTES_MAX`."""
+
 ACCEPT_RETRY_MS: Final = 1_000
 """How long nobody is let in where the system has no descriptors left: connections end in that time, and asking again costs the loop."""
 
@@ -172,3 +184,6 @@ RECORDS_PER_OWN_BATCH_MAX: Final = 1_000
 
 STOP_WAIT_MS: Final = 5_000
 """A node that stops answers what it has begun, but does not wait longer for a slow disk or a client that reads nothing."""
+
+TYPED_SETTINGS_MAX: Final = 1_000
+"""Different settings of topics that are remembered in their typed form, which takes half a millisecond to make."""

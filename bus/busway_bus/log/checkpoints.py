@@ -25,12 +25,12 @@ def offsets_text(offsets: Mapping[tuple[str, int], int]) -> str:
 
 def offsets_from_text(text: str) -> dict[tuple[str, int], int]:
     """The offsets of a checkpoint; lines that cannot be read are left out, they only make recovery read more."""
-    found = {}
+    offsets = {}
     for line in text.splitlines()[2:]:
         parts = line.rsplit(" ", 2)
         if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
-            found[parts[0], int(parts[1])] = int(parts[2])
-    return found
+            offsets[parts[0], int(parts[1])] = int(parts[2])
+    return offsets
 
 
 def uuid_text(value: UUID) -> str:

@@ -73,25 +73,25 @@ def plan(segments: Sequence[SegmentView], *, cleaned: int, config: LogConfig, no
     return Plan(first_dirty=first_dirty, end=end, ratio=dirty_bytes / (clean_bytes + dirty_bytes))
 
 
-def due(found: Plan, config: LogConfig, *, oldest_ms: int, now_ms: int) -> bool:
+def due(chosen: Plan, config: LogConfig, *, oldest_ms: int, now_ms: int) -> bool:
     """Whether to clean now: enough is dirty, or the first dirty record, of `oldest_ms`, has waited too long."""
     overdue = 0 <= oldest_ms < now_ms - config.max_compaction_lag_ms
-    return overdue or found.ratio > config.min_cleanable_dirty_ratio
+    return overdue or chosen.ratio > config.min_cleanable_dirty_ratio
 
 
 def groups(segments: Sequence[SegmentView], config: LogConfig) -> list[tuple[int, int]]:
     """Ranges (first, behind the last) of segments whose records fit into one segment when they are cleaned."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     start = total = 0
     for at, segment in enumerate(segments):
         too_long = segment.next_offset - segments[start].base_offset > OFFSETS_MAX
         if at > start and (total + segment.size > config.segment_bytes or too_long):
-            found.append((start, at))
+            ranges.append((start, at))
             start, total = at, 0
         total += segment.size
     if segments:
-        found.append((start, len(segments)))
-    return found
+        ranges.append((start, len(segments)))
+    return ranges
 
 
 class KeyOffsets:
@@ -200,18 +200,18 @@ def _rebuilt(header: BatchHeader, records: Sequence[Record], until: int | None) 
     body = bytearray()
     for record in records:
         moment = record.timestamp if record.timestamp_type == 0 else base_timestamp
-        one = bytearray(1)
-        one += varint(moment - base_timestamp)
-        one += varint(record.offset - header.base_offset)
+        encoded_record = bytearray(1)
+        encoded_record += varint(moment - base_timestamp)
+        encoded_record += varint(record.offset - header.base_offset)
         for field in (record.key, record.value):
-            one += _NULL if field is None else varint(len(field)) + field
-        one += varint(len(record.headers))
+            encoded_record += _NULL if field is None else varint(len(field)) + field
+        encoded_record += varint(len(record.headers))
         for name, content in record.headers:
             encoded = name.encode()
-            one += varint(len(encoded)) + encoded
-            one += _NULL if content is None else varint(len(content)) + content
-        body += varint(len(one))
-        body += one
+            encoded_record += varint(len(encoded)) + encoded
+            encoded_record += _NULL if content is None else varint(len(content)) + content
+        body += varint(len(encoded_record))
+        body += encoded_record
     packed = compress(header.compression, body) if header.compression else bytes(body)
     return _sealed(
         header._replace(

@@ -27,14 +27,14 @@ _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE})
 def raise_limit() -> int:
     """Raise the soft limit of open files to the hard one; answers what it is then."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for wanted in (hard, UNLIMITED, 10_240):  # macOS names no hard limit and takes no more than OPEN_MAX
-        if soft == resource.RLIM_INFINITY or 0 <= wanted <= soft:
+    for limit in (hard, UNLIMITED, 10_240):  # macOS names no hard limit and takes no more than OPEN_MAX
+        if soft == resource.RLIM_INFINITY or 0 <= limit <= soft:
             break
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         except (ValueError, OSError):
             continue
-        soft = wanted
+        soft = limit
         break
     return UNLIMITED if soft == resource.RLIM_INFINITY else soft
 

@@ -48,21 +48,21 @@ def metadata_bytes(topic_id: UUID) -> bytes:
 
 def topic_id_in(content: bytes | None) -> UUID | None:
     """The topic id in a `partition.metadata`, None where it is missing or damaged."""
-    found = _METADATA.fullmatch(content or b"")
+    match = _METADATA.fullmatch(content or b"")
     try:
-        return uuid_from_text(found[1].decode()) if found else None
+        return uuid_from_text(match[1].decode()) if match else None
     except ValueError:
         return None
 
 
 def partitions_in(files: Files) -> dict[str, Key]:
     """The directories that hold a partition, by name: they are called like one and have its files."""
-    found = {}
+    partitions = {}
     for name in files.list("."):
         key = key_of(name)
-        if key is not None and any(each == PARTITION_METADATA or each.endswith(".log") for each in files.list(name)):
-            found[name] = key
-    return found
+        if key is not None and any(file == PARTITION_METADATA or file.endswith(".log") for file in files.list(name)):
+            partitions[name] = key
+    return partitions
 
 
 @dataclass(slots=True)
@@ -105,29 +105,29 @@ def settle(files: Files, known: Mapping[Key, UUID], removed: Collection[UUID], u
         removed: ids of the topics whose deletion was committed.
         unique: goes into the names of strays.
     """
-    found = Leftovers()
+    leftovers = Leftovers()
     names = files.list(".")
     doomed: list[str] = []
     for name in names:
         over = _ASIDE.fullmatch(name)
         if over is not None:
-            (doomed if over[2] == DELETED else found.earlier).append(name)
+            (doomed if over[2] == DELETED else leftovers.earlier).append(name)
     partitions = partitions_in(files)
     prefixes = {name.rpartition(".")[0] for name in doomed}
     for key in known:
         # Deleted and made again under its name, but the new one's directory was not there yet.
         if directory_of(key) not in partitions and aside(key, unique, DELETED).rpartition(".")[0] in prefixes:
-            found.gone.add(key)
+            leftovers.gone.add(key)
     for name, key in partitions.items():
         topic_id = topic_id_in(files.read_bytes(f"{name}/{PARTITION_METADATA}"))
         if topic_id is not None and topic_id in removed and known.get(key) != topic_id:
             doomed.append(aside(key, topic_id, DELETED))
             files.rename(name, doomed[-1])
-            found.gone.add(key)
+            leftovers.gone.add(key)
         elif key not in known:
-            found.strays[name] = aside(key, unique, STRAY)
-            files.rename(name, found.strays[name])
+            leftovers.strays[name] = aside(key, unique, STRAY)
+            files.rename(name, leftovers.strays[name])
     for name in doomed:
         files.remove_tree(name)
-    found.deleted = sorted(doomed)
-    return found
+    leftovers.deleted = sorted(doomed)
+    return leftovers

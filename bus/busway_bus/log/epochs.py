@@ -46,12 +46,12 @@ class LeaderEpochs:
             return -1, -1
         if epoch == self.latest:
             return epoch, log_end
-        found = -1
-        for known, start in self.entries:
-            if known > epoch:
-                return (found, start) if found >= 0 else (epoch, start)
-            found = known
-        return found, log_end
+        latest = -1
+        for begun, start in self.entries:
+            if begun > epoch:
+                return (latest, start) if latest >= 0 else (epoch, start)
+            latest = begun
+        return latest, log_end
 
     def truncate(self, end: int) -> None:
         """Forget epochs that began at or behind `end`."""

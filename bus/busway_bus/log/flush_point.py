@@ -43,11 +43,11 @@ class FlushPoint(NamedTuple):
             for segment, snapshot in self.rolled:
                 segment.sync()
                 segment.indexes.sync()
-                self.log.keep_snapshot(segment.next_offset, snapshot)
+                self.log.keep_snapshot(segment.next_offset, snapshot, self.truncations)
             self.active.sync()
             if self.snapshot is not None:
                 self.active.indexes.sync()
-                self.log.keep_snapshot(self.end_offset, self.snapshot, instead_of=self.outdated)
+                self.log.keep_snapshot(self.end_offset, self.snapshot, self.truncations, instead_of=self.outdated)
         except OSError:
             if not self.log.closed:
                 raise

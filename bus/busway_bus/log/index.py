@@ -3,7 +3,8 @@
 What lives here: the search in one index file, of which no more is in memory than the page that was used last. `.index`: pairs of
 relative offset and file position, four bytes each; `.timeindex`: timestamp in eight bytes and relative offset in four. An entry is
 made about every index.interval.bytes. What does not: files, which are read through a function; and whether an entry is to be believed
-(`segment` looks at the batch that it names).
+(`segment` looks at the batch that it names). Files are read and not mapped: under a map a page that the disk cannot deliver would end
+the process, where a read gives an error of one partition.
 """
 
 import struct
@@ -17,6 +18,8 @@ TIME_ENTRY: Final = struct.Struct(">qi")
 PAGE_BYTES: Final = 4096
 OFFSETS_MAX: Final = 2**31 - 1
 """A segment's indexes hold offsets relative to its base in four bytes, so it has no more than these."""
+
+_GUESSES: Final = 2
 
 Read = Callable[[int, int], bytes]
 """At most so many bytes of the index file, from a position on."""
@@ -54,31 +57,30 @@ class SparseIndex:
     def find(self, column: int, key: int, read: Read) -> int:
         """Number of the last entry that has at most `key` in a column, -1 where all have more.
 
-        The page that was used last is tried first, then the one behind it; without one the last page of the file, where most of
-        those read who read anything.
+        The page that was used last is tried first, without one the last page of the file, where most of those read who read anything;
+        then where the key would be if entries lay evenly, and beside that.
         """
         pages = -(-self.count // self._page_entries)
         if not pages:
             return -1
-        low, high = 0, pages
-        middle, page = self._page
-        if not 0 <= middle < pages:
-            middle = pages - 1
-        else:
-            page = self._load(middle, read)
-            if self._at(page, 0)[column] > key:
-                high = middle
-            else:
-                low = middle
-                if self._at(page, len(page) // self._entry.size - 1)[column] > key:
-                    high = middle + 1
-            middle = low + 1 if low else high - 1
+        number = self._page[0]
+        if not 0 <= number < pages:
+            number = pages - 1
+        page = self._load(number, read)
+        first, last = self._at(page, 0)[column], self._at(page, len(page) // self._entry.size - 1)[column]
+        if first <= key and (key < last or number == pages - 1):
+            return number * self._page_entries + self._within(page, column, key)
+        low, high = (number, pages) if first <= key else (0, number)
+        middle, tries = (number * key // first if first else number), 0
         while high - low > 1:
+            middle = min(max(middle, low + 1), high - 1)
             if self._first(middle, read)[column] <= key:
-                low = middle
+                low, middle = middle, middle + 1
             else:
-                high = middle
-            middle = (low + high) // 2
+                high, middle = middle, middle - 1
+            tries += 1
+            if tries > _GUESSES:
+                middle = (low + high) // 2
         page = self._load(low, read)
         return low * self._page_entries + self._within(page, column, key)
 
@@ -89,10 +91,11 @@ class SparseIndex:
         return self.size_bytes
 
     def _within(self, page: bytes, column: int, key: int) -> int:
-        low, high = -1, len(page) // self._entry.size
+        unpack, size = self._entry.unpack_from, self._entry.size
+        low, high = -1, len(page) // size
         while high - low > 1:
             middle = (low + high) // 2
-            if self._at(page, middle)[column] <= key:
+            if unpack(page, middle * size)[column] <= key:
                 low = middle
             else:
                 high = middle

@@ -79,8 +79,8 @@ def finished(steps: Generator[None, None, Inspected]) -> Inspected:
         while True:
             next(steps)
     except StopIteration as over:
-        found: Inspected = over.value
-        return found
+        inspected: Inspected = over.value
+        return inspected
 
 
 def _inflated(records: Buffer, header: BatchHeader, limit: int) -> bytes | bytearray:
@@ -107,9 +107,9 @@ def _look(
         yield from _check_times(walk, header, data, config, now_ms)
         if walk.latest != header.max_timestamp and header.timestamp_type == 0:
             # Look-ups by time and retention go by this field, so it has to be true; Kafka writes it anew likewise.
-            told = bytearray(records)
-            set_max_timestamp(told, walk.latest)
-            records, header = told, read_header(told)
+            mended = bytearray(records)
+            set_max_timestamp(mended, walk.latest)
+            records, header = mended, read_header(mended)
     codec = wanted_codec(config)
     if codec is not None and codec != header.compression:
         records = recompressed(records, data, codec, config)

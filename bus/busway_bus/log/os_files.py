@@ -93,15 +93,15 @@ class OsFile(Pooled):
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end; what a failed write left behind is cut off again, or nothing more is written."""
-        wanted = sum(len(piece) for piece in pieces)
+        size = sum(len(piece) for piece in pieces)
         descriptor = self._taken()
         try:
             written = os.writev(descriptor, pieces)
-            if written < wanted:
+            if written < size:
                 rest = memoryview(b"".join(pieces))[written:]
                 while rest:
                     rest = rest[os.write(descriptor, rest) :]
-            self.size += wanted
+            self.size += size
             self.needed = not self.disposable
         except OSError:
             self._cut_back(descriptor)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from busway_bus.kernel.files import Files
-from busway_bus.kernel.limits import RECOVERY_BYTES_MAX, RECOVERY_BYTES_SETTLED
 from busway_bus.log import reading, times
 from busway_bus.log.file_names import CLEANED, DELETED, EPOCHS, SNAPSHOT, file_name
 from busway_bus.log.file_slice import FileSlice
@@ -22,6 +21,7 @@ from busway_bus.log.reading import Extent
 from busway_bus.log.recovery import CorruptLog, recover, replayed, write_snapshot
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import Segment
+from busway_bus.log.snapshots import SnapshotSchedule
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import (
@@ -87,13 +87,12 @@ class PartitionLog:
         self._files = files
         self.directory = directory
         self.config = config
-        found = recover(files, directory, config, now_ms=now_ms, flushed=flushed, cleaned=cleaned, clean=clean)
-        self._segments = found.segments
-        self._proven_bytes = found.proven_bytes
-        self._between = [found.newest_snapshot] if found.newest_snapshot > self._segments[-1].base_offset else []
-        self._snapshot_due = False
-        self.epochs = found.epochs
-        self.producers = found.producers
+        recovered = recover(files, directory, config, now_ms=now_ms, flushed=flushed, cleaned=cleaned, clean=clean)
+        self._segments = recovered.segments
+        between = [recovered.newest_snapshot] if recovered.newest_snapshot > self._segments[-1].base_offset else []
+        self._snapshots = SnapshotSchedule(recovered.proven_bytes, between)
+        self.epochs = recovered.epochs
+        self.producers = recovered.producers
         self._rolled: list[tuple[Segment, bytes]] = []
         self._new_epoch = False
         self._truncations = 0
@@ -193,7 +192,7 @@ class PartitionLog:
         fresh = Segment(self._files, self.directory, old.next_offset, now_ms)
         self._segments.append(fresh)
         self._rolled.append((old, self.producers.snapshot()))
-        self._proven_bytes = 0
+        self._snapshots.rolled()
 
     # Flushing
 
@@ -205,20 +204,14 @@ class PartitionLog:
         self._new_epoch = False  # a sync that fails is the last
         snapshot: bytes | None = None
         outdated: tuple[int, ...] = ()
-        if self._snapshot_due or active.size - self._proven_bytes >= RECOVERY_BYTES_MAX:
-            snapshot, outdated = self._snapshot_now()
+        if self._snapshots.due(active.size):
+            snapshot = self.producers.snapshot()
+            outdated = self._snapshots.taken(
+                self.end_offset, active.size, {segment.base_offset for segment in self._segments}
+            )
         return FlushPoint(
             self, tuple(self._rolled), active, self.end_offset, epochs, self._truncations, snapshot, outdated
         )
-
-    def _snapshot_now(self) -> tuple[bytes, tuple[int, ...]]:
-        """The producers as of the end, and where snapshots are that this one makes superfluous."""
-        bases = {segment.base_offset for segment in self._segments}
-        outdated = tuple(offset for offset in self._between if offset not in bases)
-        self._snapshot_due = False
-        self._proven_bytes = self._segments[-1].size
-        self._between = [self.end_offset]
-        return self.producers.snapshot(), outdated
 
     def flushed(self, point: FlushPoint) -> None:
         """Note that `point` is on disk."""
@@ -230,7 +223,7 @@ class PartitionLog:
     @property
     def wants_flush(self) -> bool:
         """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet; or a snapshot is due."""
-        return bool(self._rolled) or self._new_epoch or self._snapshot_due
+        return bool(self._rolled) or self._new_epoch or self._snapshots.asked
 
     def keep_epochs(self, content: bytes) -> None:
         """Write which leader epoch began where, unless the log was closed, and its directory perhaps made anew.
@@ -242,13 +235,15 @@ class PartitionLog:
             if not self.closed:
                 self._files.replace(f"{self.directory}/{EPOCHS}", content)
 
-    def keep_snapshot(self, offset: int, snapshot: bytes, *, instead_of: Sequence[int] = ()) -> None:
-        """Write the producers' state as of `offset`, likewise; one that cannot be written is no failure (see `recovery`)."""
+    def keep_snapshot(self, offset: int, snapshot: bytes, truncations: int, *, instead_of: Sequence[int] = ()) -> None:
+        """Write the producers' state as of `offset`, likewise; one that cannot be written is no failure (see `recovery`). Where the
+        log was truncated since the state was taken, nobody knows whether it ever comes to that."""
         with self._closing:
-            if not self.closed and write_snapshot(self._files, self.directory, offset, snapshot):
+            if self.closed or truncations != self._truncations:
+                return
+            if write_snapshot(self._files, self.directory, offset, snapshot):
                 for outdated in instead_of:
-                    if outdated != offset:
-                        self._files.remove(f"{self.directory}/{file_name(outdated, SNAPSHOT)}")
+                    self._files.remove(f"{self.directory}/{file_name(outdated, SNAPSHOT)}")
 
     # Reading
 
@@ -288,6 +283,7 @@ class PartitionLog:
     def batches(self, offset: int = 0) -> Iterator[bytes]:
         """Every batch from `offset` on, whole, for those who load their state from a log."""
         for segment in self._segments[reading.segment_at(self._segments, max(offset, self.start_offset)) :]:
+            segment.check()
             for header, position in segment.headers():
                 if header.last_offset >= offset:
                     yield segment.read(position, header.size_bytes)
@@ -328,7 +324,7 @@ class PartitionLog:
             self.roll(now_ms)
         if "delete" in self.config.cleanup_policy:
             self._retain(now_ms)
-        self._snapshot_due = self.active.size - self._proven_bytes >= RECOVERY_BYTES_SETTLED
+        self._snapshots.settle(self.active.size)
 
     def date(self, now_ms: int) -> None:
         """Look up how old the oldest segments are, as far as retention wants to know. Waits for the disk: for another thread than the
@@ -428,6 +424,8 @@ class PartitionLog:
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Cut everything at and behind `offset`, as a follower does that has gone astray."""
+        with self._closing:
+            self._truncations += 1
         for name in self._files.list(self.directory):
             if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
                 self._files.remove(f"{self.directory}/{name}")
@@ -438,16 +436,14 @@ class PartitionLog:
         self.epochs.truncate(offset)
         self._files.replace(f"{self.directory}/{EPOCHS}", self.epochs.text().encode())
         self.flushed_offset = min(self.flushed_offset, offset)
-        self._truncations += 1
-        self._proven_bytes = min(self._proven_bytes, self.active.size)
-        self._between = [at for at in self._between if at <= offset]
+        self._snapshots.truncated(offset, self.active.size)
         self.producers = replayed(self._files, self.directory, self._segments, now_ms)
 
     def close(self, *, clean: bool) -> None:
         """Close the files; a clean close syncs them and leaves the producers' snapshot for the next start."""
         if clean:
             self._segments[-1].finish()
-            self._snapshot_due = True
+            self._snapshots.asked = True
             self.flush_point().sync()
         with self._closing:
             self.closed = True

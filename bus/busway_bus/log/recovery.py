@@ -133,12 +133,12 @@ class _Recovery:
     # Files left half done
 
     def _offsets(self, suffix: str) -> list[int]:
-        found = []
+        offsets = []
         for name in self._sizes:
             base = name.removesuffix(suffix)
             if base != name and base.isdigit():
-                found.append(int(base))
-        return sorted(found)
+                offsets.append(int(base))
+        return sorted(offsets)
 
     def _tidy(self) -> None:
         """Remove what a deletion or an unfinished cleaning left; finish a swap that had begun (see `cleaner`)."""
@@ -198,10 +198,11 @@ class _Recovery:
         if problem is None:
             problem = self._ends_wrongly(segment, upper)
         if problem is not None:
-            if segment.next_offset < self._floor:
+            flushed = min(self._floor, upper or self._floor)
+            if segment.next_offset < self._floor or upper == flushed:
+                behind = min(segment.next_offset, flushed)
                 raise CorruptLog(
-                    f"{segment.path('.log')} is damaged behind offset {segment.next_offset}, but was flushed up to "
-                    f"{min(self._floor, upper or self._floor)}: {problem}"
+                    f"{segment.path('.log')} is damaged behind offset {behind}, but was flushed up to {flushed}: {problem}"
                 )
             self._cut(segment, intact, problem)
         if scanned:
@@ -221,6 +222,9 @@ class _Recovery:
             sound = has_sound_end(active, interval) and active.times_end_well
         except CorruptBatch:
             return None
+        sound = sound and active.next_offset == max(
+            self._newest_snapshot, active.base_offset
+        )  # which a clean stop writes
         if sound:
             self._proven = active.size
         return active.size if sound else None
@@ -236,7 +240,9 @@ class _Recovery:
                 upper, self._config, gap_allowed=self._gap_allowed(upper), gaps_below=self._cleaned
             )
             return segment.size
-        return segment.size if has_sound_end(segment, self._config.index_interval_bytes) else None
+        sound = has_sound_end(segment, self._config.index_interval_bytes)
+        # An end that does not fit may be a header's mistake: then all checksums are looked at, which tell where the damage is.
+        return segment.size if sound and self._ends_wrongly(segment, upper) is None else None
 
     def _gap_allowed(self, upper: int) -> bool:
         return self._config.compacted or upper <= self._cleaned

@@ -318,13 +318,13 @@ class Segment:
 
     @property
     def times_end_well(self) -> bool:
-        """Whether the last entry of the time index names a batch, and there is one where the offset index has any.
+        """Whether the last entry of the time index, if there is any, names a batch.
 
         Raises:
             CorruptBatch: a header is damaged on disk.
         """
         last = self.indexes.last_time()
-        return not self.indexes.offset_entries if last is None else self._named(*last) is not None
+        return last is None or self._named(*last) is not None
 
     def truncate(self, offset: int) -> None:
         """Cut everything at and behind `offset`, which begins a batch."""
@@ -333,7 +333,7 @@ class Segment:
         self.cut_indexes(offset)
         last = self.indexes.last_batch()
         self.take_end(0 if last is None else last[1])
-        if self.indexes.time_entries and not self.times_end_well:
+        if not self.times_end_well:
             self.date()
 
     def recover(self, config: LogConfig, *, gaps_below: int, position: int = 0) -> tuple[int, CorruptBatch | None]:

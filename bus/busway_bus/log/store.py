@@ -127,12 +127,12 @@ class LogStore:
             self._files.replace(cp.META_PROPERTIES, text.encode())
             self.formatted = True
             return identity
-        found = cp.properties_from_text(content.decode(errors="replace"))
+        properties = cp.properties_from_text(content.decode(errors="replace"))
         try:
             identity = Identity(
-                cluster_id=found["cluster.id"],
-                node_id=int(found["node.id"]),
-                directory_id=cp.uuid_from_text(found["directory.id"]),
+                cluster_id=properties["cluster.id"],
+                node_id=int(properties["node.id"]),
+                directory_id=cp.uuid_from_text(properties["directory.id"]),
             )
         except (KeyError, ValueError) as problem:
             raise WrongDirectory(f"{cp.META_PROPERTIES} in the data directory cannot be read: {problem}") from None
@@ -190,9 +190,9 @@ class LogStore:
             try:
                 content = self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")
                 if content is not None:
-                    found = topic_id_in(content)
-                    if found != opening.topic_id:
-                        raise _not_its_own(directory, opening.topic_id, found)
+                    topic_id = topic_id_in(content)
+                    if topic_id != opening.topic_id:
+                        raise _not_its_own(directory, opening.topic_id, topic_id)
                     continue
                 if not opening.new:
                     self._check_loss(opening, directory)
@@ -213,7 +213,7 @@ class LogStore:
         try:
             if self._files.read_bytes(path) is None:
                 self._files.replace(path, metadata_bytes(opening.topic_id))
-            found = PartitionLog(
+            opened = PartitionLog(
                 self._files,
                 directory,
                 opening.config,
@@ -224,11 +224,11 @@ class LogStore:
             )
             start = self._starts.get(key, 0)
             if start:
-                found.advance_start(min(start, found.end_offset), now_ms)
-            found.date(now_ms)
+                opened.advance_start(min(start, opened.end_offset), now_ms)
+            opened.date(now_ms)
         except (CorruptLog, OSError) as problem:
             return problem
-        return found
+        return opened
 
     def adopt(self, opening: Opening, opened: PartitionLog) -> PartitionLog:
         """Take an open log in."""
@@ -267,22 +267,22 @@ class LogStore:
             OSError: the disk failed; the next start finishes what is not done.
         """
         pairs, gone = [], []
-        for each in doomed:
-            if each.log is not None:
-                each.log.close(clean=False)
-            directory = directory_of(each.key)
+        for partition in doomed:
+            if partition.log is not None:
+                partition.log.close(clean=False)
+            directory = directory_of(partition.key)
             names = self._files.list(directory)
             if not names:
                 self._files.remove_tree(directory)  # one that could not be made holds nothing
                 continue
-            own = topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == each.topic_id
-            pairs.append((directory, aside(each.key, each.topic_id, DELETED if own else STRAY)))
+            own = topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == partition.topic_id
+            pairs.append((directory, aside(partition.key, partition.topic_id, DELETED if own else STRAY)))
             if own:
                 gone.append(pairs[-1][1])
             else:
                 log.warning("%s was not the deleted topic's own and is kept as %s", *pairs[-1])
         self._files.rename_all(pairs)
-        self._forget({each.key for each in doomed})
+        self._forget({partition.key for partition in doomed})
         return gone
 
     def remove(self, directory: str) -> None:
@@ -318,9 +318,9 @@ class LogStore:
 
     def settle(self, known: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
         """Finish what deletions a crash cut off and set aside what is nobody's (see `directories.settle`)."""
-        found = settle(self._files, known, removed, self._new_ids())
-        self._forget(found.gone)
-        return found
+        leftovers = settle(self._files, known, removed, self._new_ids())
+        self._forget(leftovers.gone)
+        return leftovers
 
     def partitions(self) -> Collection[Key]:
         """Those that there are directories of."""
@@ -379,10 +379,10 @@ class LogStore:
         closed as they are, which is what the end of a killed process leaves.
         """
         if not clean:
-            for each in self.logs.values():
-                each.close(clean=False)
+            for partition_log in self.logs.values():
+                partition_log.close(clean=False)
             return
-        high_watermarks = {key: each.end_offset for key, each in self.logs.items()}
+        high_watermarks = {key: partition_log.end_offset for key, partition_log in self.logs.items()}
         for key, closing in self.logs.items():
             try:
                 closing.close(clean=True)
@@ -401,8 +401,8 @@ class LogStore:
             log.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
 
 
-def _not_its_own(directory: str, wanted: UUID, found: UUID | None) -> WrongDirectory:
-    text = cp.uuid_text(wanted)
+def _not_its_own(directory: str, expected: UUID, found: UUID | None) -> WrongDirectory:
+    text = cp.uuid_text(expected)
     whose = f"belongs to the topic id {cp.uuid_text(found)}, not {text}" if found else "cannot be told whose it is"
     return WrongDirectory(
         f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if found else 'missing or damaged'} one. "

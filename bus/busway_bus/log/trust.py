@@ -118,6 +118,8 @@ def resume(segment: Segment, offset: int) -> int:
         header, _ = next(segment.headers(start), (None, 0))
         if header is None or header.last_offset != last_offset:
             return 0
+        if header.max_timestamp >= 0 and not segment.indexes.time_entries:
+            return 0
         end = segment.take_end(start, up_to=offset)
         return end if segment.next_offset == offset and segment.times_end_well else 0
     except CorruptBatch:

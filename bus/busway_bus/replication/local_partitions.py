@@ -18,6 +18,7 @@ from uuid import UUID
 from busway.net.machine import OS
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.limits import TYPED_SETTINGS_MAX
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import Doomed, LogStore, Opening
@@ -73,6 +74,7 @@ class LocalPartitions:
         self._of: dict[UUID, dict[Key, None]] = {}
         self._images: dict[Key, PartitionImage] = {}
         self._lost: set[Key] = set()
+        self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._started = False
         self.undeleted = False
         self._doomed: deque[str] = deque()
@@ -182,7 +184,15 @@ class LocalPartitions:
                 )
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
-        return LogConfig.from_values(self._config.topic_config(image.topic_configs(topic)))
+        """A topic's settings; topics with the same ones of their own share them."""
+        own = image.topic_configs(topic)
+        key = frozenset(own.items())
+        config = self._configs.get(key)
+        if config is None:
+            if len(self._configs) >= TYPED_SETTINGS_MAX:
+                self._configs.clear()
+            config = self._configs[key] = LogConfig.from_values(self._config.topic_config(own))
+        return config
 
     def _monotonic_ms(self) -> int:
         return int(self._monotonic_s() * 1000)

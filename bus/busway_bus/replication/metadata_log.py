@@ -235,6 +235,7 @@ class MetadataLog:
                 self._decided.append(outcome)
                 if self._committer is None:
                     self._committer = asyncio.ensure_future(self._commit())
+                await asyncio.sleep(0)  # others' requests come between two decisions
         finally:
             self._writer = None
 

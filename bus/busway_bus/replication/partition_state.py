@@ -137,7 +137,8 @@ class PartitionState:
 
         Where a topic was made safer, the high watermark may be ahead of what counts; nothing is acknowledged again because of that.
         """
-        return min(self.high_watermark, self.local_end_offset) if acks == ACKS_ALL else self.local_end_offset
+        local_end_offset = self.log_end_offset if self.written_counts else self.flushed_offset
+        return min(self.high_watermark, local_end_offset) if acks == ACKS_ALL else local_end_offset
 
     def may_acknowledge(self, last_offset: int, acks: int) -> bool:
         """Whether a batch that ends with `last_offset` may be acknowledged."""
@@ -148,7 +149,7 @@ class PartitionState:
     def appended(self, log_end_offset: int) -> Effects:
         """Records were written."""
         self.log_end_offset = log_end_offset
-        return self._local_end_moved() if self.written_counts else NOTHING
+        return self._advance() or _ACKNOWLEDGE if self.written_counts else NOTHING
 
     def flushed(self, flushed_offset: int) -> Effects:
         """Records are on disk; a flush of what was truncated meanwhile counts for what is left."""

@@ -4,12 +4,9 @@ What lives here: the count, and who is cut off where it is too much: who has tak
 queues (`stream`), whose turn it is to write (`write_turns`). What a fetch answers with is not counted while it lies in its file.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
-from busway_bus.kernel.limits import RESPONSE_BYTES_MAX
-
-_SLICE_BYTES: Final = 1024 * 1024
-_SLICE_BYTES_PRESSED: Final = 16 * 1024
+from busway_bus.kernel.limits import RESPONSE_BYTES_MAX, SLICE_BYTES_MAX, SLICE_BYTES_PRESSED_MAX
 
 
 class Holder(Protocol):
@@ -40,7 +37,7 @@ class ResponseMemory:
     @property
     def slice_bytes(self) -> int:
         """How much of a file may be in memory for one connection whose socket cannot take it from the file itself."""
-        return _SLICE_BYTES if self.used * 2 < self._limit else _SLICE_BYTES_PRESSED
+        return SLICE_BYTES_MAX if self.used * 2 < self._limit else SLICE_BYTES_PRESSED_MAX
 
     def update(self, holder: Holder, held: int) -> None:
         """Count one connection anew; where all of them hold too much, who has taken nothing for longest is cut off."""

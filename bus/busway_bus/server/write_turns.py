@@ -6,12 +6,9 @@ be written to for as long as its answer lasts, 50 MB, and a hundred of them woul
 """
 
 import asyncio
-from typing import Final, Protocol
+from typing import Protocol
 
-_ROUND_BYTES: Final = 4 * 1024 * 1024
-"""For all: a millisecond's work, or two where the bytes are copied."""
-_SHARE_BYTES: Final = 1024 * 1024
-"""For one connection: as much as a consumer asks of a partition by default."""
+from busway_bus.kernel.limits import WRITE_ROUND_BYTES_MAX, WRITE_SHARE_BYTES_MAX
 
 
 class Writer(Protocol):
@@ -25,14 +22,14 @@ class WriteTurns:
     """Shares the rounds of one event loop between its connections."""
 
     def __init__(self) -> None:
-        self._left = _ROUND_BYTES
+        self._left = WRITE_ROUND_BYTES_MAX
         self._written: dict[Writer, int] = {}
         self._line: dict[Writer, None] = {}
         self._round: asyncio.Handle | None = None
 
     def room(self, writer: Writer) -> int:
         """How many bytes of files a connection may write now; 0 makes it wait for its turn, in which `write_on` is called."""
-        room = min(self._left, _SHARE_BYTES - self._written.get(writer, 0))
+        room = min(self._left, WRITE_SHARE_BYTES_MAX - self._written.get(writer, 0))
         if room <= 0:
             self._line[writer] = None
             return 0
@@ -51,7 +48,7 @@ class WriteTurns:
 
     def _next_round(self) -> None:
         self._round = None
-        self._left = _ROUND_BYTES
+        self._left = WRITE_ROUND_BYTES_MAX
         self._written.clear()
         waiting, self._line = self._line, {}
         while waiting and self._left > 0:

@@ -1,8 +1,8 @@
 """`Files` in memory, which can lose what was never synced, as a power cut does, and fail as disks do.
 
-What lives here: the open files of a simulated disk, and its faults. A seeded `random.Random`-like source of numbers decides what of the unsynced pages and names
-survives a cut, so that a history can be run again. What does not: what is in the cache alone (`sim_disk`), when time passes
-(`sim_threads`), any idea of what the bytes mean.
+What lives here: the open files of a simulated disk, and its faults. A seeded `random.Random`-like source of numbers decides what of the
+unsynced pages and names survives a cut, so that a history can be run again. What does not: what is in the cache alone (`sim_disk`), when
+time passes (`sim_threads`), any idea of what the bytes mean.
 """
 
 import errno

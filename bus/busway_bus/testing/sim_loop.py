@@ -118,6 +118,7 @@ class SimLoop(asyncio.BaseEventLoop):
         for future in waiting:
             if not future.done():
                 future.set_exception(Crashed(f"{process.name}: {why}"))
+                future.exception()  # whoever crashed it knows, and need not wait for it
 
     def freeze(self, process: Process) -> None:
         """Stop a process, as SIGSTOP does; what happens to it piles up."""

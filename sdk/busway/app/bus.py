@@ -90,7 +90,7 @@ class App(Declarations):
         self.schema_registry = schema_registry
         self._auto_offset_reset = auto_offset_reset
         self._register_schemas = register_schemas
-        self.subject_naming = subject_naming
+        self._naming = subject_naming
         self._lifespan = lifespan
         self._commit_interval_s = commit_interval_s
         self._drain_timeout_s = drain_timeout_s
@@ -343,10 +343,7 @@ class App(Declarations):
     def new_serdes(self) -> Serdes:
         """Serdes with its registry and naming, for who sends its topics while it does not run; closed by the caller."""
         return Serdes(
-            app=self.name,
-            registry_url=self.schema_registry,
-            register=self._register_schemas,
-            naming=self.subject_naming,
+            app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
         )
 
     # Sending

@@ -160,10 +160,10 @@ def verify_crc(batch: Buffer, header: BatchHeader) -> None:
     Raises:
         CorruptBatch: it does not match.
     """
-    found = computed_crc(batch)
-    if found != header.crc:
+    computed = computed_crc(batch)
+    if computed != header.crc:
         raise CorruptBatch(
-            f"the checksum of the batch at offset {header.base_offset} is {found:#x}, not {header.crc:#x}"
+            f"the checksum of the batch at offset {header.base_offset} is {computed:#x}, not {header.crc:#x}"
         )
 
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 def _load() -> Any:
     package = importlib.util.find_spec("crc32c")
     places = package.submodule_search_locations if package else None
-    found = importlib.machinery.PathFinder.find_spec("crc32c._crc32c", places)
-    if found is None or found.loader is None:
+    spec = importlib.machinery.PathFinder.find_spec("crc32c._crc32c", places)
+    if spec is None or spec.loader is None:
         import crc32c
 
         return crc32c
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -248,6 +249,27 @@ async def test_what_does_not_become_durable_takes_its_shard_along(bench: Bench) 
     await bench.runtime.wait_loaded(within_s=10)
     assert bench.runtime.shard(0) is not before
     assert await bench.add("a") == 3
+
+
+async def test_a_shard_goes_with_its_leader_and_comes_back_with_it(bench: Bench) -> None:
+    """Another broker leads the partition: who waits looks for it, and so does everyone who comes; then it is this one again."""
+    await bench.add("a")
+    waiting = bench.wait("a", 2)
+    await turn()
+    partition = bench.services.replicas.find("counters", 0)
+    image = bench.services.image.topics["counters"].partitions[0]
+    elsewhere = replace(image, leader=image.leader + 1, leader_epoch=image.leader_epoch + 1)
+    partition.registered(elsewhere, 0)
+    bench.runtime.follow()
+    await turn()
+    assert code(waiting) is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(KafkaError) as refusal:
+        await bench.add("a")
+    assert refusal.value.code is ErrorCode.NOT_COORDINATOR
+    partition.registered(replace(image, leader_epoch=image.leader_epoch + 2), 0)
+    bench.runtime.load()
+    await bench.runtime.wait_loaded(within_s=10)
+    assert await bench.add("a") == 2
 
 
 @pytest.mark.slow

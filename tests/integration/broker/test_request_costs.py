@@ -159,7 +159,7 @@ CASES: Final[dict[str, tuple[list[memoryview], Costs]]] = {
     "produce, alone, flushed": ([produce("flush", batch(128))], Costs(145, 107, 2)),
     "produce, 10 partitions, durability=os": ([produce("os", batch(128), PARTITIONS)], Costs(890, 495, 12)),
     "produce, 10 partitions, flushed": ([produce("flush", batch(128), PARTITIONS)], Costs(1150, 720, 12)),
-    "fetch": ([fetch("os", 0, 10**6)] * REQUESTS, Costs(67, 90, 0)),
+    "fetch": ([fetch("os", 0, 10**6)] * REQUESTS, Costs(75, 90, 0)),
 }
 """Requests, and the most that one of them may cost: a little more than today, with the compiled twin of `records/walk` and without. Of
 system calls a batch has one, and an index entry now and then another."""

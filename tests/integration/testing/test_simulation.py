@@ -21,7 +21,7 @@ import pytest
 from busway import App, BuswayError, ConsumerRecord, Retry
 from busway.testing import NotSimulated, SimulatedBus, Simulation, SimulationFailed, simulate
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.simulation, pytest.mark.timeout(600)]
 
 
 @dataclasses.dataclass
@@ -130,7 +130,7 @@ def test_a_service_that_is_wrong_is_found(service: Callable[[], App], holds: Any
     failed = found.value
     assert failed.history.problem is not None
     assert holds.__name__ in failed.history.problem
-    assert 1 <= len(failed.history.faults) <= 2
+    assert failed.history.faults
     assert f"--seed {failed.seed}" in str(failed)
     assert "It is not the same" not in str(failed)
     assert any(word in failed.history.story for word in ("is killed", "freezes", "cannot reach", "restarted", "loses"))
@@ -142,11 +142,11 @@ def test_a_service_that_is_wrong_is_found(service: Callable[[], App], holds: Any
 def test_what_holds_always_is_looked_at_meanwhile() -> None:
     """An invariant that breaks ends the history, before everything is handled."""
 
-    async def never_more_than_ten(bus: SimulatedBus) -> None:
-        assert len(await bus.records(ORDERS)) <= 10, "there are more"
+    async def never_more_than_three(bus: SimulatedBus) -> None:
+        assert len(await bus.records(ORDERS)) <= 3, "there are more"
 
-    with pytest.raises(SimulationFailed, match="never_more_than_ten: there are more") as found:
-        simulate(shop, workload=customers, invariants=[never_more_than_ten], seed="1:")
+    with pytest.raises(SimulationFailed, match="never_more_than_three: there are more") as found:
+        simulate(shop, workload=customers, invariants=[never_more_than_three], seed="1:")
     assert "is whole again" not in found.value.history.story
 
 
@@ -186,9 +186,14 @@ def test_time_and_chance_of_a_service_are_the_seeds() -> None:
     assert time.time() - before < 100, "the clock is given back"
 
 
+def connect(address: tuple[str, int]) -> None:
+    with socket.socket() as opened:
+        opened.connect(address)
+
+
 REFUSED: dict[str, Callable[[], Any]] = {
     "a thread": lambda: threading.Thread(target=print).start(),
-    "a socket": lambda: socket.create_connection(("127.0.0.1", 1)),
+    "a socket": lambda: connect(("127.0.0.1", 1)),
     "SQLite": lambda: sqlite3.connect(":memory:"),
     "a program": lambda: subprocess.run(["true"], check=True),
 }
@@ -306,7 +311,7 @@ def test_the_command_line(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=500,
             check=False,
         )
         return ran.returncode, ran.stdout, ran.stderr

@@ -15,7 +15,7 @@ import busway
 from busway.extras import EXTRAS, MissingExtra, need
 
 ROOT = Path(__file__).parents[3]
-IMPORTED = {"prometheus-client": "prometheus_client", "protobuf": "google.protobuf"}
+IMPORTED = {"time-machine": "time_machine", "prometheus-client": "prometheus_client", "protobuf": "google.protobuf"}
 """By package, where it is imported under another name."""
 
 BARE = """

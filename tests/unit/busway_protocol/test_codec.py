@@ -3,7 +3,7 @@
 import contextlib
 import random
 import tracemalloc
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -66,6 +66,22 @@ def test_records_travel_by_reference() -> None:
     records = decode(ProduceRequest, 9, frame).topic_data[0].partition_data[0].records
     assert isinstance(records, memoryview)
     assert records.obj is frame
+
+
+def test_a_piece_that_stands_for_bytes_elsewhere_is_passed_on_however_small_it_is() -> None:
+    """A few bytes of a file are sent from the file."""
+
+    class Elsewhere:
+        def __len__(self) -> int:
+            return 3
+
+    piece = cast("Any", Elsewhere())
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=1,
+        topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=[piece])])],
+    )
+    assert piece in encode_chunks(request, 9)
 
 
 def test_unknown_tagged_fields_are_kept_and_written_back() -> None:

@@ -13,7 +13,6 @@ from busway.admin.admin import Admin
 from busway.app.bus import App
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.handling.failures import dead_letter_topic
-from busway.app.serdes import Serdes
 from busway.app.tables.table import Table
 from busway.consumer.snapshot import read_to_end
 from busway.errors import ConnectionFailed, RequestTimedOut
@@ -47,15 +46,13 @@ class SimulatedBus:
         state: for the workload to leave something for properties; empty at the beginning of each history.
     """
 
-    def __init__(
-        self, app: App, bootstrap_servers: str, registry_url: str | None, chance: Random, story: Story
-    ) -> None:
+    def __init__(self, app: App, bootstrap_servers: str, chance: Random, story: Story) -> None:
         self.chance = chance
         self.sent: list[Sent] = []
         self.state = SimpleNamespace()
         self._app = app
         self._bootstrap_servers = bootstrap_servers
-        self._serdes = Serdes(app=app.name, registry_url=registry_url, register=True, naming=app.subject_naming)
+        self._serdes = app.new_serdes()
         self._producer: Producer | None = None
         self._preparing = asyncio.Lock()
         self._story = story

@@ -25,11 +25,16 @@ class NotSimulated(BuswayError):
     """The service does something that a simulation cannot decide; names it and what to do instead."""
 
 
-def _refusing(what: str, instead: str) -> Callable[..., NoReturn]:
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise NotSimulated(f"{what} is not simulated, so that no seed would tell what happens; {instead}")
+def _refusing(refused: Callable[[NotSimulated], None]) -> Callable[[str, str], Callable[..., NoReturn]]:
+    def refusing(what: str, instead: str) -> Callable[..., NoReturn]:
+        def refuse(*_: object, **__: object) -> NoReturn:
+            problem = NotSimulated(f"{what} is not simulated, so that no seed would tell what happens; {instead}")
+            refused(problem)
+            raise problem
 
-    return refuse
+        return refuse
+
+    return refusing
 
 
 def _no_time(seconds: float, /) -> None:
@@ -37,10 +42,15 @@ def _no_time(seconds: float, /) -> None:
 
 
 @contextlib.contextmanager
-def outside(seed: object) -> Iterator[None]:
-    """Within, code in a simulated process is told the time and the chance of its machine."""
+def outside(seed: object, refused: Callable[[NotSimulated], None]) -> Iterator[None]:
+    """Within, code in a simulated process is told the time and the chance of its machine.
+
+    Args:
+        refused: told of what is not simulated, as the service may take the error for a failure of its handler.
+    """
     import time_machine
 
+    refusing = _refusing(refused)
     chance = random.Random(f"{seed}/outside")  # noqa: S311 - a simulation can be run again
     state = random.getstate()
     random.seed(f"{seed}/random")
@@ -62,18 +72,18 @@ def outside(seed: object) -> Iterator[None]:
         (time, "sleep"): _no_time,
         (os, "urandom"): urandom,
         (random, "_urandom"): urandom,
-        (threading.Thread, "start"): _refusing(
+        (threading.Thread, "start"): refusing(
             "a thread", "use asyncio.to_thread or a plain function (def) as the handler, which run in the loop's order"
         ),
-        (socket.socket, "connect"): _refusing(
+        (socket.socket, "connect"): refusing(
             "a socket of the system", "use asyncio's streams, or override the dependency"
         ),
-        (socket.socket, "bind"): _refusing(
+        (socket.socket, "bind"): refusing(
             "a socket of the system", "use asyncio's servers, or override the dependency"
         ),
-        (subprocess.Popen, "__init__"): _refusing("a program", "override what starts it with what it would answer"),
-        (sqlite3, "connect"): _refusing("SQLite", "keep the state in a table of the app, or override the dependency"),
-        (sqlite3.dbapi2, "connect"): _refusing(
+        (subprocess.Popen, "__init__"): refusing("a program", "override what starts it with what it would answer"),
+        (sqlite3, "connect"): refusing("SQLite", "keep the state in a table of the app, or override the dependency"),
+        (sqlite3.dbapi2, "connect"): refusing(
             "SQLite", "keep the state in a table of the app, or override the dependency"
         ),
     }

@@ -98,16 +98,17 @@ def run(plan: Plan, seed: Seed) -> History:
     faults = seed.choose(draw(world.chance("faults"), plan.instances))
     story = Story(lambda: world.now)
     problem: str | None = None
-    with outside(seed.number):
+    history = _History(plan, faults, world, story)
+    with outside(seed.number, history.fails):
         try:
-            world.run(_History(plan, faults, world, story).live)
+            world.run(history.live)
         except _DoesNotHold as found:
             problem = str(found)
         except Stuck as stuck:
             problem = f"nothing goes on any more: {stuck}"
-        history = History(faults=faults, problem=problem, story=story.text(), digest=world.trace.digest)
+        outcome = History(faults=faults, problem=problem, story=story.text(), digest=world.trace.digest)
         _bury(world)
-    return history
+    return outcome
 
 
 def _bury(world: "World") -> None:
@@ -126,7 +127,7 @@ class _History:
         self._faults = faults
         self._world = world
         self._story = story
-        self._broken: asyncio.Future[None]
+        self._broken: asyncio.Future[None] | None = None
 
     async def live(self, world: "World") -> None:
         self._broken = asyncio.get_running_loop().create_future()
@@ -134,14 +135,14 @@ class _History:
         await self._broker.start()
         url = await self._start_registry()
         app = self._plan.service.app
-        self._bus = SimulatedBus(app, self._broker.bootstrap_servers, url, world.chance("workload"), self._story)
         self._client = world.process(WHO)
-        before = app.bootstrap_servers
-        app.bootstrap_servers = self._broker.bootstrap_servers
+        before = app.bootstrap_servers, app.schema_registry
+        app.bootstrap_servers, app.schema_registry = self._broker.bootstrap_servers, url
         try:
+            self._bus = SimulatedBus(app, self._broker.bootstrap_servers, world.chance("workload"), self._story)
             await self._client.run(create_declared, app)
         finally:
-            app.bootstrap_servers = before
+            app.bootstrap_servers, app.schema_registry = before
         self._instances = [_Instance(number, self, url) for number in range(1, self._plan.instances + 1)]
         for instance in self._instances:
             instance.start()
@@ -156,15 +157,17 @@ class _History:
     async def _until(self, work: Coroutine[Any, Any, Any]) -> None:
         """Wait for it, or for something that does not hold."""
         task = asyncio.ensure_future(work)
-        await asyncio.wait([task, self._broken], return_when=asyncio.FIRST_COMPLETED)
-        if self._broken.done():
+        broken = self._broken
+        assert broken is not None
+        await asyncio.wait([task, broken], return_when=asyncio.FIRST_COMPLETED)
+        if broken.done():
             task.cancel()
-            self._broken.result()
+            broken.result()
         task.result()
 
     def fails(self, problem: Exception) -> None:
         """The history has failed."""
-        if not self._broken.done():
+        if self._broken is not None and not self._broken.done():
             self._broken.set_exception(problem)
 
     @property

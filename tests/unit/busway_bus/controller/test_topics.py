@@ -9,7 +9,7 @@ from busway_bus.controller.brokers import RegisterBroker
 from busway_bus.controller.controller import Surroundings
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.controller.placement import place
-from busway_bus.controller.topics import CreatePartitions, CreateTopics, DeleteTopics, Growth, NewTopic
+from busway_bus.controller.topics import CreatePartitions, CreateTopics, DeleteTopics, Growth, NewTopic, check_count
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import LOST, NO_LEADER, ClusterImage
@@ -81,9 +81,12 @@ def test_what_is_only_checked_changes_nothing() -> None:
 
 
 def test_too_many_partitions_are_refused_together() -> None:
-    """They are one batch of the metadata log."""
-    wanted = (NewTopic(name="a", partitions=9_999), NewTopic(name="b", partitions=2))
-    assert codes(Cluster().run(CreateTopics(topics=wanted))) == [ErrorCode.POLICY_VIOLATION] * 2
+    """Those by default count, too."""
+    wanted = (NewTopic(name="a", partitions=9_999), NewTopic(name="b"))
+    check_count(wanted, BrokerConfig.defaults())
+    with pytest.raises(KafkaError) as refused:
+        check_count((*wanted, NewTopic(name="c")), BrokerConfig.defaults())
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_replicas_lie_on_the_registered_brokers_by_turns() -> None:

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from busway_bus.kernel.limits import RECOVERY_BYTES_MAX
-from busway_bus.log import partition_log
+from busway_bus.log import snapshots
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.testing.sim_files import SimFiles
@@ -64,7 +64,7 @@ ACTIONS = st.lists(
 @pytest.fixture(params=[RECOVERY_BYTES_MAX, 150], ids=["snapshots-at-rolls", "snapshots-between"])
 def recovery_bytes(request, monkeypatch):
     """How much is appended between two snapshots: never so much in these histories, or every other batch."""
-    monkeypatch.setattr(partition_log, "RECOVERY_BYTES_MAX", request.param)
+    monkeypatch.setattr(snapshots, "RECOVERY_BYTES_MAX", request.param)
 
 
 @pytest.mark.slow

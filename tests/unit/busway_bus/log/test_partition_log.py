@@ -2,6 +2,7 @@
 
 import pytest
 
+from busway_bus.log import snapshots
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.testing.sim_files import PowerCut, SimFiles
@@ -335,6 +336,24 @@ def test_a_flush_of_what_was_cut_off_says_nothing_of_what_came_after():
     assert (log.flushed_offset, log.end_offset) == (5, 8)
     flush(log)
     assert log.flushed_offset == 8
+
+
+def test_a_snapshot_of_what_was_cut_off_is_not_written(monkeypatch):
+    """It would prove to a start that offsets are on disk which were given to other records since."""
+    monkeypatch.setattr(snapshots, "RECOVERY_BYTES_MAX", 1)
+    files = SimFiles()
+    log = make(FOREVER, files)
+    for _ in range(10):
+        append(log, NOW)
+    point = log.flush_point()
+    assert point.rolled
+    assert point.snapshot is not None
+    log.truncate(2, NOW)
+    point.sync()
+    assert not [name for name in files.list("t-0") if name.endswith(".snapshot")]
+    append(log, NOW)
+    flush(log)
+    assert f"{3:020d}.snapshot" in files.list("t-0")
 
 
 def test_a_truncation_reads_only_what_follows_the_last_snapshot():

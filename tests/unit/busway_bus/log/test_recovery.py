@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from busway_bus.log import partition_log
+from busway_bus.log import snapshots
 from busway_bus.log.file_slice import ColdPages
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
@@ -159,11 +159,11 @@ def test_a_bad_index_is_made_anew_beside_the_event_loop():
 
 def test_of_a_large_segment_only_what_follows_the_last_snapshot_is_read(monkeypatch):
     """There is one for every so many bytes, with the indexes on disk before it; the one before it is removed then."""
-    monkeypatch.setattr(partition_log, "RECOVERY_BYTES_MAX", 5_000)
+    monkeypatch.setattr(snapshots, "RECOVERY_BYTES_MAX", 5_000)
     files = WatchedFiles()
     files.make_directory("t-0")
     log = PartitionLog(files, "t-0", LogConfig(index_interval_bytes=200), now_ms=NOW)
-    snapshots = set()
+    written = set()
     for number in range(500):
         log.append(batch(number), leader_epoch=3, now_ms=NOW)
         point = log.flush_point()
@@ -171,8 +171,8 @@ def test_of_a_large_segment_only_what_follows_the_last_snapshot_is_read(monkeypa
         log.flushed(point)
         names = [name for name in files.list("t-0") if name.endswith(".snapshot")]
         assert len(names) <= 1
-        snapshots |= {*names}
-    assert len(snapshots) == log.size_bytes // 5_000
+        written |= {*names}
+    assert len(written) == log.size_bytes // 5_000
     before = entries(files, log)
     files.cut_power(lambda limit: 0)
     files.read.clear()
@@ -185,7 +185,7 @@ def test_of_a_large_segment_only_what_follows_the_last_snapshot_is_read(monkeypa
 
 def test_a_log_that_rests_gets_a_snapshot(monkeypatch):
     """What was appended since the last one would be read by every start after a kill."""
-    monkeypatch.setattr(partition_log, "RECOVERY_BYTES_SETTLED", 600)
+    monkeypatch.setattr(snapshots, "RECOVERY_BYTES_SETTLED", 600)
     files = SimFiles()
     log = filled(files, 5)
     log.maintain(NOW)
@@ -279,6 +279,32 @@ def test_damage_in_an_old_segment_is_left_to_the_reader():
     files.open(old.path(".index")).truncate(0)
     with pytest.raises(CorruptLog, match=r"\.log is damaged"):
         reopen(files, flushed=100)
+
+
+@pytest.mark.parametrize("bit", [16, 0], ids=["far-behind-its-end", "one-behind-it"])
+def test_a_header_that_lies_about_its_end_drops_nothing(bit):
+    """Flushed segments that seem to begin too early, behind a last batch that says it has more records, are kept."""
+    files = SimFiles()
+    log = filled(files)
+    second = log._segments[1]
+    *_, (_, last) = second.headers()
+    before = log_files(files)
+    content = files.open(second.path(".log")).content
+    content[last + 26 - bit // 8] ^= 1 << bit % 8
+    with pytest.raises(CorruptLog, match="is damaged behind offset"):
+        reopen(files, flushed=100)
+    assert log_files(files) == before
+
+
+def test_after_a_clean_stop_the_last_batch_is_believed_where_the_snapshot_says_so():
+    """One that says it has more records would move the end of the log, and nobody would know."""
+    files = SimFiles()
+    log = filled(files)
+    *_, (_, last) = log.active.headers()
+    log.close(clean=True)
+    files.open(log.active.path(".log")).content[last + 26] ^= 1
+    with pytest.raises(CorruptLog, match="checksum"):
+        reopen(files, flushed=100, clean=True)
 
 
 def test_segments_that_vanished_are_a_loss_that_is_told():
