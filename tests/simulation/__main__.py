@@ -9,11 +9,13 @@ import random
 import sys
 import time
 from collections import Counter
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Final
 
-from tests.simulation.explore import outcomes
-from tests.simulation.plan import Plan, draw
+from tests.simulation.drawing import draw
+from tests.simulation.explore import outcomes, searches
+from tests.simulation.plan import Plan
 from tests.simulation.planted import BY_NAME, PLANTED, planted
 from tests.simulation.scenario import Verdict, run_plan
 from tests.simulation.shrink import Shrinking
@@ -45,7 +47,11 @@ def main() -> int:
         plan = draw(options.seed) if options.case is None else Plan.from_json(options.case.read_text())
         return shrink(plan, options.plant, options.keep) if options.shrink else replay(plan, options.plant)
     first = options.first if options.first is not None else random.SystemRandom().randrange(10**9)
-    return explore(first, options.seconds, options.seeds, options.jobs, options.plant)
+    try:
+        return explore(first, options.seconds, options.seeds, options.jobs, options.plant)
+    except BrokenProcessPool:
+        print("a worker process has ended before its seeds were run; what it died of is above", file=sys.stderr)
+        return 2
 
 
 def explore(first: int, seconds: float, seeds: int | None, jobs: int, plant: str | None) -> int:
@@ -123,17 +129,11 @@ def shrink(plan: Plan, plant: str | None, keep: str | None) -> int:
 
 
 def measure_planted(seconds: float, jobs: int) -> int:
-    """Print a table: after how many seeds and seconds each planted bug is found; 1 when one is not found in time."""
+    """Print a table: after how many seeds and seconds of CPU each planted bug is found; 1 when one is not found in time."""
     missed = 0
-    for bug in PLANTED:
-        began, done, anomaly = time.monotonic(), 0, ""
-        for _, anomalies, _ in outcomes(first=0, seconds=seconds, seeds=None, jobs=jobs, plant=bug.name):
-            done += 1
-            if anomalies:
-                anomaly = anomalies[0].partition(":")[0]
-                break
-        missed += not anomaly
-        print(f"| {bug.name} | {done} | {time.monotonic() - began:.0f} | {anomaly or 'NOT FOUND'} |", flush=True)
+    for found in searches(PLANTED, seconds=seconds, jobs=jobs):
+        missed += not found.anomaly
+        print(f"| {found.bug} | {found.seeds} | {found.cpu_s:.1f} | {found.anomaly or 'NOT FOUND'} |", flush=True)
     return 1 if missed else 0
 
 

@@ -6,12 +6,12 @@ What lives here: the workers, and the outcomes as they come. What does not: what
 import itertools
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Final, NamedTuple
 
-from tests.simulation.plan import draw
-from tests.simulation.planted import BY_NAME, planted
+from tests.simulation.drawing import draw
+from tests.simulation.planted import BY_NAME, Planted, planted
 from tests.simulation.scenario import run_plan
 
 _CHUNK: Final = 5
@@ -36,6 +36,33 @@ def run_seeds(seeds: range, plant: str | None) -> list[SeedOutcome]:
             if plant and verdict.anomalies:
                 break
     return outcomes
+
+
+class Search(NamedTuple):
+    """How a planted bug was found: after how many seeds and seconds of CPU, and as what; "" when it was not."""
+
+    bug: str
+    seeds: int
+    cpu_s: float
+    anomaly: str
+
+
+def search(bug: str, seconds: float) -> Search:
+    """In a worker: run seeds from 0 on until one finds the bug, or the time is over."""
+    began, seeds = time.process_time(), 0
+    with planted(BY_NAME[bug]):
+        while time.process_time() - began < seconds:
+            anomalies = run_plan(draw(seeds)).anomalies
+            seeds += 1
+            if anomalies:
+                return Search(bug, seeds, time.process_time() - began, anomalies[0].name)
+    return Search(bug, seeds, time.process_time() - began, "")
+
+
+def searches(bugs: Iterable[Planted], *, seconds: float, jobs: int) -> Iterator[Search]:
+    """Search for each bug, so many at a time, for so many seconds of CPU at most."""
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(search, [bug.name for bug in bugs], itertools.repeat(seconds))
 
 
 def outcomes(*, first: int, seconds: float, seeds: int | None, jobs: int, plant: str | None) -> Iterator[SeedOutcome]:

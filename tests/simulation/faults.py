@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from busway_bus.testing.sim_disk import Content
 from busway_bus.testing.sim_files import SimFiles
 from busway_bus.testing.world import Crashed
+from busway_protocol.records.batch import HEADER_BYTES
 from tests.simulation.history import Commit, Committed, Operation, Partition, Poll, Send
 from tests.simulation.plan import Fault
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.2
 _SLOWEST: Final = 1_500.0
 """Times that work in threads may take longer than usual: about three seconds for a sync."""
+_BEFORE_LENGTH: Final = 8
+_LEADER_EPOCH: Final = range(12, 16)
+"""Where it is in a batch."""
 _AGAIN_S: Final = 1.0
 """An operator starts a node again so long after it has exited."""
 
@@ -38,6 +42,8 @@ class Faults:
         self._calm = False
         self._stopping = False
         self._slow_by: Counter[int] = Counter()
+        self._syncs_failed = False
+        """Whether the page cache may show what the disk does not have and never will: the machine is switched off before the node starts."""
         self._refused: Exception | None = None
         self._damaged: dict[str, tuple[bytes, bytes]] = {}
         """Files by path: how they were before, and damaged."""
@@ -73,6 +79,7 @@ class Faults:
             "kill": self._kill,
             "freeze": self._freeze,
             "cut": self._cut,
+            "deaf": self._deafen,
             "slow disk": self._slow,
             "full disk": self._full,
             "failing sync": self._fail_syncs,
@@ -87,6 +94,10 @@ class Faults:
         """Start the node whenever it is down and may be up, as an operator does."""
         while True:
             if not self._node.running and not self._stopping and self._world.now >= self._down_until:
+                if self._syncs_failed:
+                    self._syncs_failed = False
+                    self._scenario.note("power cut", "after a failed sync")
+                    self._node.power_cut()
                 cached = None if self._node.host.up else self._node.disk.used()
                 try:
                     await self._node.start()
@@ -201,6 +212,13 @@ class Faults:
             network.heal(fault.target, node)
             network.heal(node, fault.target)
 
+    async def _deafen(self, fault: Fault) -> None:
+        """What the client asks arrives; what it is answered does not, until this is over or the connection."""
+        network, node = self._world.network, self._node.name
+        network.silence(node, fault.target)
+        await self._world.sleep(fault.for_ms / 1000)
+        network.heal(node, fault.target)
+
     # The disk
 
     async def _slow(self, fault: Fault) -> None:
@@ -222,10 +240,12 @@ class Faults:
         disk.faults.capacity = None
 
     async def _fail_syncs(self, fault: Fault) -> None:
-        self._node.disk.failing_syncs = True
+        """All syncs for a while, or so many in a hundred: one fails, and the next one might succeed."""
+        disk, self._syncs_failed = self._node.disk, True
+        disk.failing_syncs, disk.faults.syncs = not fault.amount, fault.amount / 100
         self._take_down(fault.for_ms)
-        await self._world.sleep(0.05)
-        self._node.disk.failing_syncs = False
+        await self._world.sleep(0.05 if not fault.amount else 0.3)
+        disk.failing_syncs, disk.faults.syncs = False, 0.0
 
     async def _jump(self, fault: Fault) -> None:
         self._node.host.wall_offset_ms += fault.amount
@@ -249,7 +269,11 @@ class Faults:
         whole = content_of(self._node.disk, path) or b""
         if not whole:
             return
-        at = self._chance.randrange(len(whole))
+        at = (
+            protected(whole, self._chance.randrange(len(whole)))
+            if path.endswith(".log")
+            else self._chance.randrange(len(whole))
+        )
         damaged = whole[:at] + bytes([whole[at] ^ 1 << self._chance.randrange(8)]) + whole[at + 1 :]
         put(self._node.disk, path, damaged)
         self._damaged[path] = (whole, damaged)
@@ -275,6 +299,17 @@ def content_of(disk: SimFiles, path: str) -> bytes | None:
     """What a file holds, whether anything may be read of the disk now or not."""
     node = disk._find(path)
     return bytes(node.cached) if isinstance(node, Content) else None
+
+
+def protected(batches: bytes, at: int) -> int:
+    """A byte of a log whose damage can be noticed: this one, or that behind the leader epoch, which no checksum covers in Kafka's format."""
+    start = 0
+    while start + HEADER_BYTES <= len(batches):
+        end = start + _BEFORE_LENGTH + 4 + int.from_bytes(batches[start + _BEFORE_LENGTH : start + _BEFORE_LENGTH + 4])
+        if at < end:
+            return at + 4 if at - start in _LEADER_EPOCH else at
+        start = end
+    return at
 
 
 def put(disk: SimFiles, path: str, content: bytes) -> None:

@@ -37,6 +37,7 @@ from tests.simulation.history import (
     value_of,
 )
 from tests.simulation.plan import ClientPlan, Plan
+from tests.simulation.record_checks import OUT_OF_ORDER
 from tests.simulation.workloads import Client, produce, read, seen, trim
 
 LIVENESS_S: Final = 240.0
@@ -103,7 +104,7 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
 
 
 class _Listening(logging.Handler):
-    """Puts what a node warns of into the history."""
+    """Puts what a node warns of into the history, and what a producer is refused that it then mends by itself."""
 
     def __init__(self, scenario: "Scenario") -> None:
         super().__init__(logging.WARNING)
@@ -111,9 +112,13 @@ class _Listening(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get(None)
-        if process is not None and process.host.name == self._scenario.node.name and not process.dead:
-            text = record.getMessage()
+        if process is None or process.dead:
+            return
+        text = record.getMessage()
+        if process.host.name == self._scenario.node.name:
             self._scenario.history.note(Happening(process=process.name, kind="warning", text=text))
+        elif record.name == "busway.producer" and OUT_OF_ORDER in text:
+            self._scenario.history.note(Happening(process=process.name, kind="refused", text=text))
 
 
 class Scenario:

@@ -326,6 +326,10 @@ def a_commit_behind_what_was_read(history: Made) -> None:
     history.commit("c", 2, 1)
 
 
+def a_producer_that_lost_track(history: Made) -> None:
+    history.note(Happening(process="p", kind="refused", text="a-0: OUT_OF_ORDER_SEQUENCE_NUMBER"))
+
+
 def a_group_that_misses_a_record(history: Made) -> None:
     history.send("p#1", 0)
     history.send("p#2", 1)
@@ -429,6 +433,7 @@ def a_delete_that_takes_effect_too_late(history: Made) -> None:
         (a_commit_of_a_zombie, {"zombie commit"}),
         (a_commit_begun_before_the_next_generation, set()),
         (a_commit_behind_what_was_read, {"passed over"}),
+        (a_producer_that_lost_track, {"lost track"}),
         (a_group_that_misses_a_record, {"undelivered"}),
         (a_group_that_had_no_time, set()),
         (a_topic_that_is_forgotten, {"topic"}),
@@ -493,6 +498,14 @@ def test_a_topic_that_trades_safety_may_lose_its_end_but_no_reader_may_skip() ->
         history.poll("c", *again, *(["q#2@2"] if again else []), "q#3@3")
         history.final("p#0@0", "q#1@1", "q#2@2", "q#3@3")
         assert [anomaly.name for anomaly in check(history, rules)] == ["skipped after loss"] * wrong
+
+
+def test_a_producer_may_lose_track_where_records_may_be_lost() -> None:
+    """The broker has forgotten what it had acknowledged."""
+    history = Made()
+    history.note(Happening(process="world", kind="power cut"))
+    a_producer_that_lost_track(history)
+    assert check(history, {"a": TopicRules(durable=False)}) == []
 
 
 def test_the_search_needs_an_order_that_respects_time() -> None:

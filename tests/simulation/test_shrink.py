@@ -1,6 +1,7 @@
 """Shrinking leaves what a failure needs and nothing else; a plan survives being written down."""
 
-from tests.simulation.plan import Plan, draw
+from tests.simulation.drawing import draw
+from tests.simulation.plan import Plan
 from tests.simulation.shrink import Shrinking, ddmin
 
 

@@ -89,10 +89,10 @@ class Client:
         count = self.stage.partitions_of()[self.plan.topic]
         return [busway.TopicPartition(self.plan.topic, number) for number in range(count)]
 
-    async def pause(self) -> None:
-        """Spread the operations over the time in which faults happen; none when those are over."""
+    async def pause(self, operations: int = 1) -> None:
+        """Spread the operations over the time in which faults happen, so many at a time; none when those are over."""
         if not self.stage.settled.is_set():
-            mean_s = self.stage.plan.span_ms / 1000 / max(self.plan.operations, 1)
+            mean_s = self.stage.plan.span_ms / 1000 / max(self.plan.operations, 1) * operations
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.chance.expovariate(1 / mean_s)):
                     await self.stage.settled.wait()
@@ -121,7 +121,7 @@ async def produce(client: Client) -> None:
                 left -= burst
                 await _burst(client, producer, range(number, number + burst))
                 number += burst
-                await client.pause()
+                await client.pause(burst)
                 if client.option("dies") and client.chance.random() < 0.2:
                     break
             else:

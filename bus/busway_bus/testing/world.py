@@ -25,6 +25,7 @@ nobody crashes; what a client does belongs into `Process.run` or `Process.start`
 """
 
 import asyncio
+import atexit
 import contextlib
 import gc
 import logging
@@ -412,3 +413,10 @@ class World:
             return await workload(self)
 
         return self.loop.run_until_complete(main())
+
+
+@atexit.register
+def _bury_the_last() -> None:
+    """The interpreter would let go of its tasks one by one, and tell of each whose `finally` block finds no loop."""
+    if World._last is not None:
+        World._last.bury()

@@ -1,0 +1,178 @@
+"""Plans with a theme: few clients and faults, timed so that one kind of mistake shows soon.
+
+What lives here: one method for each theme. What does not: plans in which anything may meet anything (`drawing`). A theme knows what a mistake
+needs to show (a retry while its batch is not on disk yet, and then a power cut); moments, sizes and settings are drawn, so that two seeds of
+a theme are not alike.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.simulation.plan import ClientPlan, Fault, Plan, TopicPlan
+
+_BROKER: Final = {
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class Theme:
+    """Draws one plan with one theme."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._clients: list[ClientPlan] = []
+        self._faults: list[Fault] = []
+        self._configs: Mapping[str, str] = {}
+        self._topic = "plain"
+        self._span_ms = 6_000
+        self._sync_ms = chance.choice([0.5, 1.0, 5.0])
+
+    def plan(self, seed: int) -> Plan:
+        """The plan of a seed, with a theme that is drawn."""
+        self._chance.choice(THEMES)(self)
+        span_ms = max([self._span_ms, *(fault.at_ms for fault in self._faults)])
+        return Plan(
+            seed=seed,
+            span_ms=span_ms,
+            topics=(TopicPlan(name=self._topic, configs=self._configs),),
+            clients=tuple(self._clients),
+            faults=tuple(sorted(self._faults, key=lambda fault: fault.at_ms)),
+            broker={**_BROKER, "log.flush.offset.checkpoint.interval.ms": str(self._chance.choice([300, 10_000]))},
+            weather={"network_ms": self._chance.choice([0.2, 0.5, 2.0]), "sync_ms": self._sync_ms},
+        )
+
+    # The parts
+
+    def _maybe(self, likely: float) -> bool:
+        return self._chance.random() < likely
+
+    def _client(self, kind: str, operations: tuple[int, int], **options: Any) -> str:
+        name = f"{kind}{1 + sum(client.kind == kind for client in self._clients)}"
+        count = self._chance.randint(*operations)
+        self._clients.append(
+            ClientPlan(name=name, kind=kind, operations=count, topic=self._topic, options=options),
+        )
+        return name
+
+    def _producer(self, operations: tuple[int, int], **options: Any) -> str:
+        choice = self._chance.choice
+        usual = {
+            "linger_ms": 0,
+            "batch_size": 16_384,
+            "delivery_timeout_ms": 120_000,
+            "request_timeout_ms": choice([1_000, 30_000]),
+            "burst": choice([1, 1, 5]),
+            "filler": choice([0, 100]),
+        }
+        return self._client("producer", operations, **usual | options)
+
+    def _fault(self, at_ms: int, kind: str, for_ms: int = 0, amount: int = 0, target: str = "") -> None:
+        self._faults.append(Fault(at_ms=max(at_ms, 200), kind=kind, for_ms=for_ms, amount=amount, target=target))
+
+    def _moments(self, count: tuple[int, ...]) -> list[int]:
+        """Of a few rounds, spread over the run."""
+        rounds = self._chance.choice(count)
+        part = self._span_ms // (rounds + 1)
+        return [part * number + self._chance.randint(0, part) for number in range(rounds)]
+
+    # The themes
+
+    def lost_end(self) -> None:
+        """A reader is away while a power cut takes the end of an unsafe topic and others write there."""
+        randint, choice = self._chance.randint, self._chance.choice
+        self._topic, self._span_ms = "unsafe", 11_000
+        self._configs = {"durability": choice(["os", "interval"])}
+        if self._maybe(0.3):
+            self._configs = {**self._configs, "internal.segment.bytes": "1000"}
+        for _ in range(choice([1, 2])):
+            self._producer((60, 120), burst=1, idempotent=self._maybe(0.5), dies=self._maybe(0.2))
+        readers = [self._client("reader", (15, 30)) for _ in range(choice([1, 2]))]
+        at_ms = randint(2_000, 4_000)
+        for reader in readers:
+            away = choice(["freeze", "freeze", "cut"])
+            self._fault(at_ms - randint(10, 300), away, randint(3_000, 6_000), target=reader)
+        self._fault(at_ms, "power cut", choice([0, 10]))
+        if self._maybe(0.3):
+            self._fault(randint(5_000, self._span_ms), choice(["power cut", "restart", "crash"]))
+
+    def repeated(self) -> None:
+        """A batch is sent again while it is not on disk yet; the power goes as soon as anything is acknowledged."""
+        randint, choice = self._chance.randint, self._chance.choice
+        self._sync_ms = choice([2.0, 5.0])
+        producers = [self._producer((20, 40), linger_ms=choice([0, 5])) for _ in range(choice([1, 2]))]
+        for at_ms in self._moments((2, 3)):
+            self._fault(at_ms, "strike", 3_000, 1_000, "Send")
+            for _ in range(choice([1, 2, 3])):
+                self._fault(at_ms + randint(50, 1_500), "cut", choice([0, 0, 300]), target=choice(producers))
+
+    def unanswered(self) -> None:
+        """Answers are lost until the batch is given up, or sent again."""
+        randint, choice = self._chance.randint, self._chance.choice
+        producers = [
+            self._producer((20, 40), delivery_timeout_ms=2_000, idempotent=self._maybe(0.9))
+            for _ in range(choice([1, 2]))
+        ]
+        if self._maybe(0.5):
+            self._client("reader", (5, 15))
+        for at_ms in self._moments((1, 2, 3)):
+            self._fault(at_ms, "deaf", randint(500, 4_000), target=choice(producers))
+            if self._maybe(0.3):
+                self._fault(
+                    at_ms + randint(50, 3_000), choice(["crash", "power cut", "restart", "cut"]), target=producers[0]
+                )
+
+    def committed(self) -> None:
+        """Everybody looks at a group's offsets while commits are not on disk yet; the power goes when one was told."""
+        choice = self._chance.choice
+        self._sync_ms = choice([2.0, 5.0])
+        self._producer((20, 40), burst=5)
+        for _ in range(choice([1, 2])):
+            self._client("member", (20, 40), strategy="range", session_ms=6_000, auto=False, leaves=self._maybe(0.5))
+        for _ in range(choice([1, 2])):
+            self._client("looker", (40, 60))
+        for at_ms in self._moments((2, 3)):
+            self._fault(at_ms, "strike", 3_000, 1_000, choice(["Committed", "Committed", "Commit"]))
+
+    def failed_sync(self) -> None:
+        """A sync fails, the next one may not; then the power goes."""
+        randint, choice = self._chance.randint, self._chance.choice
+        self._configs = choice([{}, {"internal.segment.bytes": "1000"}])
+        for _ in range(choice([1, 2])):
+            self._producer((30, 60))
+        for at_ms in self._moments((2, 3)):
+            self._fault(at_ms, "failing sync", choice([0, 500]), 50)
+            self._fault(at_ms + randint(60, 800), "power cut", choice([0, 500]))
+
+    def wrap(self) -> None:
+        """Sequence numbers run over their end, with retries and restarts around it."""
+        randint, choice = self._chance.randint, self._chance.choice
+        producers = [self._producer((8, 20), near_wrap=True, dies=self._maybe(0.5)) for _ in range(choice([1, 2]))]
+        for at_ms in self._moments((0, 1, 2)):
+            kind = choice(["cut", "deaf", "crash", "power cut", "restart"])
+            self._fault(at_ms, kind, randint(0, 1_500), target=choice(producers))
+
+    def names(self) -> None:
+        """Files and directories come and go, and the power goes in between: are their names on disk?"""
+        randint, choice = self._chance.randint, self._chance.choice
+        self._configs = {"internal.segment.bytes": choice(["300", "1000"])}
+        self._producer((20, 40), filler=100)
+        self._client("admin", (15, 30), hangs_up=0.0, patience_ms=300)
+        for at_ms in self._moments((2, 3, 4)):
+            if self._maybe(0.5):
+                self._fault(at_ms, "power cut", choice([0, 500]), randint(0, 30))
+            else:
+                self._fault(at_ms, "strike", 2_000, choice([1, 100]), choice(["TopicDeed", "Send"]))
+
+
+THEMES: Final = (
+    Theme.lost_end,
+    Theme.repeated,
+    Theme.unanswered,
+    Theme.committed,
+    Theme.failed_sync,
+    Theme.wrap,
+    Theme.names,
+)
