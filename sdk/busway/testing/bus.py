@@ -1,13 +1,13 @@
 """`app.test()`: an app on a broker and a registry of its own, on real sockets, in this process.
 
 What lives here: starting them, and what a test asks of them. What does not: a fake; there is none. Waits between attempts are skipped,
-or pass as the test says (`clock`); the app can be killed at a named step (`crash`), and the broker under it.
+or all that the app waits for ends as the test says (`clock`); the app can be killed at a named step (`crash`), and the broker under it.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -16,8 +16,9 @@ from busway.app.bus import App
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.extension import Extension
 from busway.app.handling.failures import dead_letter_topic
+from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
-from busway.errors import NotRunning
+from busway.errors import BuswayError, NotRunning
 from busway.extras import need
 from busway.net.machine import current_machine
 from busway.producer.producer import Producer
@@ -30,6 +31,8 @@ from busway.types import Record, RecordMetadata, TopicPartition
 K = TypeVar("K")
 V = TypeVar("V")
 SETTLE_S: Final = 20.0
+_LOOK_S: Final = 0.005
+"""How often it is looked whether records have reached the app, before its time passes."""
 _CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 _EARLIEST, _LATEST = -2, -1
 
@@ -157,15 +160,17 @@ class TestBus:
                 wait.cancel()
             if waits[1].done() and not waits[1].cancelled():
                 await waits[1]
-            assert loop.time() < end, f"not settled after {timeout_s} s; records not handled yet: {left}"
+            assert loop.time() < end, (
+                f"not settled after {timeout_s} s; records not handled yet: {left}{self._clock.standing()}"
+            )
 
-    @staticmethod
-    async def _settled(extension: Extension, end: float, timeout_s: float) -> bool:
+    async def _settled(self, extension: Extension, end: float, timeout_s: float) -> bool:
         try:
             async with asyncio.timeout_at(end):
                 return await extension.settle()
         except TimeoutError:
-            raise AssertionError(f"not settled after {timeout_s} s; {type(extension).__name__} is not done") from None
+            what = f"{type(extension).__name__} is not done{self._clock.standing()}"
+            raise AssertionError(f"not settled after {timeout_s} s; {what}") from None
 
     async def _left(self, admin: Admin) -> dict[str, int]:
         worker = self.app.worker
@@ -258,22 +263,47 @@ class TestBus:
         return self._cluster.broker
 
     async def advance(self, seconds: float) -> None:
-        """Let the app's time pass: `app.test(clock="manual")`. Waits end in their order, each when all that can happen before has happened.
+        """Let the app's time pass: `app.test(clock="manual")`, once it has been given what was sent to it. Waits end in their order, each
+        when all that can happen before has happened.
 
         What passes are waits between attempts, the commit interval, windows of batches, what an `Outbox` waits for, and every
         `asyncio.sleep`, `asyncio.timeout` and `loop.call_later` of handlers, dependencies, extensions, the lifespan and tasks of theirs;
         nothing else makes them end. What is real and never waits for the test: clients, broker and registry with their own timers
         (linger, sessions, requests, retention), tables that are read, the drain of an app that stops, the test's own waits; and
-        `time`, `datetime`, timestamps of records. While the app starts or stops, its time passes as everybody's. A thread that the
-        event loop runs is waited for, another process is not.
+        `time`, `datetime`, timestamps of records. While the bus starts or stops the app, its time passes as everybody's. A call in an
+        executor of the event loop is waited for; other threads and processes are not.
 
         Raises:
             ValueError: waits are skipped on this bus.
-            AssertionError: what was due at a moment was not done within 20 s.
+            AssertionError: records did not reach the app, or what was due at a moment was not done, within 20 s.
         """
         if not isinstance(self._clock, ManualTime):
             raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
+        await self._given()
         await self._clock.advance(seconds)
+
+    async def _given(self) -> None:
+        """Returns when the app has been given every record that is in its partitions now, or takes none: it is full, stopped or killed.
+
+        Raises:
+            AssertionError: that did not happen in time.
+        """
+        if self.app.worker is None:
+            return
+        consumer = self.app.worker.consumer
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                with contextlib.suppress(BuswayError, ValueError):  # it has ended, or a partition went
+                    ends = await consumer.end_offsets(consumer.assignment())
+                    while self._is_fed() and await _is_behind(consumer, ends):  # noqa: ASYNC110 - positions are no event
+                        await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise AssertionError(f"time cannot pass on: records did not reach the app within {SETTLE_S:g} s") from None
+
+    def _is_fed(self) -> bool:
+        return (
+            self.app.worker is not None and self.app.problem is None and (self._probe is None or self._probe.at is None)
+        )
 
     async def resting(self, timeout_s: float = SETTLE_S) -> None:
         """Wait until the app waits between two attempts: `app.test(clock="manual")`.
@@ -310,6 +340,13 @@ class TestBus:
                 return []
         found = [record async for record in read_to_end(self.app.bootstrap_servers, topic)]
         return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
+    for partition in consumer.assignment() - consumer.paused():
+        if await consumer.position(partition) < ends.get(partition, 0):
+            return True
+    return False
 
 
 @contextlib.asynccontextmanager

@@ -34,6 +34,9 @@ class Clock(Protocol):
     def begin(self) -> None:
         """The app runs, the test begins."""
 
+    def standing(self) -> str:
+        """What to add when the app has not done something in time: it may wait for time to pass."""
+
 
 class SkippedTime:
     """No wait between attempts takes any time; all other time is real."""
@@ -59,6 +62,10 @@ class SkippedTime:
 
     def begin(self) -> None:
         """As `Clock.begin`."""
+
+    def standing(self) -> str:
+        """As `Clock.standing`."""
+        return ""
 
 
 class ManualTime:
@@ -114,6 +121,11 @@ class ManualTime:
     def stir(self) -> None:
         """The wait that ended last has led to something."""
         self.time.awaits_reaction = False
+
+    def standing(self) -> str:
+        """As `Clock.standing`."""
+        left_s = self.time.left_s()
+        return "" if left_s is None else f"; time stands: await bus.advance({left_s:.3g}) ends the app's next wait"
 
     async def advance(self, seconds: float) -> None:
         """As `StandingTime.advance`."""

@@ -13,6 +13,7 @@ Whose wait it is, is known by who asks the loop: tasks that descend from the app
 
 import asyncio
 import contextlib
+import enum
 import heapq
 import itertools
 import math
@@ -54,20 +55,33 @@ def _is_below(name: str, packages: tuple[str, ...]) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
-def _asked_by_app(frame: FrameType | None) -> bool:
-    """Whether it is the app that asks: by the nearest module of Busway, else by the task alone."""
+class _Asker(enum.Enum):
+    """Who asks the loop for its time, or for a timer."""
+
+    OTHERS = enum.auto()
+    BUSWAY = enum.auto()
+    """Busway's own code on behalf of the app."""
+    SERVICE = enum.auto()
+    """The user's code, or a library that it calls."""
+
+
+def _asker(frame: FrameType | None) -> _Asker:
+    """Judged by the nearest module of Busway, and by the task where there is none."""
+    asker = _Asker.OTHERS
     if not _of_app.get():
-        return False
-    by_somebody = False
+        return asker
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name == "asyncio.events" and frame.f_code.co_name == "_run":
+        name, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if (name, function) == ("asyncio.events", "_run"):
             break
         if _is_below(name, ("busway",)):
-            return (name, frame.f_code.co_name) == _STANDS or not _is_below(name, _REAL)
-        by_somebody = by_somebody or not _is_below(name, _OF_THE_LOOP)
+            if _is_below(name, _REAL) and (name, function) != _STANDS:
+                return _Asker.OTHERS
+            return asker if asker is _Asker.SERVICE else _Asker.BUSWAY
+        if not _is_below(name, _OF_THE_LOOP):
+            asker = _Asker.SERVICE
         frame = frame.f_back
-    return by_somebody
+    return asker
 
 
 class StandingTime:
@@ -137,6 +151,11 @@ class StandingTime:
         finally:
             _of_app.reset(token)
 
+    def left_s(self) -> float | None:
+        """How long until the app's next wait ends; None if it waits for nothing."""
+        self._forget_cancelled()
+        return self._timers[0][0] - self.now_s if self._timers else None
+
     def even(self) -> float:
         """Go on at the next whole second, which is returned."""
         self.now_s = float(math.ceil(self.now_s))
@@ -146,7 +165,7 @@ class StandingTime:
 
     def time(self) -> float:
         """As the loop's own, for who asks."""
-        if not _asked_by_app(sys._getframe(1)):
+        if _asker(sys._getframe(1)) is _Asker.OTHERS:
             return self._real_time()
         self._pass()
         return self.now_s
@@ -155,7 +174,10 @@ class StandingTime:
         self, when: float, callback: Callable[..., Any], *arguments: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As the loop's own, in the time of who asks."""
-        if _asked_by_app(sys._getframe(1)):
+        asker = _asker(sys._getframe(1))
+        if asker is not _Asker.OTHERS:
+            if asker is _Asker.SERVICE:
+                self.awaits_reaction = False  # a handler that was called again waits for something
             self._pass()
             return self._arm(when, callback, arguments, context)
         timer = self._real_call_at(when, callback, *arguments, context=context)
