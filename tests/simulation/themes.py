@@ -175,13 +175,14 @@ class Theme:
             self._client("member", (8, 15), strategy=strategy, session_ms=6_000, auto=False, leaves=self._maybe(0.5))
             for _ in range(choice([2, 2, 3]))
         ]
+        if self._maybe(
+            0.5
+        ):  # when all is put right the clock goes back, and who was killed just before is a member still
+            self._fault(randint(200, 2_000), "clock jump", amount=choice([3_600_000, 3_600_000, -20_000]))
+            self._fault(self._span_ms - randint(0, 1_000), "kill", target=choice(members))
+            return
         for at_ms in self._moments((1, 2)):
             self._fault(at_ms, choice(["kill", "kill", "freeze"]), randint(500, 9_000), target=choice(members))
-        if self._maybe(
-            0.7
-        ):  # when all is put right the clock goes back, and who was killed just before is a member still
-            self._fault(randint(200, 4_000), "clock jump", amount=choice([3_600_000, 3_600_000, -20_000]))
-            self._fault(self._span_ms - randint(0, 1_000), "kill", target=choice(members))
 
     def made_safe(self) -> None:
         """A topic becomes safe while its end is not on disk."""
