@@ -30,7 +30,7 @@ FAULTS: Final = (
 )
 _PORTIONS: Final = (0.0, 0.15, 0.3, 0.6)
 """How likely each kind of fault is to exist in a run: one of these for all kinds."""
-_THEMED: Final = 0.5
+_THEMED: Final = 0.7
 """How many plans have a theme."""
 
 

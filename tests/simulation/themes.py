@@ -166,6 +166,68 @@ class Theme:
             else:
                 self._fault(at_ms, "strike", 2_000, choice([1, 100]), choice(["TopicDeed", "Send"]))
 
+    def sessions(self) -> None:
+        """Members come, go, stand still and are killed while the wall clock is set: who owns what, who may commit, when does a session end?"""
+        randint, choice = self._chance.randint, self._chance.choice
+        self._producer((20, 40), burst=5)
+        strategy = choice(["range", "range", "cooperative-sticky"])
+        members = [
+            self._client("member", (8, 15), strategy=strategy, session_ms=6_000, auto=False, leaves=self._maybe(0.5))
+            for _ in range(choice([2, 2, 3]))
+        ]
+        if self._maybe(
+            0.5
+        ):  # when all is put right the clock goes back, and who was killed just before is a member still
+            self._fault(randint(200, 2_000), "clock jump", amount=choice([3_600_000, 3_600_000, -20_000]))
+            self._fault(self._span_ms - randint(0, 1_000), "kill", target=choice(members))
+            return
+        for at_ms in self._moments((1, 2)):
+            self._fault(at_ms, choice(["kill", "kill", "freeze"]), randint(500, 9_000), target=choice(members))
+
+    def made_safe(self) -> None:
+        """A topic becomes safe while its end is not on disk."""
+        randint, choice = self._chance.randint, self._chance.choice
+        self._topic, self._configs, self._sync_ms = "unsafe", {"durability": "os"}, 5.0
+        self._producer((40, 80))
+        for _ in range(choice([1, 2])):
+            self._client("reader", (20, 40))
+        self._client("tuner", (4, 8))
+        for at_ms in self._moments((1, 2, 3)):
+            self._fault(at_ms, "slow disk", randint(500, 3_000), choice([200, 1_000]))
+
+    def trimmed(self) -> None:
+        """Records are deleted from the beginning of small segments, and nodes start on what is left."""
+        choice = self._chance.choice
+        self._topic, self._configs = (
+            "trimmed",
+            {"internal.segment.bytes": choice(["300", "500"]), "file.delete.delay.ms": choice(["0", "1000"])},
+        )
+        self._producer((20, 40), filler=choice([0, 50]))
+        self._client("reader", (5, 10))
+        self._client("trimmer", (6, 12))
+        for at_ms in self._moments((0, 1, 2)):
+            self._fault(at_ms, choice(["restart", "crash", "power cut"]))
+
+    def hung_up(self) -> None:
+        """Administrators hang up before they are answered, and the node starts anew on what it made of that."""
+        choice = self._chance.choice
+        self._sync_ms = choice([1.0, 5.0, 20.0])
+        for _ in range(choice([1, 2])):
+            self._client("admin", (15, 30), hangs_up=0.7, patience_ms=choice([3, 30, 100]))
+        for at_ms in self._moments((1, 2)):
+            self._fault(at_ms, choice(["restart", "crash", "power cut"]))
+
+    def damaged(self) -> None:
+        """A bit flips in what a node starts on."""
+        choice = self._chance.choice
+        self._configs = choice([{}, {"internal.segment.bytes": "1000"}])
+        self._producer((20, 40))
+        self._client("reader", (5, 10))
+        for at_ms in self._moments((1, 2)):
+            self._fault(at_ms, "damage", 100, target=choice(["log", "log", "partition.metadata"]))
+            if self._maybe(0.3):
+                self._fault(at_ms + 1_000, choice(["restart", "crash", "power cut"]))
+
 
 THEMES: Final = (
     Theme.lost_end,
@@ -175,4 +237,9 @@ THEMES: Final = (
     Theme.failed_sync,
     Theme.wrap,
     Theme.names,
+    Theme.sessions,
+    Theme.made_safe,
+    Theme.trimmed,
+    Theme.hung_up,
+    Theme.damaged,
 )
