@@ -44,9 +44,15 @@ class Weather:
 class SimSocket:
     """What is asked of a socket object."""
 
-    def __init__(self, name: tuple[str, int], peer: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        name: tuple[str, int],
+        peer: tuple[str, int] | None = None,
+        options: dict[tuple[int, int], int] | None = None,
+    ) -> None:
         self._name = name
         self._peer = peer
+        self._options: dict[tuple[int, int], int] = {} if options is None else options
         self.family = socket.AF_INET
         self.type = socket.SOCK_STREAM
 
@@ -58,8 +64,9 @@ class SimSocket:
         """Address and port of the other end; None of one that listens."""
         return self._peer
 
-    def setsockopt(self, *_: Any) -> None:
-        """There is nothing to tune."""
+    def setsockopt(self, level: int, option: int, number: Any, *_: Any) -> None:
+        """Keepalive is heeded; there is nothing else to tune."""
+        self._options[level, option] = number
 
     def fileno(self) -> int:
         """None."""
@@ -299,11 +306,15 @@ class Network:
         for end in [end for end in self._ends if end.process is process]:
             if silent:
                 end.vanish()
+                if (keepalive := end.peer.keepalive_s()) is not None:
+                    self.loop.later(keepalive[1], end.never_answers)
             else:
                 end.kernel_closed(reset=bool(self.chance.randrange(2)))
 
     def host_is_back(self, host: Host) -> None:
-        """A host has power again, and resets the connections of before that somebody still sends on."""
+        """A host has power again, and resets the connections of before that somebody still sends on, or whose other end is kept alive."""
         for end in list(self._ends):
             if end.vanished and end.process.host is host:
                 end.answer_the_past()
+                if (keepalive := end.peer.keepalive_s()) is not None:
+                    self.loop.later(self.chance.uniform(0, keepalive[0]), end.asked)

@@ -9,6 +9,7 @@ what it has not is lost with it; what has arrived waits for a process that is fr
 
 import asyncio
 import errno
+import socket
 import zlib
 from asyncio import Handle
 from collections import deque
@@ -26,6 +27,10 @@ _READ_MAX: Final = 256 * 1024
 """What one read takes, as of asyncio."""
 _ORDER_S: Final = 1e-9
 """Between two packets of one direction, which keep their order."""
+_KEEPIDLE: Final[int] = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", 4))
+"""By the name that Linux and Windows have for it, or macOS."""
+_KEEPALIVE: Final[dict[int, int]] = {_KEEPIDLE: 7200, socket.TCP_KEEPINTVL: 75, socket.TCP_KEEPCNT: 9}
+"""What Linux does where nothing else is set; seconds, and how often it asks (tcp(7))."""
 
 
 class SimTransport(asyncio.Transport):
@@ -75,6 +80,7 @@ class SimTransport(asyncio.Transport):
         self._closed = False
         self.vanished = False
         self._missed = False
+        self._options: dict[tuple[int, int], int] = {}
         # What has arrived
         self._inbox: deque[bytes] = deque()
         self._eof = False
@@ -112,7 +118,7 @@ class SimTransport(asyncio.Transport):
         if name == "socket":
             from busway_bus.testing.sim_network import SimSocket
 
-            return SimSocket(super().get_extra_info("sockname"), super().get_extra_info("peername"))
+            return SimSocket(super().get_extra_info("sockname"), super().get_extra_info("peername"), self._options)
         return super().get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -376,3 +382,25 @@ class SimTransport(asyncio.Transport):
             self._closed = True
             self._network.forget(self)
             self._reset_peer()
+
+    def keepalive_s(self) -> tuple[float, float] | None:
+        """Silence until this end asks whether the other is there, and until it knows that it is not; None if it never asks."""
+        if not self._options.get((socket.SOL_SOCKET, socket.SO_KEEPALIVE)):
+            return None
+        idle_s, interval_s, count = (
+            self._options.get((socket.IPPROTO_TCP, option), usual) for option, usual in _KEEPALIVE.items()
+        )
+        return idle_s, idle_s + interval_s * count
+
+    def asked(self) -> None:
+        """The other end asks whether this one is there."""
+        self._missed = True
+        if self.process.host.up:
+            self.answer_the_past()
+
+    def never_answers(self) -> None:
+        """The other end has asked often enough."""
+        if not self._closed:
+            self._closed = True
+            self._network.forget(self)
+            self.peer.drop(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))

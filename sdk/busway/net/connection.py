@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any, Final, TypeVar
 
 from busway.errors import ConnectionFailed, RequestTimedOut, UnsupportedByBroker
+from busway.net.keepalive import keep_alive
 from busway_protocol.apis import ApiKey, api, negotiate, request_header_version, response_header_version
 from busway_protocol.compile import decode, decode_from, encode, encode_chunks
 from busway_protocol.errors import ErrorCode, FrameRefused, ProtocolError
@@ -95,6 +96,7 @@ class Connection:
         except OSError as problem:
             raise ConnectionFailed(f"cannot connect to {self.name}: {problem.strerror or problem}") from None
         self._transport = transport
+        keep_alive(transport.get_extra_info("socket"), self._timeout_s)
         try:
             await self._negotiate()
         except BaseException:
