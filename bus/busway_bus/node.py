@@ -151,8 +151,8 @@ class Node:
             self._release()
             raise
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
-        doors = ", ".join(f"{one.name} {one.address}" for one in self.advertised.values())
-        log.info("node %d serves %s from %s", self.config.node_id, doors, self.config.data_dir)
+        endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())
+        log.info("node %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
 
     async def _begin_epochs(self, replicas: ReplicaManager) -> None:
         """After a start on what a killed process left: see `ReplicaManager.may_have_lost`.
@@ -175,9 +175,8 @@ class Node:
         try:
             await self._controller.request(registration, ITSELF)
         except KafkaError as problem:
-            before = image.brokers.get(self.config.node_id)
-            same = before is not None and before.addresses == addresses(registration)
-            if not same:
+            registered = image.brokers.get(self.config.node_id)
+            if registered is None or registered.addresses != addresses(registration):
                 text = f"this broker cannot be registered under other addresses than before: {problem}"
                 raise OSError(text) from problem
             self._postponed("this start cannot be registered yet, and is tried again: %s", problem)
@@ -236,19 +235,19 @@ class Node:
 
         async def every(seconds: float, name: str, action: object) -> None:
             assert callable(action)
-            told = ""
+            last_problem = ""
             while True:
                 await asyncio.sleep(seconds)
                 try:
                     outcome = action()
                     if asyncio.iscoroutine(outcome):
                         await outcome
-                    if told:
+                    if last_problem:
                         log.warning("%s works again", name)
-                    told = ""
+                    last_problem = ""
                 except OSError as problem:
-                    if told != str(problem):  # a disk that fails at every turn is told once
-                        told = str(problem)
+                    if last_problem != str(problem):  # a disk that fails at every turn is told once
+                        last_problem = str(problem)
                         log.error("%s failed, and is tried again: %s", name, problem)
                 except Exception:
                     log.exception("%s failed on a mistake of this broker", name)
@@ -310,19 +309,19 @@ class Node:
 
 
 def _count(image: ClusterImage, topic: str) -> int:
-    found = image.topics.get(topic)
-    return len(found.partitions) if found is not None else 0
+    topic_image = image.topics.get(topic)
+    return len(topic_image.partitions) if topic_image is not None else 0
 
 
 def _topic_id(image: ClusterImage, topic: str) -> UUID | None:
-    found = image.topics.get(topic)
-    return found.topic_id if found is not None else None
+    topic_image = image.topics.get(topic)
+    return topic_image.topic_id if topic_image is not None else None
 
 
 def _partitions(image: ClusterImage) -> dict[tuple[str, int], UUID]:
-    known = {
+    topic_ids = {
         (topic.name, number): topic.topic_id
         for topic in image.topics.values()
         for number in range(len(topic.partitions))
     }
-    return {**known, (TOPIC, 0): UUID(int=TOPIC_ID_INT)}
+    return {**topic_ids, (TOPIC, 0): UUID(int=TOPIC_ID_INT)}

@@ -34,7 +34,7 @@ def read_properties(path: str) -> dict[str, str]:
         ConfigError: a line is neither, or a name is given twice; names the line.
         OSError: the file cannot be read.
     """
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     pending = ""
     for number, raw in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         line = pending + raw.strip()
@@ -48,12 +48,12 @@ def read_properties(path: str) -> dict[str, str]:
         if at < 1:
             raise ConfigError(line, f"line {number} of {path} is not name=value")
         name = line[:at].strip()
-        if name in found:
+        if name in properties:
             raise ConfigError(name, f"is given twice in {path}; the second time on line {number}")
-        found[name] = line[at + 1 :].strip()
+        properties[name] = line[at + 1 :].strip()
     if pending:
         raise ConfigError(pending, f"the last line of {path} ends with a backslash and continues nowhere")
-    return found
+    return properties
 
 
 def until_signal(failed: asyncio.Event) -> "asyncio.Task[None]":

@@ -70,16 +70,16 @@ def check_request(updates: Sequence[Update]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}")
 
 
-def replace_all(image: ClusterImage, topic: str, wanted: Mapping[str, str]) -> Decision[None]:
-    """Make `wanted` all the settings that a topic has of its own.
+def replace_all(image: ClusterImage, topic: str, configs: Mapping[str, str]) -> Decision[None]:
+    """Make `configs` all the settings that a topic has of its own.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION or INVALID_CONFIG.
     """
     _check_topic(image, topic)
-    _check_values(wanted)
-    gone = {name: None for name in image.topic_configs(topic) if name not in wanted}
-    return _changes(topic, {**gone, **wanted})
+    _check_values(configs)
+    gone = {name: None for name in image.topic_configs(topic) if name not in configs}
+    return _decision(topic, {**gone, **configs})
 
 
 def change(image: ClusterImage, topic: str, operations: Sequence[Update]) -> Decision[None]:
@@ -90,19 +90,19 @@ def change(image: ClusterImage, topic: str, operations: Sequence[Update]) -> Dec
     """
     _check_topic(image, topic)
     current = image.topic_configs(topic)
-    wanted: dict[str, str | None] = {}
+    changes: dict[str, str | None] = {}
     for name, operation, value in operations:
         if operation == ConfigOperation.DELETE:
             if name in current:
-                wanted[name] = None
+                changes[name] = None
         elif operation == ConfigOperation.SET:
-            wanted[name] = value
+            changes[name] = value
         elif operation in {ConfigOperation.APPEND, ConfigOperation.SUBTRACT}:
-            wanted[name] = _edit_list(name, ConfigOperation(operation), current, value or "")
+            changes[name] = _edit_list(name, ConfigOperation(operation), current, value or "")
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: operation {operation} is not known")
-    _check_values({**current, **wanted})
-    return _changes(topic, wanted)
+    _check_values({**current, **changes})
+    return _decision(topic, changes)
 
 
 def _edit_list(name: str, operation: ConfigOperation, current: Mapping[str, str], value: str) -> str:
@@ -129,16 +129,16 @@ def _check_topic(image: ClusterImage, topic: str) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
 
 
-def _check_values(wanted: Mapping[str, str | None]) -> None:
+def _check_values(configs: Mapping[str, str | None]) -> None:
     try:
-        parse_topic_configs(wanted)
+        parse_topic_configs(configs)
     except ConfigError as problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
 
 
-def _changes(topic: str, wanted: Mapping[str, str | None]) -> Decision[None]:
+def _decision(topic: str, changes: Mapping[str, str | None]) -> Decision[None]:
     records = tuple(
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
-        for name, value in wanted.items()
+        for name, value in changes.items()
     )
     return Decision(records=records, reply=None)

@@ -56,13 +56,13 @@ class ReportReplicas:
 
     node_id: int
     lost: tuple[tuple[str, int], ...] = ()
-    found: tuple[tuple[str, int], ...] = ()
+    restored: tuple[tuple[str, int], ...] = ()
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
         """A lost replica leads no more and is in sync no more, unless it is the last one; a partition that has none left to lead it gets
         its leader back with it."""
         records = []
-        for keys, directory in ((self.lost, LOST), (self.found, directory_on(image, self.node_id))):
+        for keys, directory in ((self.lost, LOST), (self.restored, directory_on(image, self.node_id))):
             for name, number in keys:
                 partition = image.partition(name, number)
                 if partition is None or self.node_id not in partition.replicas:

@@ -197,29 +197,29 @@ class CreatePartitions:
         return only_checked(several(image, map(growth, self.topics)), validate_only=self.validate_only)
 
 
-def grow(image: ClusterImage, wanted: Growth) -> Decision[UUID]:
+def grow(image: ClusterImage, growth: Growth) -> Decision[UUID]:
     """Give a topic more partitions, with as many replicas as its first one has.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT or INVALID_REQUEST.
     """
-    if wanted.name == OFFSETS_TOPIC:
+    if growth.name == OFFSETS_TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "growing the offsets topic would move groups to other partitions")
-    topic = image.topics.get(wanted.name)
+    topic = image.topics.get(growth.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     have = len(topic.partitions)
-    if wanted.count == have:
+    if growth.count == have:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
-    if wanted.count < have:
-        text = f"The topic {wanted.name} currently has {have} partition(s); {wanted.count} would not be an increase."
+    if growth.count < have:
+        text = f"The topic {growth.name} currently has {have} partition(s); {growth.count} would not be an increase."
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
-    _check_count(wanted.count)
-    more, factor = wanted.count - have, len(topic.partitions[0].replicas)
-    if wanted.assignments is None:
+    _check_count(growth.count)
+    more, factor = growth.count - have, len(topic.partitions[0].replicas)
+    if growth.assignments is None:
         chosen = place(image, more, factor, first=have)
     else:
-        chosen = list(wanted.assignments)
+        chosen = list(growth.assignments)
         if len(chosen) != more:
             text = (
                 f"Attempted to add {more} additional partition(s), but only {len(chosen)} assignment(s) were specified."
@@ -257,10 +257,10 @@ def delete(image: ClusterImage, topic: str | UUID) -> Decision[tuple[str, UUID]]
     name = image.names.get(topic) if isinstance(topic, UUID) else topic
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    known = image.topics.get(name)
-    if known is None:
+    existing = image.topics.get(name)
+    if existing is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    return Decision(records=(RemoveTopicRecord(topic_id=known.topic_id),), reply=(name, known.topic_id))
+    return Decision(records=(RemoveTopicRecord(topic_id=existing.topic_id),), reply=(name, existing.topic_id))
 
 
 def _check_count(partitions: int) -> None:

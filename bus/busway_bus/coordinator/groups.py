@@ -98,7 +98,7 @@ class GroupCoordinator:
             KafkaError: the coordinator is not here, is loading, or cannot write; so for all that follow.
         """
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
-        self.runtime.decide(number, lambda shard: shard.found(group_id, request, now))
+        self.runtime.decide(number, lambda shard: shard.create(group_id, request, now))
         return await self.runtime.park(number, lambda shard, waiter: shard.join(group_id, request, waiter, now), parked)
 
     async def sync(self, group_id: str, request: Sync, parked: Parked) -> Synced:
@@ -182,9 +182,9 @@ class GroupCoordinator:
             for start in range(0, len(group_ids), GROUPS_PER_EXPIRY_MAX):
                 if self.runtime.shards().get(number) is not shard:
                     break  # the topic was deleted meanwhile
-                some = group_ids[start : start + GROUPS_PER_EXPIRY_MAX]
+                batch = group_ids[start : start + GROUPS_PER_EXPIRY_MAX]
                 try:
-                    await self.runtime.write(number, functools.partial(self._expired, group_ids=some))
+                    await self.runtime.write(number, functools.partial(self._expired, group_ids=batch))
                 except KafkaError as problem:
                     log.error("what has expired in %s-%d cannot be removed: %s", OFFSETS_TOPIC, number, problem)
                     return

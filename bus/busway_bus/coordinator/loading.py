@@ -124,7 +124,7 @@ class Loader(Generic[S]):
 
     async def _load(self, stored: PartitionLog) -> S:
         shard = self._new_shard()
-        records = await self._replicas.slices.run(_kept(shard, stored))
+        records = await self._replicas.slices.run(_latest_records(shard, stored))
         await self._replicas.turns.run("", _applied(shard, records, self._now()))
         return shard
 
@@ -148,7 +148,7 @@ class Loader(Generic[S]):
             log.error(text, self._topic, number, problem, exc_info=None if expected else problem)
 
 
-def _kept(shard: Shard, stored: PartitionLog) -> Generator[None, None, list[Record]]:
+def _latest_records(shard: Shard, stored: PartitionLog) -> Generator[None, None, list[Record]]:
     """What counts of a whole log, a step at a time: of each key the last record, unless it is a tombstone."""
     last: dict[bytes, bytes | None] = {}
     for batch in stored.batches():
@@ -160,9 +160,9 @@ def _kept(shard: Shard, stored: PartitionLog) -> Generator[None, None, list[Reco
     records: list[Record] = []
     for key, value in last.items():
         if value is not None:
-            record_kept = shard.decode(key, value)
-            if record_kept is not None:
-                records.append(record_kept)
+            decoded = shard.decode(key, value)
+            if decoded is not None:
+                records.append(decoded)
             yield
     return records
 

@@ -187,7 +187,7 @@ class ClassicGroup:
         if error is not ErrorCode.NONE:
             return Synced(error=error)
         names = ((request.protocol_type, self.protocol_type), (request.protocol, self.protocol))
-        if any(named is not None and named != ours for named, ours in names):
+        if any(of_member is not None and of_member != of_group for of_member, of_group in names):
             return Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member = self.members[request.member_id]
         self.roster.touch(member, now)

@@ -26,15 +26,15 @@ def expired(
     administrator has set on a group that was empty for long. With members it is after the commit, for topics they do not read.
     An offset that came with a time of its own (OffsetCommit 2 to 4) goes by that instead.
     """
-    gone = []
+    partitions = []
     for (topic, partition), committed in offsets.items():
         base = _since(group, topic, committed)
         end = committed.expire_timestamp_ms
         if base is not None and end < 0:
             end = base + retention_ms
         if not topic_exists(topic, committed.topic_id) or (base is not None and now >= end):
-            gone.append((topic, partition))
-    return gone
+            partitions.append((topic, partition))
+    return partitions
 
 
 def _since(group: ClassicGroup, topic: str, committed: CommittedOffset) -> int | None:

@@ -85,7 +85,7 @@ class Roster:
         """Give a static member a new member id; it keeps its place and the lead."""
         member = self.members[old_id]
         assert member.instance_id is not None
-        self.members = {(new_id if key == old_id else key): kept for key, kept in self.members.items()}
+        self.members = {(new_id if key == old_id else key): value for key, value in self.members.items()}
         member.member_id = self._static[member.instance_id] = new_id
         if self.leader == old_id:
             self.leader = new_id
@@ -140,8 +140,8 @@ class Roster:
         Returns:
             Whether somebody came or went by it, as is so where a log is read.
         """
-        kept = {metadata.member_id for metadata in written}
-        gone = [member_id for member_id in self.members if member_id not in kept]
+        member_ids = {metadata.member_id for metadata in written}
+        gone = [member_id for member_id in self.members if member_id not in member_ids]
         for member_id in gone:
             self.remove(member_id)
         came = [metadata for metadata in written if metadata.member_id not in self.members]

@@ -140,7 +140,7 @@ class GroupShard:
 
     # Members
 
-    def found(self, group_id: str, request: Join, now: int) -> Decision[None]:
+    def create(self, group_id: str, request: Join, now: int) -> Decision[None]:
         """Write down a group for its first member, before it joins: as in Kafka an empty one, without a protocol type yet. One that
         would be refused leaves no group behind."""
         if group_id in self.groups or self._new_group(group_id).refusal(request) is not None:
@@ -151,7 +151,7 @@ class GroupShard:
         return Decision(records=((GroupMetadataKey(group=group_id), value),), reply=None)
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
-        """Join a group that was `found`; no reply yet where its rebalance has to end first."""
+        """Join a group that `create` wrote down; no reply yet where its rebalance has to end first."""
         group = self.groups.get(group_id)
         if group is None:
             error = self._new_group(group_id).refusal(request)
@@ -269,9 +269,9 @@ class GroupShard:
             if group is None:
                 continue
             table = self.offsets.get(group_id, {})
-            gone = expired(group, table, now=now, retention_ms=retention_ms, topic_exists=topic_exists)
-            records += _forget(group_id, gone)
-            if len(gone) == len(table) and group.state is State.EMPTY and not group.roster.pending:
+            places = expired(group, table, now=now, retention_ms=retention_ms, topic_exists=topic_exists)
+            records += _forget(group_id, places)
+            if len(places) == len(table) and group.state is State.EMPTY and not group.roster.pending:
                 records.append((GroupMetadataKey(group=group_id), None))
         return Decision(records=tuple(records), reply=None)
 

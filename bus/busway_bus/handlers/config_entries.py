@@ -36,7 +36,7 @@ CLUSTER_KEY: Final = "min.insync.replicas"
 """The one default that Kafka's controller writes down for the whole cluster, with the value it was started with (KIP-966)."""
 _OLD_NODE_ID: Final = "broker.id"
 _STATIC: Final = frozenset({"node.id"})
-"""Kafka has no default for it: it is always told as given."""
+"""Kafka has no default for it: it is always told as one that is set."""
 _UNCHANGEABLE: Final = {8: "broker loggers", 16: "client metrics", 32: "groups"}
 Synonym = tuple[str, str | None, Source]
 
@@ -90,8 +90,8 @@ def _broker_chain(config: BrokerConfig, names: Sequence[str]) -> list[Synonym]:
     chain: list[Synonym] = []
     if CLUSTER_KEY in names:
         chain.append((CLUSTER_KEY, render(config.get(CLUSTER_KEY)), Source.CLUSTER))
-    given = [name for name in names if name in config.given or name in {*_STATIC, _OLD_NODE_ID}]
-    chain += [(name, _shown(config, name), Source.STATIC_BROKER) for name in given]
+    set_names = [name for name in names if name in config.properties or name in {*_STATIC, _OLD_NODE_ID}]
+    chain += [(name, _shown(config, name), Source.STATIC_BROKER) for name in set_names]
     defaults = [(name, render(BROKER_CONFIGS[name].default)) for name in names if name not in _STATIC]
     chain += [(name, default, Source.DEFAULT) for name, default in defaults if default is not None]
     while chain and chain[0][0] != names[0]:
@@ -132,19 +132,19 @@ async def alter_each(
         updates: what a resource asks for.
         incremental: see `controller.configs.AlterTopicConfigs`.
     """
-    named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     problems: list[KafkaError | None] = [None] * len(resources)
     topics: dict[int, tuple[str, tuple[Update, ...]]] = {}
     for place, resource in enumerate(resources):
         try:
-            if named[resource.resource_type, resource.resource_name] > 1:
+            if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            asked = updates(resource)
-            check_request(asked)
+            changes = updates(resource)
+            check_request(changes)
             if resource.resource_type == TOPIC_RESOURCE:
-                topics[place] = (resource.resource_name, tuple(asked))
+                topics[place] = (resource.resource_name, tuple(changes))
             else:
-                _alter_other(resource, asked, context.node)
+                _alter_other(resource, changes, context.node)
         except KafkaError as problem:
             problems[place] = problem
 
@@ -165,7 +165,7 @@ async def alter_each(
     ]
 
 
-def _alter_other(resource: Any, asked: list[Update], node: NodeServices) -> None:
+def _alter_other(resource: Any, changes: list[Update], node: NodeServices) -> None:
     """Nothing but topics can be changed. To delete what is not set changes nothing: Kafka's tools do so when they tidy up.
 
     Raises:
@@ -177,8 +177,8 @@ def _alter_other(resource: Any, asked: list[Update], node: NodeServices) -> None
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if resource.resource_name:
         check_broker(resource.resource_name, node.node_id, "Node id", "")
-    if any(operation != ConfigOperation.DELETE for _, operation, _ in asked):
-        names = ", ".join(name for name, _, _ in asked)
+    if any(operation != ConfigOperation.DELETE for _, operation, _ in changes):
+        names = ", ".join(name for name, _, _ in changes)
         text = f"Cannot update these configs dynamically: [{names}]; settings of the broker are read at its start"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 

@@ -30,16 +30,16 @@ _TWICE: Final = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Grow each topic for itself; one that comes twice not at all."""
     node = context.node
-    named = Counter(topic.name for topic in request.topics)
-    wanted = [_growth(topic) for topic in request.topics if named[topic.name] == 1]
+    counts = Counter(topic.name for topic in request.topics)
+    growths = [_growth(topic) for topic in request.topics if counts[topic.name] == 1]
 
     def command(stretch: tuple[Growth, ...]) -> CreatePartitions:
         return CreatePartitions(topics=stretch, validate_only=request.validate_only)
 
-    replies = await request_each(node.controller, wanted, command, context.for_controller)
-    outcomes = dict(zip((topic.name for topic in wanted), replies, strict=True))
+    replies = await request_each(node.controller, growths, command, context.for_controller)
+    outcomes = dict(zip((topic.name for topic in growths), replies, strict=True))
     results = []
-    for name in named:
+    for name in counts:
         code, text = ErrorCode.NONE, None
         try:
             reply = outcomes.get(name, _TWICE)

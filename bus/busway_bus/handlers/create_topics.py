@@ -42,14 +42,14 @@ OWN_KEY = "durability"
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | Large:
     """Create them; of a name that comes twice nothing, and one row."""
-    named = Counter(topic.name for topic in request.topics)
-    wanted = [_new_topic(topic) for topic in request.topics if named[topic.name] == 1]
+    counts = Counter(topic.name for topic in request.topics)
+    new_topics = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1]
     replies = await create_topics(
-        context.node, tuple(wanted), context.for_controller, validate_only=request.validate_only
+        context.node, tuple(new_topics), context.for_controller, validate_only=request.validate_only
     )
-    outcomes = dict(zip((topic.name for topic in wanted), zip(wanted, replies, strict=True), strict=True))
-    steps = _response([(name, *outcomes.get(name, _TWICE)) for name in named], context)
-    return await context.in_turns(steps) if len(named) > DESCRIBED_AT_ONCE else finished(steps)
+    outcomes = dict(zip((topic.name for topic in new_topics), zip(new_topics, replies, strict=True), strict=True))
+    steps = _response([(name, *outcomes.get(name, _TWICE)) for name in counts], context)
+    return await context.in_turns(steps) if len(counts) > DESCRIBED_AT_ONCE else finished(steps)
 
 
 def _response(
@@ -79,11 +79,11 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _created(created: TopicImage, wanted: NewTopic, context: RequestContext) -> CreatableTopicResult:
+def _created(created: TopicImage, new_topic: NewTopic, context: RequestContext) -> CreatableTopicResult:
     node = context.node
-    known = node.image.topics.get(created.name)
-    there = known is not None and known.topic_id == created.topic_id
-    settings = node.image.topic_configs(created.name) if there else wanted.configs
+    topic = node.image.topics.get(created.name)
+    exists = topic is not None and topic.topic_id == created.topic_id
+    settings = node.image.topic_configs(created.name) if exists else new_topic.configs
     own = {name: value for name, value in settings.items() if value is not None}
     return CreatableTopicResult(
         name=created.name,
@@ -107,6 +107,6 @@ def _created(created: TopicImage, wanted: NewTopic, context: RequestContext) -> 
 
 
 def _source(entry: ConfigEntry, node: NodeServices) -> Source:
-    """Here any broker setting behind a topic's counts as given, where DescribeConfigs looks at the first alone: as in Kafka."""
-    given = any(synonym in node.config.given for synonym in TOPIC_CONFIGS[entry.name].synonyms)
-    return Source.STATIC_BROKER if entry.source is Source.DEFAULT and given else entry.source
+    """Here any broker setting behind a topic's counts as set, where DescribeConfigs looks at the first alone: as in Kafka."""
+    is_set = any(synonym in node.config.properties for synonym in TOPIC_CONFIGS[entry.name].synonyms)
+    return Source.STATIC_BROKER if entry.source is Source.DEFAULT and is_set else entry.source

@@ -27,7 +27,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     """Move each partition's start, then write the starts down before they are told."""
     topics = [
         DeleteRecordsTopicResult(
-            name=topic.name, partitions=[_one(topic.name, partition, context) for partition in topic.partitions]
+            name=topic.name, partitions=[_delete(topic.name, partition, context) for partition in topic.partitions]
         )
         for topic in request.topics
     ]
@@ -39,19 +39,19 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     return DeleteRecordsResponse(topics=topics)
 
 
-def _one(topic: str, wanted: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
+def _delete(topic: str, deletion: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
     try:
-        partition = context.node.replicas.find(topic, wanted.partition_index)
+        partition = context.node.replicas.find(topic, deletion.partition_index)
         if "delete" not in partition.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"topic {topic} has not cleanup.policy=delete")
-        offset = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+        offset = partition.high_watermark if deletion.offset == HIGH_WATERMARK else deletion.offset
         if offset < 0 or offset > partition.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         partition.log.advance_start(offset, context.node.machine.wall_ms())
     except KafkaError as problem:
         return DeleteRecordsPartitionResult(
-            partition_index=wanted.partition_index, low_watermark=-1, error_code=problem.code
+            partition_index=deletion.partition_index, low_watermark=-1, error_code=problem.code
         )
     return DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index, low_watermark=partition.log.start_offset, error_code=ErrorCode.NONE
+        partition_index=deletion.partition_index, low_watermark=partition.log.start_offset, error_code=ErrorCode.NONE
     )

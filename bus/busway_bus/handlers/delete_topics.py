@@ -34,25 +34,23 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     node, topics = context.node, request.topics
     if context.api_version < STATES_SINCE:
         topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
-    meant = [topic.name or node.image.names.get(topic.topic_id) or topic.topic_id for topic in topics]
-    named = Counter(meant)
+    keys = [topic.name or node.image.names.get(topic.topic_id) or topic.topic_id for topic in topics]
+    counts = Counter(keys)
     refused: dict[str | UUID, KafkaError] = {}
-    asked: dict[str | UUID, DeleteTopicState] = dict(zip(meant, topics, strict=True))
-    for same, topic in asked.items():
-        problem = _problem(topic, twice=named[same] > 1, enabled=node.config.get("delete.topic.enable"))
+    states: dict[str | UUID, DeleteTopicState] = dict(zip(keys, topics, strict=True))
+    for key, topic in states.items():
+        problem = _problem(topic, twice=counts[key] > 1, enabled=node.config.get("delete.topic.enable"))
         if problem is not None:
-            refused[same] = problem
-    wanted = {
-        same: topic.topic_id if topic.name is None else topic.name
-        for same, topic in asked.items()
-        if same not in refused
+            refused[key] = problem
+    deletions = {
+        key: topic.topic_id if topic.name is None else topic.name for key, topic in states.items() if key not in refused
     }
     outcomes: dict[str | UUID, tuple[str, UUID] | KafkaError] = {**refused}
     replies = await request_each(
-        node.controller, tuple(wanted.values()), lambda stretch: DeleteTopics(topics=stretch), context.for_controller
+        node.controller, tuple(deletions.values()), lambda stretch: DeleteTopics(topics=stretch), context.for_controller
     )
-    outcomes.update(zip(wanted, replies, strict=True))
-    return DeleteTopicsResponse(responses=[_result(topic, outcomes[same]) for same, topic in asked.items()])
+    outcomes.update(zip(deletions, replies, strict=True))
+    return DeleteTopicsResponse(responses=[_result(topic, outcomes[key]) for key, topic in states.items()])
 
 
 def _problem(topic: DeleteTopicState, *, twice: bool, enabled: bool) -> KafkaError | None:

@@ -64,16 +64,16 @@ def _response(
             configs=[],
         )
         try:
-            same = _settings(resource, context)
+            settings = _settings(resource, context)
         except KafkaError as problem:
             result.error_code, result.error_message = problem.code, problem.message
         else:
             keys = frozenset(resource.configuration_keys or ())
-            if (same, keys) not in described:
-                described[same, keys] = [
+            if (settings, keys) not in described:
+                described[settings, keys] = [
                     _result(entry, request) for entry in _entries(resource, context) if not keys or entry.name in keys
                 ]
-            result.configs = described[same, keys]
+            result.configs = described[settings, keys]
         yield
     return DescribeConfigsResponse(results=list(results.values()))
 

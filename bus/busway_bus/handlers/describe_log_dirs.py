@@ -42,7 +42,7 @@ def _response(
     """The answer, with a stop after each partition."""
     node = context.node
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in _wanted(request, node.replicas.local):
+    for partition in _partitions(request, node.replicas.local):
         topics.setdefault(partition.topic, []).append(_described(partition))
         yield
     directory = DescribeLogDirsResult(
@@ -59,12 +59,12 @@ def _absolute(directory: str) -> str:
     return str(Path(directory).absolute())
 
 
-def _wanted(request: DescribeLogDirsRequest, local: LocalPartitions) -> Iterable[Partition]:
+def _partitions(request: DescribeLogDirsRequest, local: LocalPartitions) -> Iterable[Partition]:
     if request.topics is None:
         return local
     # A set as in Kafka, that a partition named twice is told once; in the order of the request.
     keys = dict.fromkeys((topic.topic, number) for topic in request.topics for number in topic.partitions)
-    return [found for key in keys if (found := local.get(key)) is not None]
+    return [partition for key in keys if (partition := local.get(key)) is not None]
 
 
 def _described(partition: Partition) -> DescribeLogDirsPartition:

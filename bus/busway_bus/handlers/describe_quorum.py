@@ -29,15 +29,15 @@ TEXTS_SINCE = 2
 
 def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Describe the one partition."""
-    asked = [
+    partitions = [
         (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     ]
-    known = asked == [(TOPIC, 0)]
+    hosted = partitions == [(TOPIC, 0)]
     answers = [
         TopicData(
             topic_name=topic.topic_name,
             partitions=[
-                _quorum(context.node) if known else _unknown(partition.partition_index, context.api_version)
+                _quorum(context.node) if hosted else _not_hosted(partition.partition_index, context.api_version)
                 for partition in topic.partitions
             ],
         )
@@ -45,7 +45,7 @@ def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQ
     ]
     nodes = (
         [Node(node_id=context.node.controller.leader_id, listeners=[])]
-        if known and context.api_version >= TEXTS_SINCE
+        if hosted and context.api_version >= TEXTS_SINCE
         else []
     )
     return DescribeQuorumResponse(error_code=ErrorCode.NONE, topics=answers, nodes=nodes)
@@ -72,7 +72,7 @@ def _quorum(node: NodeServices) -> PartitionData:
     )
 
 
-def _unknown(number: int, version: int) -> PartitionData:
+def _not_hosted(number: int, version: int) -> PartitionData:
     text = "This server does not host this topic-partition." if version >= TEXTS_SINCE else ""
     return PartitionData(
         partition_index=number,

@@ -32,8 +32,8 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     image = context.node.image
     cursor = request.cursor
     begin, first = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))
-    asked = sorted({topic.name for topic in request.topics if topic.name >= begin})
-    names = iter(asked) if request.topics else image.topics.since(begin)
+    requested = sorted({topic.name for topic in request.topics if topic.name >= begin})
+    names = iter(requested) if request.topics else image.topics.since(begin)
     left = min(max(request.response_partition_limit, 1), context.node.config.get("max.request.partition.size.limit"))
     topics = []
     following = None

@@ -25,11 +25,11 @@ NEEDS = (Access(Operation.ALTER, Resource.CLUSTER),)
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Hold every election that is asked for."""
-    asked = request.topic_partitions
+    topics = request.topic_partitions
     command = ElectLeaders(
         kind=request.election_type,
         partitions=(
-            None if asked is None else tuple((topic.topic, number) for topic in asked for number in topic.partitions)
+            None if topics is None else tuple((topic.topic, number) for topic in topics for number in topic.partitions)
         ),
     )
     problems = await context.node.controller.request(command, context.for_controller)
@@ -37,17 +37,17 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         (key, PartitionResult(partition_id=key[1], error_code=problem.code, error_message=problem.message))
         for key, problem in problems
     ]
-    if asked is None:  # Kafka names every topic, also those of which it has nothing to say
+    if topics is None:  # Kafka names every topic, also those of which it has nothing to say
         rows: list[tuple[str, list[PartitionResult]]] = [(name, []) for name in context.node.image.topics]
         places = dict(rows)
         for (name, _), result in outcomes:
             places.get(name, []).append(result)
     else:
         results = (result for _, result in outcomes)
-        rows = [(topic.topic, [next(results) for _ in topic.partitions]) for topic in asked]
-    known = request.election_type in {PREFERRED, UNCLEAN}
+        rows = [(topic.topic, [next(results) for _ in topic.partitions]) for topic in topics]
+    supported = request.election_type in {PREFERRED, UNCLEAN}
     return ElectLeadersResponse(
-        error_code=ErrorCode.NONE if known else ErrorCode.INVALID_REQUEST,
+        error_code=ErrorCode.NONE if supported else ErrorCode.INVALID_REQUEST,
         replica_election_results=[
             ReplicaElectionResult(topic=name, partition_result=partitions) for name, partitions in rows
         ],

@@ -67,7 +67,7 @@ def handle(
 class _Fetch(Pending):
     """One request's reading: once, and where that is not enough, again of what has more when it is."""
 
-    __slots__ = ("_bytes", "_context", "_full", "_grown", "_news", "_request", "_session", "_sizes", "_states", "_told")
+    __slots__ = ("_bytes", "_context", "_data", "_full", "_grown", "_news", "_request", "_session", "_sizes", "_states")
 
     def __init__(self, request: FetchRequest, context: RequestContext, session: Session, full: bool) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _Fetch(Pending):
         self._context = context
         self._session = session
         self._full = full
-        self._told: dict[CachedPartition, PartitionData] = {}
+        self._data: dict[CachedPartition, PartitionData] = {}
         self._states: dict[Partition, CachedPartition] = {}
         self._sizes: dict[Partition, int] = {}
         self._grown: set[CachedPartition] = set()
@@ -149,8 +149,10 @@ class _Fetch(Pending):
 
     def _changed(self) -> list[CachedPartition]:
         """What has to be read after the wait, in the order of the session: what has more, and what had something."""
-        had = {cached for cached, data in self._told.items() if data.records}
-        return [cached for cached in self._session.partitions.values() if cached in self._grown or cached in had]
+        with_records = {cached for cached, data in self._data.items() if data.records}
+        return [
+            cached for cached in self._session.partitions.values() if cached in self._grown or cached in with_records
+        ]
 
     # Reading
 
@@ -193,7 +195,7 @@ class _Fetch(Pending):
                 size = self._records(partition, cached, data, left, wait=wait)
         except KafkaError as problem:
             data = _refused(cached, problem.code)
-        self._told[cached] = data
+        self._data[cached] = data
         self._news = self._news or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
         return size
 
@@ -219,7 +221,7 @@ class _Fetch(Pending):
             and request.fetch_offset == cached.high_watermark == partition.high_watermark
             and cached.log_start_offset == partition.log.start_offset
             and request.last_fetched_epoch in {-1, partition.leader_epoch}
-            and cached not in self._told
+            and cached not in self._data
         )
 
     def _tell(self, partition: Partition, cached: CachedPartition) -> PartitionData:
@@ -270,7 +272,7 @@ class _Fetch(Pending):
     def answer(self) -> FetchResponse:
         """The answer: in a running session only what has changed for the client."""
         topics: dict[tuple[str, UUID], FetchableTopicResponse] = {}
-        for cached, data in self._told.items():
+        for cached, data in self._data.items():
             name, topic_id, _ = cached.key
             if not self._full and not _is_news(cached, data):
                 continue

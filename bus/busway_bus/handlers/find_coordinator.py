@@ -62,11 +62,11 @@ def _served(key: str, key_type: int, missing: str, context: RequestContext) -> C
     return _coordinator(key, OFFSETS_TOPIC, context)
 
 
-def _coordinator(key: str, topic: str, context: RequestContext) -> Coordinator:
+def _coordinator(key: str, topic_name: str, context: RequestContext) -> Coordinator:
     """The leader of the partition that keeps the key."""
     image = context.node.image
-    kept = image.topics.get(topic)
-    partition = None if kept is None else kept.partitions[partition_for(key, len(kept.partitions))]
+    topic = image.topics.get(topic_name)
+    partition = None if topic is None else topic.partitions[partition_for(key, len(topic.partitions))]
     address = None if partition is None else image.address(partition.leader, context.listener)
     if partition is None or address is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE

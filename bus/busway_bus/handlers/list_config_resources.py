@@ -27,14 +27,14 @@ def handle(request: ListConfigResourcesRequest, context: RequestContext) -> List
         types = {CLIENT_METRICS}
     if not types <= TYPES:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
-    found = []
+    resources = []
     if BROKER_RESOURCE in types:
-        found += [
+        resources += [
             ConfigResource(resource_name=str(node_id), resource_type=BROKER_RESOURCE)
             for node_id in context.node.image.brokers
         ]
     if TOPIC_RESOURCE in types:
-        found += [
+        resources += [
             ConfigResource(resource_name=name, resource_type=TOPIC_RESOURCE) for name in context.node.image.topics
         ]
-    return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=found)
+    return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Generator
 from typing import Final
 
 from busway_bus.handlers.context import RequestContext, finished
-from busway_bus.log.times import Found, Search
+from busway_bus.log.times import OffsetAndTimestamp, Search
 from busway_bus.replication.partition import Partition
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -30,7 +30,7 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC),)
 LEADER_EPOCH_SINCE = 4
 Searches = list[tuple[ListOffsetsPartitionResponse, Partition, int]]
 """Answers that are not complete, each with the timestamp to look for."""
-NOTHING: Found = (-1, -1, -1)
+NOTHING: OffsetAndTimestamp = (-1, -1, -1)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
 LOOKED_UP_AT_ONCE: Final = 1_000
@@ -61,34 +61,34 @@ def _response(
     """The answer as far as it needs no reading, with a stop after each partition."""
     response = ListOffsetsResponse(topics=[])
     for topic in request.topics:
-        found = ListOffsetsTopicResponse(name=topic.name, partitions=[])
-        response.topics.append(found)
+        topic_response = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+        response.topics.append(topic_response)
         for partition in topic.partitions:
-            found.partitions.append(_one(topic.name, partition, context, searches))
+            topic_response.partitions.append(_look_up(topic.name, partition, context, searches))
             yield
     return response
 
 
-def _one(
-    topic: str, wanted: ListOffsetsPartition, context: RequestContext, searches: Searches
+def _look_up(
+    topic: str, query: ListOffsetsPartition, context: RequestContext, searches: Searches
 ) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=ErrorCode.NONE)
+    answer = ListOffsetsPartitionResponse(partition_index=query.partition_index, error_code=ErrorCode.NONE)
     try:
-        partition = context.node.replicas.find(topic, wanted.partition_index)
-        partition.check_epoch(wanted.current_leader_epoch)
-        found = _at_hand(partition, wanted.timestamp)
+        partition = context.node.replicas.find(topic, query.partition_index)
+        partition.check_epoch(query.current_leader_epoch)
+        located = _at_hand(partition, query.timestamp)
     except KafkaError as problem:
         answer.error_code = problem.code
         return answer
-    if found is None:
-        searches.append((answer, partition, wanted.timestamp))
+    if located is None:
+        searches.append((answer, partition, query.timestamp))
     else:
-        _tell(answer, found, context)
+        _tell(answer, located, context)
     return answer
 
 
-def _tell(answer: ListOffsetsPartitionResponse, found: Found, context: RequestContext) -> None:
-    answer.offset, answer.timestamp, leader_epoch = found
+def _tell(answer: ListOffsetsPartitionResponse, located: OffsetAndTimestamp, context: RequestContext) -> None:
+    answer.offset, answer.timestamp, leader_epoch = located
     if context.api_version >= LEADER_EPOCH_SINCE:
         answer.leader_epoch = leader_epoch
 
@@ -98,17 +98,17 @@ async def _searched(response: ListOffsetsResponse, searches: Searches, context: 
     for answer, partition, timestamp in searches:
         try:
             try:
-                found = await replicas.slices.run(_search(partition, timestamp))
+                located = await replicas.slices.run(_search(partition, timestamp))
             except (ProtocolError, OSError) as problem:
                 replicas.find(partition.topic, partition.number)  # a topic that was deleted meanwhile is no damage
                 raise KafkaError(partition.damaged(problem)) from problem
-            _tell(answer, found or NOTHING, context)
+            _tell(answer, located or NOTHING, context)
         except KafkaError as problem:
             answer.error_code = problem.code
     return response
 
 
-def _at_hand(partition: Partition, timestamp: int) -> Found | None:
+def _at_hand(partition: Partition, timestamp: int) -> OffsetAndTimestamp | None:
     """What can be said without reading; None where a search has to tell."""
     if timestamp == LATEST:
         return partition.high_watermark, -1, partition.leader_epoch

@@ -3,9 +3,9 @@
 Versions: 0 asks for all topics with an empty list, 1+ with null; 4 says whether to create what is missing, 9 is flexible, 10 has
 topic ids (KIP-516), 12 can ask by id, 13 has an error for the whole answer.
 Behaviour: an unknown topic is UNKNOWN_TOPIC_OR_PARTITION; when both the client and auto.create.topics.enable allow it, it is made in the
-background, and the client that asks again has it. A partition that is offline after damage has no leader: LEADER_NOT_AVAILABLE. Brokers are told by their addresses for the listener that
-the client came by. Without
-access control everybody may do everything, and authorized operations say so.
+background, and the client that asks again has it. A partition that is offline after damage has no leader: LEADER_NOT_AVAILABLE.
+Brokers are told by their addresses for the listener that the client came by. Without access control everybody may do everything, and
+authorized operations say so.
 *Not supported*: nothing is left out.
 """
 
@@ -43,7 +43,7 @@ IDS_ALONE_SINCE = 12
 DESCRIBED_AT_ONCE: Final = 500
 """Topics and partitions that are described while all others wait; of more, others get their turn between."""
 
-Asked = tuple[str | None, UUID]
+TopicKey = tuple[str | None, UUID]
 """A topic as it is asked for: by its name, or by its id."""
 
 
@@ -57,17 +57,17 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     ):
         return _refused(request)
     by_id = any(topic.topic_id != ZERO_UUID for topic in request.topics)
-    asked = dict.fromkeys((None, topic.topic_id) if by_id else (topic.name, ZERO_UUID) for topic in request.topics)
-    found = [image.topics.get((image.names.get(one[1]) if by_id else one[0]) or "") or one for one in asked]
-    return _described(found, request, context)
+    keys = dict.fromkeys((None, topic.topic_id) if by_id else (topic.name, ZERO_UUID) for topic in request.topics)
+    topics = [image.topics.get((image.names.get(key[1]) if by_id else key[0]) or "") or key for key in keys]
+    return _described(topics, request, context)
 
 
 def _described(
-    wanted: list[TopicImage | Asked], request: MetadataRequest, context: RequestContext
+    topics: list[TopicImage | TopicKey], request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Awaitable[Large]:
-    steps = _response(wanted, request, context)
-    partitions = sum(len(topic.partitions) for topic in wanted if isinstance(topic, TopicImage))
-    return context.in_turns(steps) if len(wanted) + partitions > DESCRIBED_AT_ONCE else finished(steps)
+    steps = _response(topics, request, context)
+    partitions = sum(len(topic.partitions) for topic in topics if isinstance(topic, TopicImage))
+    return context.in_turns(steps) if len(topics) + partitions > DESCRIBED_AT_ONCE else finished(steps)
 
 
 def _missing(name: str | None, topic_id: UUID, creates: bool, context: RequestContext) -> MetadataResponseTopic:
@@ -121,35 +121,35 @@ def _partition(topic: TopicImage, number: int, image: ClusterImage, listener: st
 
 
 def _response(
-    wanted: list[TopicImage | Asked], request: MetadataRequest, context: RequestContext
+    topics: list[TopicImage | TopicKey], request: MetadataRequest, context: RequestContext
 ) -> Generator[None, None, MetadataResponse]:
     """The answer, with a stop after each topic and partition."""
     node, image = context.node, context.node.image
     creates = bool(request.allow_auto_topic_creation and node.config.get("auto.create.topics.enable"))
-    topics = []
-    for one in wanted:
-        if isinstance(one, TopicImage):
-            topic = _topic(one)
-            for number in range(len(one.partitions)):
-                topic.partitions.append(_partition(one, number, image, context.listener))
+    answers = []
+    for topic in topics:
+        if isinstance(topic, TopicImage):
+            answer = _topic(topic)
+            for number in range(len(topic.partitions)):
+                answer.partitions.append(_partition(topic, number, image, context.listener))
                 yield
         else:
-            topic = _missing(*one, creates, context)
+            answer = _missing(*topic, creates, context)
         if context.api_version < IDS_ALONE_SINCE:
-            topic.name = topic.name or ""
-        if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
-        topics.append(topic)
+            answer.name = answer.name or ""
+        if request.include_topic_authorized_operations and answer.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+            answer.topic_authorized_operations = TOPIC_OPERATIONS
+        answers.append(answer)
         yield
-    answer = MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=address.host, port=address.port, rack=broker.rack)
             for broker, address in image.reachable_brokers(context.listener)
         ],
         cluster_id=node.cluster_id,
         controller_id=node.controller.leader_id,
-        topics=topics,
+        topics=answers,
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
-    return answer
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

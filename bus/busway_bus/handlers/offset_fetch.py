@@ -36,7 +36,7 @@ TOPIC_IDS_SINCE = 10
 NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
 Table = dict[tuple[str, int], CommittedOffset]
-Asked = list[tuple[str | None, UUID, Sequence[int]]]
+TopicPartitions = list[tuple[str | None, UUID, Sequence[int]]]
 
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Large:
@@ -50,7 +50,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
         table, code = {}, problem.code
         if context.api_version >= GROUP_ERROR_SINCE:
             return OffsetFetchResponse(error_code=code, topics=[])
-    asked = (
+    topics = (
         _all(table)
         if request.topics is None
         else [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
@@ -71,7 +71,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
                     for number, committed in _committed(table, name, numbers)
                 ],
             )
-            for name, _, numbers in asked
+            for name, _, numbers in topics
         ],
     )
 
@@ -99,16 +99,16 @@ def _group(
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     """One group's answer, with a stop after each topic."""
     image = context.node.image
-    asked: Asked = []
+    topics: TopicPartitions = []
     if group.topics is None:
-        asked = [(name, _id(image, name), numbers) for name, _, numbers in _all(table)]
+        topics = [(name, _id(image, name), numbers) for name, _, numbers in _all(table)]
     else:
         for topic in group.topics:
             by_id = context.api_version >= TOPIC_IDS_SINCE
             name = image.names.get(topic.topic_id) if by_id else topic.name
-            asked.append((name, topic.topic_id, topic.partition_indexes))
+            topics.append((name, topic.topic_id, topic.partition_indexes))
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=[])
-    for name, topic_id, numbers in asked:
+    for name, topic_id, numbers in topics:
         answer.topics.append(
             OffsetFetchResponseTopics(
                 name=name or "",
@@ -150,7 +150,7 @@ async def _table(group_id: str, context: RequestContext) -> Table:
     }
 
 
-def _all(table: dict[tuple[str, int], CommittedOffset]) -> Asked:
+def _all(table: dict[tuple[str, int], CommittedOffset]) -> TopicPartitions:
     by_topic: dict[str, list[int]] = {}
     for topic, number in table:
         by_topic.setdefault(topic, []).append(number)

@@ -27,20 +27,20 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Off
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_one(topic.topic, wanted, context) for wanted in topic.partitions]
+                topic=topic.topic, partitions=[_end_offset(topic.topic, query, context) for query in topic.partitions]
             )
             for topic in request.topics
         ]
     )
 
 
-def _one(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=wanted.partition, error_code=ErrorCode.NONE)
+def _end_offset(topic: str, query: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=query.partition, error_code=ErrorCode.NONE)
     try:
-        partition = context.node.replicas.find(topic, wanted.partition)
-        partition.check_epoch(wanted.current_leader_epoch)
+        partition = context.node.replicas.find(topic, query.partition)
+        partition.check_epoch(query.current_leader_epoch)
         end = partition.high_watermark
-        answer.leader_epoch, answer.end_offset = partition.log.epochs.end_offset(wanted.leader_epoch, end)
+        answer.leader_epoch, answer.end_offset = partition.log.epochs.end_offset(query.leader_epoch, end)
     except KafkaError as problem:
         answer.error_code = problem.code
     return answer

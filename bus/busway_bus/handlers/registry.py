@@ -109,8 +109,8 @@ class Handler:
 def _handler(module: ModuleType) -> Handler:
     key: ApiKey = module.API
     low, high = module.VERSIONS
-    known = api(key)
-    assert known.min_version <= low <= high <= known.max_version, module.__name__
+    protocol_api = api(key)
+    assert protocol_api.min_version <= low <= high <= protocol_api.max_version, module.__name__
     return Handler(
         key=key,
         min_version=low,

@@ -37,16 +37,16 @@ async def create_topics(
     node: NodeServices, topics: tuple[NewTopic, ...], context: ControllerRequestContext, *, validate_only: bool = False
 ) -> tuple[TopicImage | KafkaError, ...]:
     """Create topics, each for itself, or check only whether they could be; where there are far too many, none."""
-    wanted = [_as_kept(topic, node) for topic in topics]
+    new_topics = [_as_kept(topic, node) for topic in topics]
     try:
-        check_count(wanted, node.config)
+        check_count(new_topics, node.config)
     except KafkaError as problem:
         return (problem,) * len(topics)
 
     def command(stretch: tuple[NewTopic, ...]) -> CreateTopics:
         return CreateTopics(topics=stretch, validate_only=validate_only)
 
-    replies = await request_each(node.controller, wanted, command, context)
+    replies = await request_each(node.controller, new_topics, command, context)
     return replies if validate_only else tuple(_online(reply, node) for reply in replies)
 
 

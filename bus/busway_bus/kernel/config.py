@@ -44,11 +44,11 @@ class Endpoint:
 class BrokerConfig:
     """All settings of a node, frozen at start.
 
-    `given` holds what the operator set, by Kafka's name, typed; everything else is the default. The common ones are
+    `properties` holds what the operator set, by Kafka's name, typed; everything else is the default. The common ones are
     properties; any other is read with `get("its.kafka.name")`.
     """
 
-    given: Mapping[str, ConfigValue]
+    properties: Mapping[str, ConfigValue]
     listeners: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
 
@@ -59,28 +59,28 @@ class BrokerConfig:
         Raises:
             ConfigError: a key is unknown, refused or nonsensical; the text names it and says what to do.
         """
-        given: dict[str, ConfigValue] = {}
+        values: dict[str, ConfigValue] = {}
         for name, text in properties.items():
-            given[name] = _key_of(name).parse(text)
-        if "broker.id" in given and given.setdefault("node.id", given["broker.id"]) != given["broker.id"]:
+            values[name] = _key_of(name).parse(text)
+        if "broker.id" in values and values.setdefault("node.id", values["broker.id"]) != values["broker.id"]:
             raise ConfigError("broker.id", "differs from node.id; remove broker.id")
-        _check_roles(given)
+        _check_roles(values)
         for name in ("log.dir", "log.dirs"):
-            directories = given.get(name)
+            directories = values.get(name)
             if isinstance(directories, list) and len(directories) != 1:
                 raise ConfigError(name, f"exactly one data directory is served, {len(directories)} are given")
-        listeners = _endpoints(given, "listeners")
-        advertised = _endpoints(given, "advertised.listeners") or listeners
-        _check_advertised(listeners, advertised, told="advertised.listeners" in given)
+        listeners = _endpoints(values, "listeners")
+        advertised = _endpoints(values, "advertised.listeners") or listeners
+        _check_advertised(listeners, advertised, explicit="advertised.listeners" in values)
         for endpoint in listeners:
-            if not endpoint.loopback and given.get("busway.insecure") is not True:
+            if not endpoint.loopback and values.get("busway.insecure") is not True:
                 shown = endpoint.host or "every interface"
                 raise ConfigError(
                     "listeners",
                     f"{endpoint.name} would listen on {shown} with neither authentication nor encryption; bind to "
                     f"127.0.0.1, or say busway.insecure=true (--insecure) if the network is trusted",
                 )
-        return cls(given=given, listeners=listeners, advertised=advertised)
+        return cls(properties=values, listeners=listeners, advertised=advertised)
 
     @classmethod
     def defaults(cls, **overrides: str) -> "BrokerConfig":
@@ -88,9 +88,9 @@ class BrokerConfig:
         return cls.from_properties({name.replace("_", "."): text for name, text in overrides.items()})
 
     def get(self, name: str) -> Any:
-        """The value of a broker key in force, typed: as given, else its default."""
-        if name in self.given:
-            return self.given[name]
+        """The value of a broker key in force, typed: as it is set, else its default."""
+        if name in self.properties:
+            return self.properties[name]
         return BROKER_CONFIGS[name].default
 
     @property
@@ -109,15 +109,15 @@ class BrokerConfig:
         Args:
             port: the one that was bound.
         """
-        told = next(one for one in self.advertised if one.name == listener.name)
+        endpoint = next(endpoint for endpoint in self.advertised if endpoint.name == listener.name)
         # A client cannot connect to "everywhere".
-        host = "127.0.0.1" if not told.host or told.host in _EVERYWHERE else told.host
-        return Endpoint(name=told.name, host=host, port=told.port or port)
+        host = "127.0.0.1" if not endpoint.host or endpoint.host in _EVERYWHERE else endpoint.host
+        return Endpoint(name=endpoint.name, host=host, port=endpoint.port or port)
 
     def topic_default(self, name: str) -> ConfigValue:
         """The value that a topic key has on this node when the topic does not set it."""
         for synonym in TOPIC_CONFIGS[name].synonyms:
-            value = self.given.get(synonym)
+            value = self.properties.get(synonym)
             if value is None:
                 continue
             unit = synonym.rsplit(".", 1)[-1]
@@ -148,56 +148,56 @@ def _key_of(name: str) -> ConfigKey:
     raise ConfigError(name, "unknown property" + (f", did you mean {hint}?" if hint else ". Remove it to start"))
 
 
-def _check_roles(given: Mapping[str, ConfigValue]) -> None:
-    roles = given.get("process.roles")
+def _check_roles(values: Mapping[str, ConfigValue]) -> None:
+    roles = values.get("process.roles")
     if isinstance(roles, list) and set(roles) != {"broker", "controller"}:
         raise ConfigError("process.roles", "one node serves both roles, write broker,controller")
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
-        voters = given.get(name)
+        voters = values.get(name)
         if isinstance(voters, list) and len(voters) > 1:
             raise ConfigError(name, f"{len(voters)} controllers are named, but clusters are not served yet; name one")
 
 
-def _check_advertised(listeners: tuple[Endpoint, ...], advertised: tuple[Endpoint, ...], *, told: bool) -> None:
+def _check_advertised(listeners: tuple[Endpoint, ...], advertised: tuple[Endpoint, ...], *, explicit: bool) -> None:
     for key, endpoints in (("listeners", listeners), ("advertised.listeners", advertised)):
-        if len({one.name for one in endpoints}) != len(endpoints):
+        if len({endpoint.name for endpoint in endpoints}) != len(endpoints):
             raise ConfigError(key, "two listeners have the same name; give each its own")
-    if not told:
+    if not explicit:
         return
-    if any(one.host in _EVERYWHERE for one in advertised):
+    if any(endpoint.host in _EVERYWHERE for endpoint in advertised):
         raise ConfigError(
             "advertised.listeners", "clients cannot connect to every address; name the one they reach this broker by"
         )
-    names, known = [one.name for one in advertised], [one.name for one in listeners]
-    if surplus := sorted(set(names) - set(known)):
-        raise ConfigError("advertised.listeners", f"{', '.join(surplus)} is no listener; there is {', '.join(known)}")
-    if missing := sorted(set(known) - set(names)):
+    advertised_names, names = [endpoint.name for endpoint in advertised], [endpoint.name for endpoint in listeners]
+    if surplus := sorted(set(advertised_names) - set(names)):
+        raise ConfigError("advertised.listeners", f"{', '.join(surplus)} is no listener; there is {', '.join(names)}")
+    if missing := sorted(set(names) - set(advertised_names)):
         raise ConfigError(
             "advertised.listeners",
             f"{', '.join(missing)} is missing: a client of that listener could not find this node",
         )
 
 
-def _protocols(given: Mapping[str, ConfigValue]) -> dict[str, str]:
+def _protocols(values: Mapping[str, ConfigValue]) -> dict[str, str]:
     """Security protocol by listener name; a name that is not there is the protocol's own."""
     name = "listener.security.protocol.map"
-    found = {}
-    for pair in str(given.get(name) or "").split(","):
+    protocols = {}
+    for pair in str(values.get(name) or "").split(","):
         listener, colon, protocol = pair.strip().partition(":")
         if pair.strip() and not (listener and colon and protocol):
             raise ConfigError(name, f"{pair.strip()!r} is not NAME:PROTOCOL")
-        found[listener.upper()] = protocol.upper()
-    return found
+        protocols[listener.upper()] = protocol.upper()
+    return protocols
 
 
-def _endpoints(given: Mapping[str, ConfigValue], name: str) -> tuple[Endpoint, ...]:
-    texts = given.get(name) or (BROKER_CONFIGS[name].default if name == "listeners" else None)
+def _endpoints(values: Mapping[str, ConfigValue], name: str) -> tuple[Endpoint, ...]:
+    texts = values.get(name) or (BROKER_CONFIGS[name].default if name == "listeners" else None)
     if not isinstance(texts, list):
         return ()
-    controllers = given.get("controller.listener.names")
-    hidden = {str(one).upper() for one in controllers} if isinstance(controllers, list) else set()
-    protocols = _protocols(given)
-    found = []
+    controllers = values.get("controller.listener.names")
+    hidden = {str(controller).upper() for controller in controllers} if isinstance(controllers, list) else set()
+    protocols = _protocols(values)
+    endpoints = []
     for text in texts:
         listener, separator, address = text.partition("://")
         listener = listener.upper()  # as Kafka does, so that names in different keys meet
@@ -211,7 +211,7 @@ def _endpoints(given: Mapping[str, ConfigValue], name: str) -> tuple[Endpoint, .
                 name,
                 f"{text!r}: only PLAINTEXT is served; set listener.security.protocol.map={listener}:PLAINTEXT",
             )
-        found.append(Endpoint(name=listener, host=host.strip("[]"), port=int(port)))
-    if not found:
+        endpoints.append(Endpoint(name=listener, host=host.strip("[]"), port=int(port)))
+    if not endpoints:
         raise ConfigError(name, "no broker listener is left; name one, such as PLAINTEXT://127.0.0.1:9092")
-    return tuple(found)
+    return tuple(endpoints)

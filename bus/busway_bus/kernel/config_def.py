@@ -162,5 +162,5 @@ def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
 
 def closest(name: str, names: Iterable[str]) -> str | None:
     """The known name that `name` was probably meant to be, or None."""
-    found = get_close_matches(name, list(names), n=1, cutoff=0.75)
-    return found[0] if found else None
+    matches = get_close_matches(name, list(names), n=1, cutoff=0.75)
+    return matches[0] if matches else None

@@ -141,8 +141,8 @@ def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, Config
         key = TOPIC_CONFIGS.get(name)
         if key is None:
             hint = closest(name, TOPIC_CONFIGS)
-            told = f"Unknown topic config name: {name}" + (f". Did you mean {hint}?" if hint else "")
-            raise ConfigError(name, "unknown topic config", told)
+            message = f"Unknown topic config name: {name}" + (f". Did you mean {hint}?" if hint else "")
+            raise ConfigError(name, "unknown topic config", message)
         if text is not None:
             values[name] = key.parse(text)
     _check_together(values)

@@ -101,7 +101,7 @@ class Cleaner:
             for header, position in segment.headers():
                 batch, records = self._read(segment, header, position)
                 last_of_group = header.next_offset == group[-1].next_offset
-                kept = cleaned_batch(
+                cleaned = cleaned_batch(
                     batch,
                     header,
                     records,
@@ -110,9 +110,9 @@ class Cleaner:
                     delete_retention_ms=self._config.delete_retention_ms,
                     keep_empty=last_of_group or self._producers.get(header.producer_id) == header.last_offset,
                 )
-                changed |= kept is not batch
-                if kept is not None:
-                    new.append([bytes(kept)], read_header(kept), self._config)
+                changed |= cleaned is not batch
+                if cleaned is not None:
+                    new.append([bytes(cleaned)], read_header(cleaned), self._config)
                 yield
         assert new.next_offset == group[-1].next_offset, "a cleaned segment ends where its last one did"
         if not changed:

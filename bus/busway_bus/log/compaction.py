@@ -166,19 +166,19 @@ def cleaned_batch(
     until = horizon(header)
     expired = until is not None and until <= now_ms
     # A tombstone that the map does not know yet may still have a value before it.
-    kept = [
+    retained = [
         record
         for record in records
         if not offsets.superseded(record) and (record.value is not None or not expired or record.offset >= offsets.end)
     ]
-    if not kept:
+    if not retained:
         if not keep_empty:
             return None
         return batch if header.records_count == 0 else _empty(header)
-    begins = until is None and any(record.value is None for record in kept)
-    if len(kept) == header.records_count and not begins:
+    begins = until is None and any(record.value is None for record in retained)
+    if len(retained) == header.records_count and not begins:
         return batch
-    return _rebuilt(header, kept, now_ms + delete_retention_ms if begins else until)
+    return _rebuilt(header, retained, now_ms + delete_retention_ms if begins else until)
 
 
 def _empty(header: BatchHeader) -> bytes:

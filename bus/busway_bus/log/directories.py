@@ -96,12 +96,13 @@ class Leftovers:
             )
 
 
-def settle(files: Files, known: Mapping[Key, UUID], removed: Collection[UUID], unique: UUID) -> Leftovers:
-    """Finish the deletions that a crash cut off, and set aside what belongs to no partition that is `known`.
+def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], unique: UUID) -> Leftovers:
+    """Finish the deletions that a crash cut off, and set aside what belongs to no partition.
 
-    A directory that a known partition expects stays where it is, whatever is in it: opening it tells.
+    A directory that a partition expects stays where it is, whatever is in it: opening it tells.
 
     Args:
+        topic_ids: of every partition that there is.
         removed: ids of the topics whose deletion was committed.
         unique: goes into the names of strays.
     """
@@ -114,17 +115,17 @@ def settle(files: Files, known: Mapping[Key, UUID], removed: Collection[UUID], u
             (doomed if over[2] == DELETED else leftovers.earlier).append(name)
     partitions = partitions_in(files)
     prefixes = {name.rpartition(".")[0] for name in doomed}
-    for key in known:
+    for key in topic_ids:
         # Deleted and made again under its name, but the new one's directory was not there yet.
         if directory_of(key) not in partitions and aside(key, unique, DELETED).rpartition(".")[0] in prefixes:
             leftovers.gone.add(key)
     for name, key in partitions.items():
         topic_id = topic_id_in(files.read_bytes(f"{name}/{PARTITION_METADATA}"))
-        if topic_id is not None and topic_id in removed and known.get(key) != topic_id:
+        if topic_id is not None and topic_id in removed and topic_ids.get(key) != topic_id:
             doomed.append(aside(key, topic_id, DELETED))
             files.rename(name, doomed[-1])
             leftovers.gone.add(key)
-        elif key not in known:
+        elif key not in topic_ids:
             leftovers.strays[name] = aside(key, unique, STRAY)
             files.rename(name, leftovers.strays[name])
     for name in doomed:

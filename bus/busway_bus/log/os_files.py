@@ -94,7 +94,7 @@ class OsFile(Pooled):
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end; what a failed write left behind is cut off again, or nothing more is written."""
         size = sum(len(piece) for piece in pieces)
-        descriptor = self._taken()
+        descriptor = self._take()
         try:
             written = os.writev(descriptor, pieces)
             if written < size:
@@ -109,7 +109,7 @@ class OsFile(Pooled):
         finally:
             self._pool.give(self)
 
-    def _taken(self) -> int:
+    def _take(self) -> int:
         """What `Descriptors.take` gives, at less cost where the file is open: each record comes by here."""
         with self._guard:
             if self.descriptor >= 0 and not self.closed:
@@ -125,7 +125,7 @@ class OsFile(Pooled):
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on."""
-        descriptor = self._taken()
+        descriptor = self._take()
         try:
             return os.pread(descriptor, size, position)
         finally:
@@ -133,7 +133,7 @@ class OsFile(Pooled):
 
     def read_now(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on, or a BlockingIOError where the disk would have to be waited for."""
-        descriptor = self._taken()
+        descriptor = self._take()
         data = bytearray(min(size, max(0, self.size - position)))
         try:
             count = os.preadv(descriptor, [data], position, _NOWAIT) if data else 0
@@ -201,7 +201,7 @@ class OsFiles:
     def __init__(self, root: str) -> None:
         self.root = Path(root)
         self.descriptors = Descriptors(raise_limit() // FILES_SHARE)
-        self._named: WeakValueDictionary[Path, OsFile] = WeakValueDictionary()
+        self._by_path: WeakValueDictionary[Path, OsFile] = WeakValueDictionary()
         self.root.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -243,7 +243,7 @@ class OsFiles:
 
     def _opened(self, path: str, size: int | None) -> OsFile:
         opened = OsFile(self.root / path, self.descriptors, size)
-        self._named[opened.path] = opened
+        self._by_path[opened.path] = opened
         return opened
 
     def read_bytes(self, path: str) -> bytes | None:
@@ -279,7 +279,7 @@ class OsFiles:
     def rename(self, old: str, new: str) -> None:
         """Rename durably; who has the file open does not notice."""
         source, target = self.root / old, self.root / new
-        opened = self._named.get(source)
+        opened = self._by_path.get(source)
         if opened is None or opened.closed:
             source.rename(target)
         else:
@@ -287,7 +287,7 @@ class OsFiles:
             try:
                 source.rename(target)
                 opened.path = target
-                self._named[target] = opened
+                self._by_path[target] = opened
             finally:
                 self.descriptors.give(opened)
         sync_directory(target.parent, self.descriptors)

@@ -223,7 +223,7 @@ class PartitionLog:
     @property
     def wants_flush(self) -> bool:
         """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet; or a snapshot is due."""
-        return bool(self._rolled) or self._new_epoch or self._snapshots.asked
+        return bool(self._rolled) or self._new_epoch or self._snapshots.requested
 
     def keep_epochs(self, content: bytes) -> None:
         """Write which leader epoch began where, unless the log was closed, and its directory perhaps made anew.
@@ -314,8 +314,8 @@ class PartitionLog:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is behind the end, {self.end_offset}")
         self.start_offset = max(self.start_offset, offset)
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
-            gone = self._segments.pop(0)
-            self._deleted.append(_Deleted(now_ms + self.config.file_delete_delay_ms, gone, snapshot=True))
+            segment = self._segments.pop(0)
+            self._deleted.append(_Deleted(now_ms + self.config.file_delete_delay_ms, segment, snapshot=True))
 
     def maintain(self, now_ms: int) -> None:
         """Roll by age and delete by retention; the files follow with `remove_deleted`."""
@@ -443,7 +443,7 @@ class PartitionLog:
         """Close the files; a clean close syncs them and leaves the producers' snapshot for the next start."""
         if clean:
             self._segments[-1].finish()
-            self._snapshots.asked = True
+            self._snapshots.requested = True
             self.flush_point().sync()
         with self._closing:
             self.closed = True

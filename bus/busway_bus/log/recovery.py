@@ -157,12 +157,12 @@ class _Recovery:
             end, problem = swap.recover(self._config, gaps_below=0)
             if problem is not None:
                 raise CorruptLog(f"{swap.path('.log')} is damaged at byte {end}: {problem}")
-            behind = swap.next_offset
+            end_offset = swap.next_offset
         finally:
             swap.close()
         self._sizes = self._files.sizes(self._directory)
         for old in self._offsets(".log"):
-            if base <= old < behind:
+            if base <= old < end_offset:
                 for suffix in (".index", ".timeindex", ".log"):
                     self._files.remove(f"{self._directory}/{file_name(old, suffix)}")
         swap.rename("")
@@ -264,8 +264,8 @@ class _Recovery:
         path, behind = segment.path(".log"), segment.size - size
         if not behind:
             return
-        kept = f"{path}.{size:010d}{CUT}"
-        copy = self._files.open(kept)
+        cut_path = f"{path}.{size:010d}{CUT}"
+        copy = self._files.open(cut_path)
         try:
             copy.truncate(0)
             for position in range(size, segment.size, _COPIED_BYTES):
@@ -274,7 +274,7 @@ class _Recovery:
         finally:
             copy.close()
         segment.cut(size)
-        self._cuts.append(kept)
+        self._cuts.append(cut_path)
         log.warning(
             "%s is cut at byte %d, behind offset %d: %s. The %d bytes behind it are not served any more and kept in %s",
             path,
@@ -282,19 +282,19 @@ class _Recovery:
             segment.next_offset - 1,
             problem,
             behind,
-            kept,
+            cut_path,
         )
 
     def _drop(self, bases: list[int], reason: str) -> None:
         """Take segments out that cannot follow what is before them; none of them can have been acknowledged."""
         for base in reversed(bases):
             path = f"{self._directory}/{file_name(base, '.log')}"
-            kept = f"{path}.{0:010d}{CUT}"
-            self._files.rename(path, kept)
+            cut_path = f"{path}.{0:010d}{CUT}"
+            self._files.rename(path, cut_path)
             for suffix in (".index", ".timeindex"):
                 self._files.remove(f"{self._directory}/{file_name(base, suffix)}")
-            self._cuts.append(kept)
-            log.warning("%s is not served any more and kept as %s: %s", path, kept, reason)
+            self._cuts.append(cut_path)
+            log.warning("%s is not served any more and kept as %s: %s", path, cut_path, reason)
 
     def _forget_cuts(self) -> None:
         """Keep the newest cuts; their names sort by offset and position, which is nearly their age."""
@@ -318,8 +318,8 @@ class _Recovery:
     def _replay(self, snapshots: list[int], epochs: LeaderEpochs, *, whole: bool) -> ProducerState:
         """The producers as of the end: the newest intact snapshot, and the headers behind it."""
         producers, start = _snapshot(self._files, self._directory, snapshots, self._now_ms)
-        kept = {segment.base_offset for segment in self._segments} | set(snapshots[-1:])
-        for offset in set(snapshots) - kept:
+        retained = {segment.base_offset for segment in self._segments} | set(snapshots[-1:])
+        for offset in set(snapshots) - retained:
             self._files.remove(f"{self._directory}/{file_name(offset, SNAPSHOT)}")
         for segment in self._segments:
             if segment.next_offset <= start and not whole:

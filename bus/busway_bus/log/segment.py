@@ -199,19 +199,19 @@ class Segment:
         """
         self.check()
         for timestamp, offset in self.indexes.earlier(timestamp_ms):
-            position = self._named(timestamp, offset)
+            position = self._entry_position(timestamp, offset)
             if position is not None:
                 return position
         return 0
 
-    def _named(self, timestamp: int, offset: int) -> int | None:
+    def _entry_position(self, timestamp: int, offset: int) -> int | None:
         """Position of the batch that an entry of the time index names; None where there is no such batch."""
         if not self.base_offset <= offset < self.next_offset:
             return None
         position = self._search(offset, wait=True)
         header = self._batches.header(position)
-        named = header is not None and header.max_timestamp == timestamp and header.base_offset <= offset
-        return position if named else None
+        matches = header is not None and header.max_timestamp == timestamp and header.base_offset <= offset
+        return position if matches else None
 
     @property
     def dated(self) -> bool:
@@ -246,7 +246,7 @@ class Segment:
         last = self.indexes.last_time()
         if last is not None:
             start = 0
-            position = self._named(*last)
+            position = self._entry_position(*last)
             if position is not None:
                 (newest, holder), start = last, position
         for header, _ in self.headers(start):
@@ -324,7 +324,7 @@ class Segment:
             CorruptBatch: a header is damaged on disk.
         """
         last = self.indexes.last_time()
-        return last is None or self._named(*last) is not None
+        return last is None or self._entry_position(*last) is not None
 
     def truncate(self, offset: int) -> None:
         """Cut everything at and behind `offset`, which begins a batch."""

@@ -17,30 +17,30 @@ class SnapshotSchedule:
         between: where there is a snapshot that is not at the beginning of a segment.
 
     Attributes:
-        asked: whether the next flush has to write one, however little came since the last.
+        requested: whether the next flush has to write one, however little came since the last.
     """
 
-    __slots__ = ("_between", "_covered_bytes", "asked")
+    __slots__ = ("_between", "_covered_bytes", "requested")
 
     def __init__(self, covered_bytes: int, between: Collection[int]) -> None:
         self._covered_bytes = covered_bytes
         self._between = tuple(between)
-        self.asked = False
+        self.requested = False
 
     def due(self, active_bytes: int) -> bool:
         """Whether the flush that begins now writes one, the last segment having so many bytes."""
-        return self.asked or active_bytes - self._covered_bytes >= RECOVERY_BYTES_MAX
+        return self.requested or active_bytes - self._covered_bytes >= RECOVERY_BYTES_MAX
 
     def settle(self, active_bytes: int) -> None:
         """Somebody looks after the log, now and then: what was appended since is covered soon."""
-        self.asked = active_bytes - self._covered_bytes >= RECOVERY_BYTES_SETTLED
+        self.requested = active_bytes - self._covered_bytes >= RECOVERY_BYTES_SETTLED
 
     def taken(self, offset: int, active_bytes: int, bases: Collection[int]) -> tuple[int, ...]:
         """One is taken as of the end; answers where those are that it makes superfluous: not those at the `bases` of segments."""
         outdated = tuple(at for at in self._between if at not in bases and at != offset)
         self._between = (offset,)
         self._covered_bytes = active_bytes
-        self.asked = False
+        self.requested = False
         return outdated
 
     def rolled(self) -> None:

@@ -108,11 +108,11 @@ class LogStore:
     def _format(self, node_id: int, new_ids: Callable[[], UUID]) -> Identity:
         content = self._files.read_bytes(cp.META_PROPERTIES)
         if content is None:
-            if held := list(partitions_in(self._files)):
+            if directories := list(partitions_in(self._files)):
                 raise WrongDirectory(
-                    f"{cp.META_PROPERTIES} is missing from the data directory, but {held[0]}"
-                    f"{f' and {len(held) - 1} others' if len(held) > 1 else ''} hold data. Restore it from a copy, or write it "
-                    f"anew: the lines version=1, node.id={node_id}, cluster.id= and directory.id= with the ids it had. To "
+                    f"{cp.META_PROPERTIES} is missing from the data directory, but {directories[0]}"
+                    f"{f' and {len(directories) - 1} others' if len(directories) > 1 else ''} hold data. Restore it from a copy, or "
+                    f"write it anew: the lines version=1, node.id={node_id}, cluster.id= and directory.id= with the ids it had. To "
                     f"begin with nothing, choose an empty directory"
                 )
             identity = Identity(cluster_id=cp.uuid_text(new_ids()), node_id=node_id, directory_id=new_ids())
@@ -242,10 +242,10 @@ class LogStore:
         names = self._files.list(directory)
         if any(name.endswith(".log") for name in names):
             raise _not_its_own(directory, opening.topic_id, None)
-        had = max(self._recovery.get(opening.key, 0), self._starts.get(opening.key, 0))
-        if had and directory not in self._files.list("."):
+        end_offset = max(self._recovery.get(opening.key, 0), self._starts.get(opening.key, 0))
+        if end_offset and directory not in self._files.list("."):
             raise WrongDirectory(
-                f"its directory {directory} is gone, but it had records up to offset {had}. Restore the directory from a copy, "
+                f"its directory {directory} is gone, but it had records up to offset {end_offset}. Restore the directory from a copy, "
                 f"or, to accept the loss, make an empty directory of that name"
             )
         if not names:
@@ -266,7 +266,7 @@ class LogStore:
         Raises:
             OSError: the disk failed; the next start finishes what is not done.
         """
-        pairs, gone = [], []
+        pairs, directories = [], []
         for partition in doomed:
             if partition.log is not None:
                 partition.log.close(clean=False)
@@ -278,12 +278,12 @@ class LogStore:
             own = topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == partition.topic_id
             pairs.append((directory, aside(partition.key, partition.topic_id, DELETED if own else STRAY)))
             if own:
-                gone.append(pairs[-1][1])
+                directories.append(pairs[-1][1])
             else:
                 log.warning("%s was not the deleted topic's own and is kept as %s", *pairs[-1])
         self._files.rename_all(pairs)
         self._forget({partition.key for partition in doomed})
-        return gone
+        return directories
 
     def remove(self, directory: str) -> None:
         """Remove a directory that `delete` named, with all that is in it."""
@@ -312,13 +312,13 @@ class LogStore:
                 for key in keys:
                     offsets.pop(key, None)
                 written = self._offsets(name)
-                kept = {key: offset for key, offset in written.items() if key not in keys}
-                if len(kept) < len(written):
-                    self._put(name, cp.offsets_text(kept).encode())
+                remaining = {key: offset for key, offset in written.items() if key not in keys}
+                if len(remaining) < len(written):
+                    self._put(name, cp.offsets_text(remaining).encode())
 
-    def settle(self, known: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
+    def settle(self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
         """Finish what deletions a crash cut off and set aside what is nobody's (see `directories.settle`)."""
-        leftovers = settle(self._files, known, removed, self._new_ids())
+        leftovers = settle(self._files, topic_ids, removed, self._new_ids())
         self._forget(leftovers.gone)
         return leftovers
 
@@ -401,11 +401,11 @@ class LogStore:
             log.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
 
 
-def _not_its_own(directory: str, expected: UUID, found: UUID | None) -> WrongDirectory:
+def _not_its_own(directory: str, expected: UUID, actual: UUID | None) -> WrongDirectory:
     text = cp.uuid_text(expected)
-    whose = f"belongs to the topic id {cp.uuid_text(found)}, not {text}" if found else "cannot be told whose it is"
+    whose = f"belongs to the topic id {cp.uuid_text(actual)}, not {text}" if actual else "cannot be told whose it is"
     return WrongDirectory(
-        f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if found else 'missing or damaged'} one. "
+        f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if actual else 'missing or damaged'} one. "
         f"Nothing of it is read or removed. If its records are this partition's, let the file say 'version: 0' and, in a "
         f"second line, 'topic_id: {text}'; otherwise move the directory away and restore the right one, or make an empty one "
         f"to accept the loss"

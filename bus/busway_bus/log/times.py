@@ -14,9 +14,9 @@ from busway_protocol.records.batch import HEADER_BYTES, BatchHeader
 from busway_protocol.records.compression import inflate, inflated_max
 from busway_protocol.records.walk import record_times
 
-Found = tuple[int, int, int]
+OffsetAndTimestamp = tuple[int, int, int]
 """Offset, timestamp and leader epoch of a record."""
-Search = Generator[None, None, Found | None]
+Search = Generator[None, None, OffsetAndTimestamp | None]
 _STEP: Final = 500
 """Headers or records of one step, some hundred microseconds."""
 

@@ -107,8 +107,8 @@ class LocalPartitions:
     def report(self) -> ReportReplicas | None:
         """What the picture does not know yet: which replicas of this node cannot be served, and which can again; None when it knows."""
         lost = tuple(key for key in self._offline if key not in self._lost)
-        found = tuple(key for key in self._lost if key in self._partitions)
-        return ReportReplicas(node_id=self._config.node_id, lost=lost, found=found) if lost or found else None
+        restored = tuple(key for key in self._lost if key in self._partitions)
+        return ReportReplicas(node_id=self._config.node_id, lost=lost, restored=restored) if lost or restored else None
 
     def awaited(self) -> list[Key]:
         """Those that should be here and could not be opened."""
@@ -143,15 +143,15 @@ class LocalPartitions:
                 doomed += [self._doom(key, topic_id) for key in self._of.pop(topic_id, ())]
             if doomed:
                 await self._delete(doomed)
-            wanted: list[Opening] = []
+            openings: list[Opening] = []
             for name in delta.changed:
-                wanted += self._wanted(image, image.topics[name])
-            await self._open(wanted)
+                openings += self._openings(image, image.topics[name])
+            await self._open(openings)
             for name in delta.configured:
                 self._reconfigure(image, name)
             self._started = True
 
-    def _wanted(self, image: ClusterImage, topic: TopicImage) -> Iterator[Opening]:
+    def _openings(self, image: ClusterImage, topic: TopicImage) -> Iterator[Opening]:
         self._names[topic.topic_id] = topic.name
         here = self._of.setdefault(topic.topic_id, {})
         config = self._log_config(image, topic.name)
@@ -200,7 +200,7 @@ class LocalPartitions:
     # Opening
 
     async def _open(self, openings: list[Opening]) -> None:
-        """Open what is wanted; where that fails, the partition is offline and the others are served."""
+        """Open these logs; where that fails, the partition is offline and the others are served."""
         if not openings:
             return
         self._store.expect(openings)
@@ -238,22 +238,22 @@ class LocalPartitions:
             partition.registered(self._images[key], self._monotonic_ms())
             self._partitions[key] = partition
             return
-        known = self._offline.get(key)
+        earlier = self._offline.get(key)
         self._offline[key] = _Offline(opening=opening, problem=outcome)
-        if known is None or str(known.problem) != str(outcome):
+        if earlier is None or str(earlier.problem) != str(outcome):
             remedy = f". {_ACCEPT}" if isinstance(outcome, CorruptLog) else ""
             log.error("partition %s-%d is offline: %s%s", *key, outcome, remedy)
 
     async def reopen(self) -> None:
         """Try again what the operating system refused: a full disk may have room again. Damage waits for the operator."""
-        if not any(isinstance(each.problem, OSError) for each in self._offline.values()):
+        if not any(isinstance(offline.problem, OSError) for offline in self._offline.values()):
             return
         async with self._changing:
-            again = [each.opening for each in self._offline.values() if isinstance(each.problem, OSError)]
-            await self._open(again)
-            back = [opening for opening in again if opening.key in self._partitions]
-        if back:
-            log.warning("%d partitions are back, %s-%d first", len(back), *back[0].key)
+            openings = [offline.opening for offline in self._offline.values() if isinstance(offline.problem, OSError)]
+            await self._open(openings)
+            reopened = [opening for opening in openings if opening.key in self._partitions]
+        if reopened:
+            log.warning("%d partitions are back, %s-%d first", len(reopened), *reopened[0].key)
 
     # Deleting
 

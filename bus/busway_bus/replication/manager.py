@@ -99,9 +99,9 @@ class ReplicaManager:
             batch = inspected_at_once(records, header, partition.log.config, self._wall_ms())
             if batch is not None:
                 return self._append(partition, partition.log.append_inspected, batch)
-        before = partition.turn
+        previous_turn = partition.turn
         turn = partition.turn = asyncio.get_running_loop().create_future()
-        task = asyncio.ensure_future(self._in_turn(partition, records, header, before, turn))
+        task = asyncio.ensure_future(self._in_turn(partition, records, header, previous_turn, turn))
         self._inspections.add(task)
         task.add_done_callback(self._inspections.discard)
         return task
@@ -111,7 +111,7 @@ class ReplicaManager:
         partition: Partition,
         records: Buffer,
         header: BatchHeader,
-        before: "asyncio.Future[None] | None",
+        previous_turn: "asyncio.Future[None] | None",
         turn: "asyncio.Future[None]",
     ) -> AppendInfo:
         try:
@@ -119,8 +119,8 @@ class ReplicaManager:
                 async with self._inspecting:
                     batch = await self.slices.run(inspect(records, header, partition.log.config, self._wall_ms()))
             finally:
-                if before is not None:  # also where this one is refused: those behind it wait for it alone
-                    await asyncio.wait([before])
+                if previous_turn is not None:  # also where this one is refused: those behind it wait for it alone
+                    await asyncio.wait([previous_turn])
             if self.local.get((partition.topic, partition.number)) is not partition:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic} was deleted meanwhile")
             return self._append(partition, partition.log.append_inspected, batch)

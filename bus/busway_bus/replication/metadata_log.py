@@ -163,10 +163,10 @@ class MetadataLog:
     def _directories(self, node_id: int) -> set[UUID]:
         """The directories of this node that the log knows."""
         broker = self.image.brokers.get(node_id)
-        known = set(broker.directories if broker is not None else ())
+        directories = set(broker.directories if broker is not None else ())
         for topic in self.image.topics.values():
-            known.update(partition.directory_on(node_id) or LOST for partition in topic.partitions)
-        return known - {LOST, UNASSIGNED}
+            directories.update(partition.directory_on(node_id) or LOST for partition in topic.partitions)
+        return directories - {LOST, UNASSIGNED}
 
     @property
     def removed(self) -> Collection[UUID]:
@@ -269,15 +269,15 @@ class MetadataLog:
                 except Exception as problem:  # noqa: BLE001 - it is told to the one who asked
                     _fail(outcome.command.reply, problem)
                     continue
-                if outcome.delta is None or outcome.delta.quiet:
+                if outcome.delta is not None and outcome.delta.quiet:
                     _tell(outcome)  # there is nothing to follow
-                    if self._publisher is None:
-                        self._picture(outcome)
-                        continue
-                if outcome.delta is not None:
-                    self._changes.append(outcome)
-                    if self._publisher is None:
-                        self._publisher = asyncio.ensure_future(self._publish())
+                if self._publisher is None and (outcome.delta is None or outcome.delta.quiet):
+                    self._picture(outcome)
+                    _tell(outcome)
+                    continue
+                self._changes.append(outcome)  # a refusal, too, is told when the picture shows what it rests on
+                if self._publisher is None:
+                    self._publisher = asyncio.ensure_future(self._publish())
         finally:
             self._committer = None
 
@@ -286,18 +286,22 @@ class MetadataLog:
         try:
             while self._changes:
                 change = self._changes.popleft()
-                assert change.delta is not None
-                for follow in self._followers:
-                    try:
-                        await follow(change.image, change.delta)
-                    except Exception:  # what is on disk is true, whatever became of following it
-                        log.exception("a change of the metadata could not be followed on a mistake of this broker")
+                if change.delta is not None:
+                    await self._follow(change.image, change.delta)
                 self._picture(change)
-                for watch in self._watchers:
-                    watch()
+                if change.delta is not None:
+                    for watch in self._watchers:
+                        watch()
                 _tell(change)
         finally:
             self._publisher = None
+
+    async def _follow(self, image: ClusterImage, delta: Delta) -> None:
+        for follow in self._followers:
+            try:
+                await follow(image, delta)
+            except Exception:  # what is on disk is true, whatever became of following it
+                log.exception("a change of the metadata could not be followed on a mistake of this broker")
 
     def _picture(self, outcome: _Outcome) -> None:
         """What was followed is the picture from now on."""

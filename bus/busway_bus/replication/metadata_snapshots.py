@@ -64,8 +64,8 @@ class MetadataSnapshots:
         self._files = files
         self._directory = directory
         self._limits = limits
-        found = (SnapshotId.from_name(name) for name in files.list(directory))
-        self.ids = sorted(snapshot for snapshot in found if snapshot is not None)
+        snapshots = (SnapshotId.from_name(name) for name in files.list(directory))
+        self.ids = sorted(snapshot for snapshot in snapshots if snapshot is not None)
         self._bytes_covered = 0
         self._last_ms: int | None = None
         self._retry_ms = 0
@@ -87,7 +87,7 @@ class MetadataSnapshots:
             except (ProtocolError, BrokenHistory) as problem:
                 problems.append(f"the snapshot {snapshot.name} is damaged and not used: {problem}")
                 continue
-            self.ids = [known for known in self.ids if known <= snapshot]
+            self.ids = [snapshot_id for snapshot_id in self.ids if snapshot_id <= snapshot]
             return delta, snapshot.offset, problems
         self.ids = []
         return Delta(ClusterImage()), 0, problems
@@ -140,7 +140,7 @@ class MetadataSnapshots:
             OSError: the disk failed.
         """
         self.ids = self.ids[-KEPT:]
-        kept = {snapshot.name for snapshot in self.ids}
-        for name in self._files.list(self._directory):
-            if name.endswith((SUFFIX, PART)) and name not in kept:
-                self._files.remove(f"{self._directory}/{name}")
+        names = {snapshot.name for snapshot in self.ids}
+        for file_name in self._files.list(self._directory):
+            if file_name.endswith((SUFFIX, PART)) and file_name not in names:
+                self._files.remove(f"{self._directory}/{file_name}")

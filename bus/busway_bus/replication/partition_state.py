@@ -93,7 +93,7 @@ class PartitionState:
         high_watermark: everything below it is committed: on all in-sync replicas, and readable.
         first_unstable_offset: where the oldest transaction begins that has not ended, None when all have.
         under_min_isr: whether there are too few in-sync replicas to commit anything: of fewer replicas than `min_isr`, all have to be.
-        asked: the ISR that the controller has not answered yet.
+        in_flight: the ISR that the controller has not answered yet.
     """
 
     node_id: int
@@ -110,7 +110,7 @@ class PartitionState:
     leader_epoch_start: int = 0
     first_unstable_offset: int | None = None
     under_min_isr: bool = False
-    asked: AlterPartition | None = None
+    in_flight: AlterPartition | None = None
     followers: dict[int, FollowerState] = field(default_factory=dict)
 
     # What holds now
@@ -130,7 +130,7 @@ class PartitionState:
     @property
     def maximal_isr(self) -> frozenset[int]:
         """Who may be in the ISR: the controller may have done what it was asked for and not answered yet."""
-        return frozenset(self.isr if self.asked is None else (*self.isr, *self.asked.isr))
+        return frozenset(self.isr if self.in_flight is None else (*self.isr, *self.in_flight.isr))
 
     def acknowledged_offset(self, acks: int) -> int:
         """Everything below it may be acknowledged to a producer with these `acks`.
@@ -214,7 +214,7 @@ class PartitionState:
         self._take(event)
         self.leader_epoch, self.partition_epoch = partition.leader_epoch, partition.partition_epoch
         self.replicas, self.isr = partition.replicas, partition.isr
-        self.asked = None
+        self.in_flight = None
         self._count_isr()
 
     def _count_isr(self) -> None:
@@ -233,7 +233,7 @@ class PartitionState:
         follower = self.followers[replica]
         follower.fetched(offset, self.log_end_offset, now_ms)
         effects = self._advance()
-        if replica in self.maximal_isr or self.asked is not None:
+        if replica in self.maximal_isr or self.in_flight is not None:
             return effects
         if may_enter(follower, high_watermark=self.high_watermark, leader_epoch_start=self.leader_epoch_start):
             return (*effects, self._ask((*self.isr, replica)))
@@ -242,7 +242,7 @@ class PartitionState:
     def time_passed(self, now_ms: int, lag_max_ms: int) -> Effects:
         """Look whether a follower has been behind for longer than `lag_max_ms`; to be called twice within that time."""
         self._take(Event.TIME_PASSED)
-        if self.role is not Role.LEADER or self.asked is not None:
+        if self.role is not Role.LEADER or self.in_flight is not None:
             return NOTHING
         isr = without_lagging(
             self.isr, self.followers, leader_end_offset=self.log_end_offset, now_ms=now_ms, lag_max_ms=lag_max_ms
@@ -254,7 +254,7 @@ class PartitionState:
         self._take(Event.ISR_ANSWERED)
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch <= self.partition_epoch:
             return NOTHING
-        self.isr, self.partition_epoch, self.asked = answer.isr, answer.partition_epoch, None
+        self.isr, self.partition_epoch, self.in_flight = answer.isr, answer.partition_epoch, None
         self._count_isr()
         return self._advance()
 
@@ -265,9 +265,9 @@ class PartitionState:
             undone: it has not done it, and will not; otherwise it may have, and the next record of the partition will tell.
         """
         self._take(Event.ISR_ANSWERED)
-        if self.asked is not request or not undone:
+        if self.in_flight is not request or not undone:
             return NOTHING
-        self.asked = None
+        self.in_flight = None
         return self._advance()
 
     def leader_told(self, high_watermark: int) -> Effects:
@@ -276,8 +276,8 @@ class PartitionState:
         return self._raise(min(high_watermark, self.log_end_offset))
 
     def _ask(self, isr: tuple[int, ...]) -> AlterPartition:
-        self.asked = AlterPartition(leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch, isr=isr)
-        return self.asked
+        self.in_flight = AlterPartition(leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch, isr=isr)
+        return self.in_flight
 
     # The high watermark
 

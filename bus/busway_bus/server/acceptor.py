@@ -69,11 +69,11 @@ class SocketAcceptor:
 
     async def bind(self, host: str, port: int) -> int:
         """Take the address; all sockets of it have the same port."""
-        found = await self._loop.getaddrinfo(
+        addresses = await self._loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )
         refused: OSError | None = None
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
             try:
                 port = self._bind(family, kind, protocol, (address[0], port, *address[2:]))
             except OSError as problem:
@@ -86,18 +86,18 @@ class SocketAcceptor:
         return port
 
     def _bind(self, family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> int:
-        made = socket.socket(family, kind, protocol)
+        listening = socket.socket(family, kind, protocol)
         try:
-            made.setblocking(False)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made.bind(address)
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind(address)
         except OSError:
-            made.close()
+            listening.close()
             raise
-        self._sockets.append(made)
-        port: int = made.getsockname()[1]
+        self._sockets.append(listening)
+        port: int = listening.getsockname()[1]
         return port
 
     async def serve(self) -> None:

@@ -22,13 +22,13 @@ class Complaints:
         Args:
             now: seconds on any clock that does not jump.
         """
-        told = 0
+        unreported = 0
         if now - self._began >= BAD_PEER_LOG_INTERVAL_MS / 1000:
             self._began = now
             self._lines.clear()
-            told, self._left_out = self._left_out, 0
+            unreported, self._left_out = self._left_out, 0
         if self._lines[host] >= BAD_PEER_LINES or self._lines.total() >= BAD_PEERS_LINES:
             self._left_out += 1
             return None
         self._lines[host] += 1
-        return told
+        return unreported

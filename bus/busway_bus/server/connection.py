@@ -297,17 +297,17 @@ class Connection:
         """Read on only while what was read can be worked on, and there is memory for more."""
         waiting = self._queued_bytes + self._blocking_bytes
         self._share.update(self._intake.held + waiting, max(self._intake.size, waiting))
-        wanted = (
+        may_read = (
             not self._stream.waiting
             and not self._finishing
             and len(self._requests) < REQUESTS_PIPELINED_MAX
             and self._queued_bytes < REQUEST_BYTES_QUEUED_MAX
             and self._share.may_read()
         )
-        if wanted != self._reading and not self._stream.closing:
-            self._reading = wanted
+        if may_read != self._reading and not self._stream.closing:
+            self._reading = may_read
             now = asyncio.get_running_loop().time()
-            if wanted:
+            if may_read:
                 if self._partial_since is not None:
                     self._partial_since += now - self._paused_at
                 self.last_active = now

@@ -50,6 +50,6 @@ class ResponseMemory:
             del self._held[holder]
         self.used += held - before
         while self.used > self._limit:
-            stalest = min(self._held, key=lambda one: one.taken_at)
+            stalest = min(self._held, key=lambda holder: holder.taken_at)
             self.used -= self._held.pop(stalest)
             stalest.cut_off()

@@ -145,4 +145,4 @@ def directories_below(directory: Directory) -> "list[Directory]":
             node = names[name]
             if isinstance(node, Directory):
                 below[id(node)] = node
-    return [directory, *(each for child in below.values() for each in directories_below(child))]
+    return [directory, *(nested for child in below.values() for nested in directories_below(child))]

@@ -261,17 +261,17 @@ class Network:
 
     # Faults
 
-    def between(self, one: str, other: str | None = None) -> Iterable[SimTransport]:
+    def between(self, host: str, peer: str | None = None) -> Iterable[SimTransport]:
         """The ends on one host of its connections, with one other host or with all."""
         return [
             end
             for end in self._ends
-            if end.process.host.name == one and (other is None or end.peer.process.host.name == other)
+            if end.process.host.name == host and (peer is None or end.peer.process.host.name == peer)
         ]
 
-    def cut(self, one: str, other: str | None = None) -> int:
+    def cut(self, host: str, peer: str | None = None) -> int:
         """Reset the connections of a host, with one other or with all, in the middle of what is on its way; answers how many."""
-        ends = list(self.between(one, other))
+        ends = list(self.between(host, peer))
         for end in ends:
             self.loop.tell(end.process, f"cut {end.name}")
             end.drop(ConnectionResetError(errno.ECONNRESET, "the connection was cut"))

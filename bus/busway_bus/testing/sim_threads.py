@@ -104,9 +104,9 @@ class Threads:
             else:
                 future.set_result(outcome)
 
-        told = Handle(tell, (), loop, context)
+        handle = Handle(tell, (), loop, context)
         if waited_s:
-            loop.later(waited_s, lambda: loop.put(told))
+            loop.later(waited_s, lambda: loop.put(handle))
         else:
-            loop.put(told)
+            loop.put(handle)
         return waited_s

@@ -295,7 +295,8 @@ class App(Declarations):
 
         Args:
             overrides: what stands in for dependencies meanwhile, beside `App.overrides`.
-            clock: "skip": waits between attempts take no time; "manual": they end when `TestBus.advance` says so.
+            clock: "skip": waits between attempts take no time; "manual": whatever the app waits for, its handlers' sleeps and deadlines
+                included, ends when `TestBus.advance` says so; clients, broker and the test keep real time.
 
         Raises:
             NotRunning: the app is running already; it goes on.

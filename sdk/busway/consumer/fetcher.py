@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from busway.cluster.client import ClusterClient
 from busway.consumer.fetch_plan import CHUNKS_AHEAD, plan
@@ -226,7 +227,8 @@ class Fetcher:
         """Take one partition's answer in."""
         code = error_for(data.error_code)
         if code is ErrorCode.NONE and data.diverging_epoch.epoch >= 0:
-            self._go_back(found, data.diverging_epoch.end_offset)
+            found.placing = True
+            self._start(self._diverged(found, found.number, data.diverging_epoch.end_offset))
             return
         if code is ErrorCode.NONE:
             found.high_watermark = data.high_watermark
@@ -236,6 +238,7 @@ class Fetcher:
             if data.records:
                 assert isinstance(data.records, memoryview)
                 found.fetch_position = take_chunk(found, data.records)
+                found.topic_id = self._topic_id(found)
                 self._arrived.set()
             return
         if code is not ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -243,6 +246,10 @@ class Fetcher:
                 self._fail(BrokerError(code, f"fetching {found.name}"))
             self._put_off([found])
             return
+        self._begin_again(found)
+
+    def _begin_again(self, found: Assigned) -> None:
+        """The offset is not in the log: the policy says where reading begins."""
         if found.buffered:
             # What was fetched before comes first; the reader may not even get to the offset that is gone.
             self._put_off([found])
@@ -254,6 +261,27 @@ class Fetcher:
         found.position, found.gone = None, found.fetch_position
         found.reset = self._options.auto_offset_reset
         found.forget()
+
+    def _topic_id(self, found: Assigned) -> UUID | None:
+        topic = self._cluster.metadata.topics.get(found.partition.topic)
+        return None if topic is None else topic.topic_id
+
+    async def _diverged(self, found: Assigned, number: int, end_offset: int) -> None:
+        """The log has other records than were fetched: it has lost its end, or the topic was deleted and made anew."""
+        try:
+            await self._cluster.refresh()
+        except BuswayError:
+            self._put_off([found])
+            return
+        finally:
+            found.placing = False
+            self._wake.set()
+        if found.number != number:  # a seek came first
+            return
+        if self._topic_id(found) == found.topic_id:
+            self._go_back(found, end_offset)
+        else:
+            self._begin_again(found)
 
     def _go_back(self, found: Assigned, end_offset: int) -> None:
         """Read on where the log parts from what was fetched of it: its end was lost, and others have those offsets now (KIP-320)."""

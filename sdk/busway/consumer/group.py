@@ -9,7 +9,7 @@ while is neither.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from busway.cluster.client import ClusterClient
@@ -18,11 +18,12 @@ from busway.consumer.heart import Pace
 from busway.consumer.heart_thread import ThreadHeart
 from busway.consumer.membership_classic import Membership
 from busway.consumer.offsets import GroupOffsets
-from busway.errors import BrokerError, ConnectionFailed, RequestTimedOut
+from busway.consumer.sharing import unshared, unshared_now
+from busway.errors import BrokerError, BuswayError, ConnectionFailed, RequestTimedOut
 from busway.options import ConsumerOptions
 from busway.types import TopicPartition
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_assignment
-from busway_protocol.errors import ErrorCode, error_for
+from busway_protocol.errors import ErrorCode, MalformedMessage, error_for
 from busway_protocol.messages.groups_classic import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -71,6 +72,8 @@ class GroupMember:
         )
         self._topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
+        self._doubts = False
+        """This member leads, and does not know that all is shared."""
         self._coordinator = Coordinator(cluster, self._group)
         self._settled = asyncio.Event()
         self._settled.set()
@@ -206,17 +209,19 @@ class GroupMember:
             membership.generation,
             membership.protocol,
         )
-        self._counts = {}
-        if not leads or answer.skip_assignment:
+        self._counts, self._doubts = {}, False
+        if not leads:
             return []
         topics = membership.wanted_topics(answer.members)
         await self._cluster.ensure_topics(topics)
         counts = self._cluster.metadata.counts()
         self._counts = {topic: counts[topic] for topic in topics if topic in counts}
-        return [
-            SyncGroupRequestAssignment(member_id=member_id, assignment=data)
-            for member_id, data in membership.assign(answer.members, self._counts)
-        ]
+        if answer.skip_assignment:
+            self._doubts = True
+            return []
+        shares = membership.assign(answer.members, self._counts)
+        self._doubts = bool(unshared(self._counts, (data for _, data in shares)))
+        return [SyncGroupRequestAssignment(member_id=member_id, assignment=data) for member_id, data in shares]
 
     async def _take_over(self, given: Partitions) -> None:
         membership = self.membership
@@ -273,8 +278,7 @@ class GroupMember:
             BrokerError: the session is over.
         """
         while not self._rejoin:
-            await self._news.wait()
-            self._news.clear()
+            await self._wait_for_news()
             if self._is_overdue:
                 self._is_overdue = False
                 self._polled.clear()
@@ -286,6 +290,29 @@ class GroupMember:
                 return
             if verdict is not None:
                 _check(verdict, f"group {self._group}")
+
+    async def _wait_for_news(self) -> None:
+        """A leader that doubts whether all is shared looks after a session: by then who was killed is back, or out of the group."""
+        while self._doubts:
+            try:
+                async with asyncio.timeout(self._options.session_timeout_ms / 1000):
+                    await self._news.wait()
+                break
+            except TimeoutError:
+                await self._share_the_rest()
+        await self._news.wait()
+        self._news.clear()
+
+    async def _share_the_rest(self) -> None:
+        try:
+            rest = await unshared_now(self._coordinator, self._counts)
+        except (BuswayError, MalformedMessage) as problem:
+            log.info("group %s: cannot be looked at now, trying again: %s", self._group, problem)
+            return
+        self._doubts = False
+        if rest:
+            log.warning("group %s: nobody has %s; sharing again", self._group, _shown(rest))
+            self._join_again()
 
     def _member(self) -> Member:
         membership = self.membership
@@ -320,7 +347,7 @@ def _check(number: int, what: str, text: str | None = None) -> None:
         raise BrokerError(code, what, text)
 
 
-def _shown(partitions: Partitions) -> str:
+def _shown(partitions: Sequence[TopicPartition]) -> str:
     names = [f"{topic}-{number}" for topic, number in sorted(partitions)]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return (", ".join(names[:_SHOWN]) or "nothing") + more

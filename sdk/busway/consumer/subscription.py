@@ -7,6 +7,7 @@ membership (`coordinator`). A partition that was given back and given again is a
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import count
+from uuid import UUID
 
 from busway.types import Record, TopicPartition
 
@@ -21,6 +22,7 @@ class Assigned:
         position: offset of the next record to hand out, None until it is known.
         fetch_position: offset of the next record to fetch.
         fetched_epoch: leader epoch of the record before it, as fetched; -1 where nothing was fetched yet.
+        topic_id: the topic that it was fetched of, as far as the metadata knew.
         chunks: record batches that were fetched and not decoded yet.
         records: decoded records that were not handed out yet.
         reset: where to look the position up when there is none: earliest, latest or committed.
@@ -35,6 +37,7 @@ class Assigned:
     position: int | None = None
     fetch_position: int = -1
     fetched_epoch: int = -1
+    topic_id: UUID | None = None
     paused: bool = False
     held: bool = False
     chunks: deque[memoryview] = field(default_factory=deque)

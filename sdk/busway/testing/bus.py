@@ -1,14 +1,13 @@
 """`app.test()`: an app on a broker and a registry of its own, on real sockets, in this process.
 
 What lives here: starting them, and what a test asks of them. What does not: a fake; there is none. Waits between attempts are skipped,
-or pass as the test says (`clock`); the app can be killed at a named step (`crash`), and the broker under it.
+or all that the app waits for ends as the test says (`clock`); the app can be killed at a named step (`crash`), and the broker under it.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -17,10 +16,11 @@ from busway.app.bus import App
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.extension import Extension
 from busway.app.handling.failures import dead_letter_topic
+from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
-from busway.errors import NotRunning
+from busway.errors import BuswayError, NotRunning
 from busway.extras import need
-from busway.net.machine import OS, current_machine
+from busway.net.machine import current_machine
 from busway.producer.producer import Producer
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
@@ -31,6 +31,8 @@ from busway.types import Record, RecordMetadata, TopicPartition
 K = TypeVar("K")
 V = TypeVar("V")
 SETTLE_S: Final = 20.0
+_LOOK_S: Final = 0.005
+"""How often it is looked whether records have reached the app, before its time passes."""
 _CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 _EARLIEST, _LATEST = -2, -1
 
@@ -114,8 +116,7 @@ class TestBus:
                 await writer.start()
                 self._writer = writer
         value_bytes, key_bytes = self._serdes.encode(topic, "value", value), self._serdes.encode(topic, "key", key)
-        with self._clock.passing():
-            return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
+        return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
 
     async def close(self) -> None:
         """Disconnect."""
@@ -133,12 +134,9 @@ class TestBus:
         """
         if self._probe is not None:
             await self._probe.ready()
-        with self._clock.passing():
-            await self._settle(timeout_s)
-
-    async def _settle(self, timeout_s: float) -> None:
-        end = OS.monotonic_s() + timeout_s
-        async with Admin(self.app.bootstrap_servers) as admin:
+        async with asyncio.timeout(None) as deadline, Admin(self.app.bootstrap_servers) as admin:
+            end = asyncio.get_running_loop().time() + timeout_s
+            deadline.reschedule(end + 5)
             busy = True
             while busy:
                 if self.app.is_running:
@@ -149,31 +147,30 @@ class TestBus:
                     busy |= await self._settled(one, end, timeout_s)
 
     async def _handle_all(self, admin: Admin, end: float, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
         while left := await self._left(admin):
             worker = self.app.worker
             assert worker is not None
             worker.progress.clear()
             if left != await self._left(admin):
                 continue
-            patience = self._clock.patience(max(end - OS.monotonic_s(), 0))
-            waits = [asyncio.ensure_future(one) for one in (worker.progress.wait(), self.app.wait(), patience)]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            waits = [asyncio.ensure_future(worker.progress.wait()), asyncio.ensure_future(self.app.wait())]
+            await asyncio.wait(waits, timeout=max(end - loop.time(), 0), return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
             if waits[1].done() and not waits[1].cancelled():
                 await waits[1]
-            assert OS.monotonic_s() < end, f"not settled after {timeout_s} s; records not handled yet: {left}"
+            assert loop.time() < end, (
+                f"not settled after {timeout_s} s; records not handled yet: {left}{self._clock.standing()}"
+            )
 
     async def _settled(self, extension: Extension, end: float, timeout_s: float) -> bool:
-        settling = asyncio.ensure_future(extension.settle())
-        patience = asyncio.ensure_future(self._clock.patience(max(end - OS.monotonic_s(), 0)))
         try:
-            await asyncio.wait([settling, patience], return_when=asyncio.FIRST_COMPLETED)
-            assert settling.done(), f"not settled after {timeout_s} s; {type(extension).__name__} is not done"
-            return settling.result()
-        finally:
-            for wait in (settling, patience):
-                wait.cancel()
+            async with asyncio.timeout_at(end):
+                return await extension.settle()
+        except TimeoutError:
+            what = f"{type(extension).__name__} is not done{self._clock.standing()}"
+            raise AssertionError(f"not settled after {timeout_s} s; {what}") from None
 
     async def _left(self, admin: Admin) -> dict[str, int]:
         worker = self.app.worker
@@ -197,8 +194,7 @@ class TestBus:
 
     async def records(self, topic: Topic[K, V]) -> list[ConsumerRecord[K, V]]:
         """All records of a topic, typed, by partition and offset."""
-        with self._clock.passing():
-            found = [record async for record in self.app.read(topic)]
+        found = [record async for record in self.app.read(topic)]
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     async def dead_letters(self, topic: Topic[Any, Any]) -> list[DeadLetter]:
@@ -243,10 +239,7 @@ class TestBus:
         assert probe is not None
         if probe.killing is None:
             await first_of(
-                probe.fallen,
-                self.app,
-                self._clock,
-                f"{probe.point} was not reached; send a record before you await the crash",
+                probe.fallen, self.app, f"{probe.point} was not reached; send a record before you await the crash"
             )
         assert probe.killing is not None
         with self._clock.passing():
@@ -256,35 +249,61 @@ class TestBus:
     async def restart_broker(self) -> None:
         """Stop the broker in order and start it again, on the same port with the same data, under the running app."""
         broker = self._broker()
-        with self._clock.passing():
-            await broker.stop()
-            await broker.start()
+        await broker.stop()
+        await broker.start()
 
     async def crash_broker(self) -> None:
         """Kill the broker, as a process is killed, and start it again: it recovers what it had, under the running app."""
         broker = self._broker()
-        with self._clock.passing():
-            await broker.crash()
-            await broker.start()
+        await broker.crash()
+        await broker.start()
 
     def _broker(self) -> Broker:
         assert self._cluster is not None, "this bus was not made by app.test()"
         return self._cluster.broker
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: `app.test(clock="manual")`. Whatever is due in it happens, in its order; returns when all of that has happened.
+        """Let the app's time pass: `app.test(clock="manual")`, once it has been given what was sent to it. Waits end in their order, each
+        when all that can happen before has happened.
 
-        It moves waits between attempts, commit and heartbeat intervals, sessions, delivery and request timeouts, what a table or an
-        outbox looks at regularly, `asyncio.sleep` and `asyncio.timeout` of handlers and of the test; for a broker and a registry of
-        the bus's own, their timers too. What `time`, `datetime` and other threads and processes tell stays real.
+        What passes are waits between attempts, the commit interval, windows of batches, what an `Outbox` waits for, and every
+        `asyncio.sleep`, `asyncio.timeout` and `loop.call_later` of handlers, dependencies, extensions, the lifespan and tasks of theirs;
+        nothing else makes them end. What is real and never waits for the test: clients, broker and registry with their own timers
+        (linger, sessions, requests, retention), tables that are read, the drain of an app that stops, the test's own waits; and
+        `time`, `datetime`, timestamps of records. While the bus starts or stops the app, its time passes as everybody's. A call in an
+        executor of the event loop is waited for; other threads and processes are not.
 
         Raises:
-            ValueError: time passes by itself on this bus.
-            AssertionError: the app did not react to the end of a wait.
+            ValueError: waits are skipped on this bus.
+            AssertionError: records did not reach the app, or what was due at a moment was not done, within 20 s.
         """
         if not isinstance(self._clock, ManualTime):
             raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
+        await self._given()
         await self._clock.advance(seconds)
+
+    async def _given(self) -> None:
+        """Returns when the app has been given every record that is in its partitions now, or takes none: it is full, stopped or killed.
+
+        Raises:
+            AssertionError: that did not happen in time.
+        """
+        if self.app.worker is None:
+            return
+        consumer = self.app.worker.consumer
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                with contextlib.suppress(BuswayError, ValueError):  # it has ended, or a partition went
+                    ends = await consumer.end_offsets(consumer.assignment())
+                    while self._is_fed() and await _is_behind(consumer, ends):  # noqa: ASYNC110 - positions are no event
+                        await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise AssertionError(f"time cannot pass on: records did not reach the app within {SETTLE_S:g} s") from None
+
+    def _is_fed(self) -> bool:
+        return (
+            self.app.worker is not None and self.app.problem is None and (self._probe is None or self._probe.at is None)
+        )
 
     async def resting(self, timeout_s: float = SETTLE_S) -> None:
         """Wait until the app waits between two attempts: `app.test(clock="manual")`.
@@ -295,24 +314,17 @@ class TestBus:
         """
         if not isinstance(self._clock, ManualTime):
             raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
-        patience = asyncio.ensure_future(self._clock.patience(timeout_s))
-        try:
-            with self._clock.passing():
-                while not self._clock.due_s:
-                    self._clock.stirred.clear()
-                    stirred = asyncio.ensure_future(self._clock.stirred.wait())
-                    await asyncio.wait([stirred, patience], return_when=asyncio.FIRST_COMPLETED)
-                    stirred.cancel()
-                    if patience.done():
-                        raise TimeoutError
-        finally:
-            patience.cancel()
+        async with asyncio.timeout(timeout_s):
+            while not self._clock.due_s:
+                self._clock.stirred.clear()
+                await self._clock.stirred.wait()
 
     async def _start(self) -> None:
-        with self._clock.passing():
+        with self._clock.starting():
             await self.app.start()
-            self._step()
-            if self._probe is not None:
+        self._step()
+        if self._probe is not None:
+            with self._clock.passing():
                 await self._probe.ready()
 
     def _step(self) -> None:
@@ -323,12 +335,18 @@ class TestBus:
             self.app.worker.hooks.stepped = watched or self._probe.point is not None
 
     async def _read(self, topic: str) -> list[Record]:
-        with self._clock.passing():
-            async with Admin(self.app.bootstrap_servers) as admin:
-                if topic not in await admin.list_topics():
-                    return []
-            found = [record async for record in read_to_end(self.app.bootstrap_servers, topic)]
+        async with Admin(self.app.bootstrap_servers) as admin:
+            if topic not in await admin.list_topics():
+                return []
+        found = [record async for record in read_to_end(self.app.bootstrap_servers, topic)]
         return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
+    for partition in consumer.assignment() - consumer.paused():
+        if await consumer.position(partition) < ends.get(partition, 0):
+            return True
+    return False
 
 
 @contextlib.asynccontextmanager
@@ -337,24 +355,15 @@ async def running_test_bus(app: App, *, clock: ClockName = "skip") -> AsyncItera
 
     Args:
         app: not running.
-        clock: "skip": waits between attempts take no time; "manual": time stands still but for `TestBus.advance`.
+        clock: "skip": waits between attempts take no time; "manual": the app's time stands still but for `TestBus.advance`.
 
     Raises:
         MissingExtra: the registry's packages are not installed.
         NotRunning: the app is running already; it goes on.
     """
     _refuse_running(app)
-    with standing_time() if clock == "manual" else contextlib.nullcontext() as time:
-        passing = time.passing if time is not None else contextlib.nullcontext
-        async with AsyncExitStack() as stack:
-            with passing():
-                cluster = await stack.enter_async_context(running_cluster())
-            try:
-                async with bus_on(cluster, app, clock=clock) as bus:
-                    yield bus
-            finally:
-                with passing():
-                    await stack.aclose()
+    async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
+        yield bus
 
 
 @contextlib.asynccontextmanager
@@ -408,9 +417,10 @@ async def _bus_in(cluster: Cluster, app: App, time: Clock) -> AsyncIterator[Test
     app.extend(probe)
     bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
     try:
-        with time.passing():
+        with time.starting():
             await app.start()
-            bus._step()
+        bus._step()
+        with time.passing():
             await probe.came_or_stopped()
         time.begin()
         yield bus
@@ -420,7 +430,7 @@ async def _bus_in(cluster: Cluster, app: App, time: Clock) -> AsyncIterator[Test
             if probe.killing is not None:
                 await probe.killing
             await app.stop()
-            await bus.close()
+        await bus.close()
         app.bootstrap_servers, app.schema_registry, app.sleep, app.extensions = before
 
 

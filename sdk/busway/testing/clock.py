@@ -1,15 +1,14 @@
 """How time passes for an app under test.
 
-What lives here: waits between attempts that are skipped (`SkippedTime`), and waits that end when the test says so (`ManualTime`). What does
-not: moving the time of an event loop (`standing`).
+What lives here: waits between attempts that are skipped (`SkippedTime`), and time that stands until the test lets it pass (`ManualTime`).
+What does not: the two times of an event loop (`standing`).
 """
 
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, Protocol, TypeAlias
 
-from busway.net.machine import OS
-from busway.testing.standing import StandingTime, time_of_loop
+from busway.testing.standing import StandingTime
 
 ClockName: TypeAlias = Literal["skip", "manual"]
 
@@ -23,21 +22,24 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait so long between two attempts; what `App.sleep` is."""
 
-    async def patience(self, seconds: float) -> None:
-        """Returns after so many seconds of whoever runs the test."""
+    def starting(self) -> AbstractContextManager[None]:
+        """Within, the app is started: its time passes, and what it begins is its own."""
+
+    def passing(self) -> AbstractContextManager[None]:
+        """Within, the app's time passes."""
 
     def stir(self) -> None:
         """The app has done something."""
 
-    def passing(self) -> AbstractContextManager[None]:
-        """Within, time passes where nothing can happen without; see `StandingTime.passing`."""
-
     def begin(self) -> None:
         """The app runs, the test begins."""
 
+    def standing(self) -> str:
+        """What to add when the app has not done something in time: it may wait for time to pass."""
+
 
 class SkippedTime:
-    """No wait between attempts takes any time; all other time is the loop's: real, unless another test bus has it stand still."""
+    """No wait between attempts takes any time; all other time is real."""
 
     def __init__(self) -> None:
         self.waited_s: list[float] = []
@@ -47,25 +49,27 @@ class SkippedTime:
         self.waited_s.append(seconds)
         await asyncio.sleep(0)
 
-    async def patience(self, seconds: float) -> None:
-        """As `Clock.patience`."""
-        time = time_of_loop()
-        await (asyncio.sleep(seconds) if time is None else time.patience(seconds))
+    def starting(self) -> AbstractContextManager[None]:
+        """As `Clock.starting`."""
+        return nullcontext()
+
+    def passing(self) -> AbstractContextManager[None]:
+        """As `Clock.passing`."""
+        return nullcontext()
 
     def stir(self) -> None:
         """As `Clock.stir`."""
 
-    def passing(self) -> AbstractContextManager[None]:
-        """As `Clock.passing`."""
-        time = time_of_loop()
-        return nullcontext() if time is None else time.passing()
-
     def begin(self) -> None:
         """As `Clock.begin`."""
 
+    def standing(self) -> str:
+        """As `Clock.standing`."""
+        return ""
+
 
 class ManualTime:
-    """Time stands still but for `advance`.
+    """The app's time stands still but for `advance`.
 
     Attributes:
         time: of the event loop.
@@ -86,7 +90,7 @@ class ManualTime:
     @property
     def now_s(self) -> float:
         """Seconds since the beginning."""
-        return round(self.time.now_s - self._began_s, 9)
+        return round(self.time.now_s - self._began_s, 6)
 
     @property
     def due_s(self) -> tuple[float, ...]:
@@ -98,27 +102,30 @@ class ManualTime:
         self.waited_s.append(seconds)
         due_s = self.now_s + seconds
         self._due.append(due_s)
-        self.time.resting += 1
         self.stir()
         self.stirred.set()
         try:
-            await asyncio.sleep(seconds)
+            await self.time.sleep(seconds)
         finally:
             self._due.remove(due_s)
-            self.time.resting -= 1
-        self.time.awaits_reaction_since_s = OS.monotonic_s()
+        self.time.awaits_reaction = True
 
-    def stir(self) -> None:
-        """The wait that ended last has led to something."""
-        self.time.awaits_reaction_since_s = None
-
-    async def patience(self, seconds: float) -> None:
-        """As `Clock.patience`."""
-        await self.time.patience(seconds)
+    def starting(self) -> AbstractContextManager[None]:
+        """As `Clock.starting`."""
+        return self.time.starting()
 
     def passing(self) -> AbstractContextManager[None]:
         """As `Clock.passing`."""
         return self.time.passing()
+
+    def stir(self) -> None:
+        """The wait that ended last has led to something."""
+        self.time.awaits_reaction = False
+
+    def standing(self) -> str:
+        """As `Clock.standing`."""
+        left_s = self.time.left_s()
+        return "" if left_s is None else f"; time stands: await bus.advance({left_s:.3g}) ends the app's next wait"
 
     async def advance(self, seconds: float) -> None:
         """As `StandingTime.advance`."""

@@ -132,7 +132,7 @@ class Probe(Extension):
         """
         assert self._app is not None
         if self._app.worker is not None:
-            await _either(self.came, self._app, self._clock, f"app {self._app.name} was given no partitions")
+            await _either(self.came, self._app, f"app {self._app.name} was given no partitions")
 
     async def ready(self) -> None:
         """Returns when the app has been given partitions.
@@ -143,29 +143,28 @@ class Probe(Extension):
         """
         assert self._app is not None
         if self._app.worker is not None:
-            await first_of(self.came, self._app, self._clock, f"app {self._app.name} was given no partitions")
+            await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
 
 
-async def first_of(event: asyncio.Event, app: "App", clock: "Clock", otherwise: str) -> None:
+async def first_of(event: asyncio.Event, app: "App", otherwise: str) -> None:
     """Returns when the event is set.
 
     Raises:
         Exception: the app stopped by itself before, for this reason.
         AssertionError: neither happened in time.
     """
-    if not await _either(event, app, clock, otherwise):
+    if not await _either(event, app, otherwise):
         await app.wait()
         raise NotRunning(f"app {app.name} was stopped")
 
 
-async def _either(event: asyncio.Event, app: "App", clock: "Clock", otherwise: str) -> bool:
-    waits = [asyncio.ensure_future(one) for one in (event.wait(), app.wait(), clock.patience(REACH_S))]
+async def _either(event: asyncio.Event, app: "App", otherwise: str) -> bool:
+    waits = [asyncio.ensure_future(one) for one in (event.wait(), app.wait())]
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        came = waits[0].done() or waits[1].done()
+        done, _ = await asyncio.wait(waits, timeout=REACH_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
-    assert came, f"{otherwise} within {REACH_S:g} s"
+    assert done, f"{otherwise} within {REACH_S:g} s"
     return event.is_set()

@@ -1,166 +1,296 @@
-"""The time of a running event loop, in the hands of a test.
+"""The time of an app under test, which stands still until the test lets it pass.
 
-What lives here: `StandingTime`: the loop's clock, its timers and its machine, which move when they are told to. What does not: what a test
-bus makes of it (`clock`), a whole simulated machine (`busway_bus.testing`).
+What lives here: `StandingTime`, two times on one event loop. What does not: what a test bus makes of it (`clock`), a whole simulated
+machine (`busway_bus.testing`).
 
-Everything that is scheduled on the loop moves together: the app, its clients, a broker and a registry that run there, `asyncio.sleep` and
-`asyncio.timeout` of handlers and of the test. Sockets, threads and other processes keep real time: between two timers the loop waits until
-nothing is ready, and no call in an executor is under way.
+The app's time stands: waits between attempts, the commit interval, windows of batches, an outbox's intervals, whatever handlers,
+dependencies, extensions and the lifespan wait for with asyncio, deadlines included, in tasks of theirs, too. Everybody else's time is real:
+clients, broker, registry, tables that are read, a drain, and the test itself. A group is joined, a broker is reached again, a batch fills up
+and a session stays alive whether or not the test lets time pass, so no test waits for what only time could bring. Wall clocks are real.
+
+Whose wait it is, is known by who asks the loop: tasks that descend from the app's start are the app's, but for the modules in `_REAL`.
 """
 
 import asyncio
 import contextlib
+import enum
+import heapq
+import itertools
 import math
+import sys
 from collections.abc import Callable, Iterator
+from contextvars import Context, ContextVar
+from types import FrameType
 from typing import Any, Final, cast
 
 from busway.net.machine import OS
 from busway_protocol.machine import Machine
 
 REACT_S: Final = 20.0
-"""How long the app may take to do something after a wait between attempts has ended."""
+"""How long, in real time, an app may take for what is due at a moment, before time passes on."""
 _CALM_S: Final = 0.001
-"""So long nothing must have come over a socket, before the next timer's moment is taken for the present."""
-_STILL_S: Final = 0.02
-"""So long where nobody asked for time to pass; then it passes by as much, so that a broker elsewhere keeps pace."""
+"""So long nothing must have come over a socket before time passes on."""
+_BRIEF_S: Final = 0.02
+"""A real timer that was to end so soon is waited for before time passes on: a producer's batch that fills up."""
+_BRIEF_MAX_S: Final = 0.2
+"""No longer than this, where one such timer follows another."""
+_SAME_S: Final = 1e-6
+"""Moments that are no further apart are one: sums of floating-point numbers are not exact."""
+_TICK_S: Final = 1e-9
+"""By so much time passes when a wait is asked for that is over already; else a loop that waits for a rest too small to add would never end."""
+
+_REAL: Final = (
+    "busway.admin", "busway.cluster", "busway.consumer", "busway.net", "busway.producer", "busway.serde", "busway.testing",
+    "busway.app.serdes", "busway.app.tables", "busway.app.handling.worker", "busway.sql.reach",
+)  # fmt: skip
+"""Modules, with all below them, whose waits bring the app to others and others to it, or end it."""
+_STANDS: Final = ("busway.app.handling.worker", "_commit_regularly")
+"""The one function in them that waits in the app's time."""
+_OF_THE_LOOP: Final = ("asyncio", "contextlib")
+
+_of_app: ContextVar[bool] = ContextVar("busway_app_under_test", default=False)
+
+
+def _is_below(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+class _Asker(enum.Enum):
+    """Who asks the loop for its time, or for a timer."""
+
+    OTHERS = enum.auto()
+    BUSWAY = enum.auto()
+    """Busway's own code on behalf of the app."""
+    SERVICE = enum.auto()
+    """The user's code, or a library that it calls."""
+
+
+def _asker(frame: FrameType | None) -> _Asker:
+    """Judged by the nearest module of Busway, and by the task where there is none."""
+    asker = _Asker.OTHERS
+    if not _of_app.get():
+        return asker
+    while frame is not None:
+        name, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if (name, function) == ("asyncio.events", "_run"):
+            break
+        if _is_below(name, ("busway",)):
+            if _is_below(name, _REAL) and (name, function) != _STANDS:
+                return _Asker.OTHERS
+            return asker if asker is _Asker.SERVICE else _Asker.BUSWAY
+        if not _is_below(name, _OF_THE_LOOP):
+            asker = _Asker.SERVICE
+        frame = frame.f_back
+    return asker
 
 
 class StandingTime:
-    """An event loop's time while it is installed there.
+    """The app's time, while it is installed on an event loop.
 
     Attributes:
-        now_s: what the loop says, as far as time was let pass.
-        resting: waits between attempts that are under way.
-        awaits_reaction_since_s: a wait between attempts has ended, at that real time, and nothing has come of it yet.
+        now_s: what the loop tells the app.
+        awaits_reaction: a wait between attempts has ended, and nothing has come of it yet.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now_s = float(math.ceil(loop.time()))
-        self._began_s = self.now_s
-        self.resting = 0
-        self.awaits_reaction_since_s: float | None = None
+        self.awaits_reaction = False
         self._loop: Any = loop
-        self._targets: list[tuple[float, asyncio.Future[None]]] = []
-        self._patience: list[tuple[float, asyncio.Future[None]]] = []
-        self._passing = 0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._order = itertools.count()
+        self._targets: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._brief: list[asyncio.TimerHandle] = []
         self._calls = 0
-        self._wall_ms = OS.wall_ms()
-        self._poll: Callable[[float], list[Any]] = loop._selector.select  # type: ignore[attr-defined]
-        self._run_in_executor = loop.run_in_executor
-        self.machine = Machine(
-            wall_ms=lambda: self._wall_ms + int((self.now_s - self._began_s) * 1000),
-            monotonic_s=lambda: self.now_s,
-            uuid4=OS.uuid4,
-            chance=OS.chance,
-        )
+        self._passing = 0
+        self._passed_at_s = self._moved_at_s = OS.monotonic_s()
+        self._poll: Callable[[float | None], list[Any]] = loop._selector.select  # type: ignore[attr-defined]
+        self._real_time, self._real_call_at = loop.time, loop.call_at
+        self._real_executor = loop.run_in_executor
+        self.machine = Machine(wall_ms=OS.wall_ms, monotonic_s=self.time, uuid4=OS.uuid4, chance=OS.chance)
 
     # What a test does
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: timers end in their order, each when all that can happen before has happened; new ones may end, too.
+        """Let time pass: waits end in their order, each when all that can happen before has happened; new ones may end, too.
 
         Raises:
-            AssertionError: a wait between attempts ended and the app did nothing.
+            AssertionError: what was due at a moment was not done in time.
         """
         done = self._loop.create_future()
-        self._targets.append((self.now_s + seconds, done))
-        self._targets.sort(key=lambda target: target[0])
+        self._moved_at_s = OS.monotonic_s()
+        heapq.heappush(self._targets, (self.now_s + seconds, next(self._order), done))
         await done
+
+    async def sleep(self, seconds: float) -> None:
+        """A wait of the app's, whoever asks."""
+        done = self._loop.create_future()
+        timer = self._arm(self.now_s + seconds, lambda: done.done() or done.set_result(None), ())
+        try:
+            await done
+        finally:
+            timer.cancel()
 
     @contextlib.contextmanager
     def passing(self) -> Iterator[None]:
-        """Within, time passes as it does elsewhere where nothing can happen without: clients that try to reach a broker again do so.
-
-        Not while an attempt waits, which is the test's to end.
-        """
+        """Within, the app's time passes as everybody's: it starts, or stops."""
+        self._pass()
         self._passing += 1
         try:
             yield
         finally:
+            self._pass()
             self._passing -= 1
 
-    async def patience(self, seconds: float) -> None:
-        """Returns after so many real seconds."""
-        done = self._loop.create_future()
-        self._patience.append((OS.monotonic_s() + seconds, done))
-        await done
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """As `passing`; tasks that are made within are the app's."""
+        token = _of_app.set(True)
+        try:
+            with self.passing():
+                yield
+        finally:
+            _of_app.reset(token)
+
+    def left_s(self) -> float | None:
+        """How long until the app's next wait ends; None if it waits for nothing."""
+        self._forget_cancelled()
+        return self._timers[0][0] - self.now_s if self._timers else None
 
     def even(self) -> float:
         """Go on at the next whole second, which is returned."""
         self.now_s = float(math.ceil(self.now_s))
         return self.now_s
 
-    # What the loop asks
+    # What the loop asks, and is asked
 
-    def select(self, timeout: float | None) -> list[Any]:
-        """What its selector is asked: which sockets are ready. Where it would wait for a timer, time moves if it may."""
-        events = self._poll(0)
-        if events or (timeout is not None and timeout <= 0):
-            return events
-        self._lose_patience()
-        if self._calls or self.awaits_reaction_since_s is not None:
-            return self._poll(_STILL_S)
-        if events := self._poll(_CALM_S if self._targets else _STILL_S):
-            return events
-        due_s: float = self._loop._scheduled[0]._when if self._loop._scheduled else math.inf
-        if self._targets:
-            until_s, done = self._targets[0]
-            if due_s <= until_s:
-                self._go_to(due_s)
-            else:
-                self._go_to(until_s)
-                del self._targets[0]
-                if not done.done():
-                    done.set_result(None)
-        elif self._passing and not self.resting:
-            self._go_to(min(due_s, self.now_s + _STILL_S))
-        return []
+    def time(self) -> float:
+        """As the loop's own, for who asks."""
+        if _asker(sys._getframe(1)) is _Asker.OTHERS:
+            return self._real_time()
+        self._pass()
+        return self.now_s
 
-    def _go_to(self, moment_s: float) -> None:
-        # Timers that are a nanosecond apart are one moment for the loop, too.
-        self.now_s = max(self.now_s, round(moment_s, 9))
+    def call_at(
+        self, when: float, callback: Callable[..., Any], *arguments: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As the loop's own, in the time of who asks."""
+        asker = _asker(sys._getframe(1))
+        if asker is not _Asker.OTHERS:
+            if asker is _Asker.SERVICE:
+                self.awaits_reaction = False  # a handler that was called again waits for something
+            self._pass()
+            return self._arm(when, callback, arguments, context)
+        timer = self._real_call_at(when, callback, *arguments, context=context)
+        if when - self._real_time() <= _BRIEF_S:
+            self._brief.append(timer)
+        return timer
 
     def run_in_executor(self, executor: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """As the loop's own; time stands still until the call has ended."""
-        future = self._run_in_executor(executor, function, *arguments)
+        """As the loop's own; time does not pass on until the call has ended."""
+        future = self._real_executor(executor, function, *arguments)
         self._calls += 1
         future.add_done_callback(self._called)
         return future
 
+    def select(self, timeout: float | None) -> list[Any]:
+        """What the loop's selector is asked: which sockets are ready. Where nothing is, time passes on if the test lets it."""
+        self._pass()
+        if self._end_waits():
+            return self._poll(0)
+        self._brief = [timer for timer in self._brief if not timer.cancelled() and timer.when() > self._real_time()]
+        if not self._targets:
+            if self._passing and self._timers:
+                left_s = max(self._timers[0][0] - self.now_s, 0)
+                timeout = left_s if timeout is None else min(timeout, left_s)
+            return self._poll(timeout)
+        held_s = OS.monotonic_s() - self._moved_at_s
+        is_busy = self._calls or self.awaits_reaction or (self._brief and held_s < _BRIEF_MAX_S)
+        if is_busy and held_s > REACT_S:
+            self._give_up()
+            return self._poll(0)
+        wait_s = _BRIEF_S if is_busy else _CALM_S
+        if timeout is not None and timeout <= wait_s:
+            return self._poll(timeout)
+        events = self._poll(wait_s)
+        if not events and not is_busy:
+            self._move()
+        return events
+
+    # Parts
+
+    def _arm(
+        self, when: float, callback: Callable[..., Any], arguments: tuple[Any, ...], context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if when <= self.now_s:
+            self.now_s += max(_TICK_S, math.ulp(self.now_s))
+        timer = asyncio.TimerHandle(when, callback, list(arguments), self._loop, context)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def _pass(self) -> None:
+        """As much as has passed elsewhere, if it does."""
+        now_s = OS.monotonic_s()
+        if self._passing:
+            self.now_s += now_s - self._passed_at_s
+        self._passed_at_s = now_s
+
+    def _move(self) -> None:
+        """To the next wait that ends, or to where the test wants to be."""
+        self._forget_cancelled()
+        until_s, _, done = self._targets[0]
+        due_s = self._timers[0][0] if self._timers else math.inf
+        if due_s <= until_s + _SAME_S:
+            self.now_s = max(self.now_s, due_s)
+            self._end_waits()
+        else:
+            self.now_s = max(self.now_s, until_s)
+            heapq.heappop(self._targets)
+            if not done.done():
+                done.set_result(None)
+        self._moved_at_s = OS.monotonic_s()
+
+    def _end_waits(self) -> bool:
+        """Those whose moment has come; whether there were any."""
+        ended = False
+        self._forget_cancelled()
+        while self._timers and self._timers[0][0] <= self.now_s:
+            _, _, timer = heapq.heappop(self._timers)
+            self._loop.call_soon(_run_unless_cancelled, timer)
+            self._forget_cancelled()
+            ended = True
+        return ended
+
+    def _forget_cancelled(self) -> None:
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+
     def _called(self, _: object) -> None:
         self._calls -= 1
 
-    def _lose_patience(self) -> None:
-        now_s = OS.monotonic_s()
-        for one in [one for one in self._patience if one[0] <= now_s or one[1].done()]:
-            self._patience.remove(one)
-            if not one[1].done():
-                one[1].set_result(None)
-        since_s = self.awaits_reaction_since_s
-        if since_s is not None and now_s - since_s > REACT_S:
-            self.awaits_reaction_since_s = None
-            text = f"the wait that ended at {self.now_s:g} s led to nothing within {REACT_S:g} s"
-            while self._targets:
-                _, done = self._targets.pop()
-                if not done.done():
-                    done.set_exception(AssertionError(text))
+    def _give_up(self) -> None:
+        what = f"{self._calls} calls in threads did not end" if self._calls else "a wait that ended led to nothing"
+        self.awaits_reaction = False
+        while self._targets:
+            _, _, done = heapq.heappop(self._targets)
+            if not done.done():
+                done.set_exception(AssertionError(f"time cannot pass on: {what} within {REACT_S:g} s"))
 
 
-def time_of_loop() -> StandingTime | None:
-    """The running loop's, if its time stands."""
-    return cast("StandingTime | None", getattr(asyncio.get_running_loop(), "busway_time", None))
+def _run_unless_cancelled(timer: asyncio.TimerHandle) -> None:
+    if not timer.cancelled():
+        timer._run()
 
 
 @contextlib.contextmanager
 def standing_time() -> Iterator[StandingTime]:
-    """The time of the running event loop stands still within the block, but for what is let pass.
+    """The app's time on the running event loop stands still within the block, but for what is let pass.
 
     Raises:
         ValueError: it is no event loop of asyncio's own.
     """
     loop: Any = asyncio.get_running_loop()
-    if (time := time_of_loop()) is not None:  # another test bus on the same loop
-        yield time
+    if (time := getattr(loop, "busway_time", None)) is not None:  # another test bus on the same loop
+        yield cast("StandingTime", time)
         return
     if not isinstance(loop, asyncio.SelectorEventLoop):
         raise ValueError(
@@ -168,18 +298,19 @@ def standing_time() -> Iterator[StandingTime]:
         )
     time = StandingTime(loop)
     selector: Any = cast("Any", loop)._selector
-    new = {
-        "time": lambda: time.now_s,
+    replaced = {
+        "time": time.time,
+        "call_at": time.call_at,
         "run_in_executor": time.run_in_executor,
         "machine": time.machine,
         "busway_time": time,
     }
     selector.select = time.select
-    for name, value in new.items():
+    for name, value in replaced.items():
         setattr(loop, name, value)
     try:
         yield time
     finally:
         del selector.select
-        for name in new:
+        for name in replaced:
             delattr(loop, name)

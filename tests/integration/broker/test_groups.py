@@ -193,7 +193,7 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
             if refused == "open":
                 patch.setattr(OsFiles, "_opened", refusing(OsFiles._opened))
             else:
-                patch.setattr(loading, "_kept", refusing(loading._kept))
+                patch.setattr(loading, "_latest_records", refusing(loading._latest_records))
             await cluster.start()
             assert cluster.node is not None
             groups = cluster.node.services.groups
@@ -233,7 +233,7 @@ async def test_expiry_leaves_the_groups_of_a_topic_made_anew_alone(monkeypatch: 
         await groups.ensure()
         assert [partition_for(group_id, 2) for group_id in ("b", "a")] == [0, 1]
         for number, group_id in enumerate(("b", "a")):
-            found = functools.partial(GroupShard.found, group_id=group_id, request=JOIN, now=0)
+            found = functools.partial(GroupShard.create, group_id=group_id, request=JOIN, now=0)
             await groups.runtime.write(number, found)
         write = groups.runtime.write
 

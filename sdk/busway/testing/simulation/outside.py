@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -50,6 +51,7 @@ def outside(seed: object, refused: Callable[[NotSimulated], None]) -> Iterator[N
     """
     import time_machine
 
+    uuid.getnode()  # it starts a program where nobody has asked before, and is then known
     refusing = _refusing(refused)
     chance = random.Random(f"{seed}/outside")  # noqa: S311 - a simulation can be run again
     state = random.getstate()

@@ -133,7 +133,7 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     seen = []
     for node_id, lost in ((1, True), (2, True), (2, False)):
         keys = (("t", 0), ("gone", 0))
-        cluster.run(ReportReplicas(node_id=node_id, **{"lost" if lost else "found": keys}))
+        cluster.run(ReportReplicas(node_id=node_id, **{"lost" if lost else "restored": keys}))
         partition = cluster.image.partition("t", 0)
         assert partition is not None
         seen.append(

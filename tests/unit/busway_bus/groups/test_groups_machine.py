@@ -202,7 +202,7 @@ class Groups(RuleBasedStateMachine):
             needs_known_id=needs_known_id,
             can_skip_assignment=needs_known_id,
         )
-        if not self.carry_out(self.shard.found(group_id, request, self.now)):
+        if not self.carry_out(self.shard.create(group_id, request, self.now)):
             return
         ticket = self.ticket(client, self.shard.groups[group_id])
         self.carry_out(self.shard.join(group_id, request, ticket, self.now), ticket)

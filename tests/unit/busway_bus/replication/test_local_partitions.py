@@ -180,7 +180,7 @@ async def test_what_the_picture_does_not_know_yet_is_reported(local, files):
     files.full = ("t-1/",)
     image = await change(local, ClusterImage(), *creation("t", T, 2))
     report = local.report()
-    assert (report.lost, report.found) == ((("t", 1),), ())
+    assert (report.lost, report.restored) == ((("t", 1),), ())
     image = await change(
         local, image, PartitionChangeRecord(partition_id=1, topic_id=T, leader=NO_LEADER, directories=[LOST])
     )
@@ -188,7 +188,7 @@ async def test_what_the_picture_does_not_know_yet_is_reported(local, files):
     files.full = ()
     await local.reopen()
     report = local.report()
-    assert (report.lost, report.found) == ((), (("t", 1),))
+    assert (report.lost, report.restored) == ((), (("t", 1),))
     await change(local, image, PartitionChangeRecord(partition_id=1, topic_id=T, leader=1, directories=[UNASSIGNED]))
     assert local.report() is None
     assert local.find("t", 1).leader_epoch == 2

@@ -169,7 +169,7 @@ def test_a_refusal_that_may_have_been_done_keeps_who_was_asked_for(undone):
     assert state.isr_refused(asked, undone=undone) == NOTHING
     assert bool(state.time_passed(LAG_MAX_MS + 2, LAG_MAX_MS)) is undone
     state.registered(image((ME, SECOND), partition_epoch=1), now_ms=LAG_MAX_MS + 3)
-    assert state.asked is None
+    assert state.in_flight is None
 
 
 def test_an_old_record_or_answer_changes_nothing():
