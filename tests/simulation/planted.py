@@ -391,11 +391,6 @@ PLANTED: Final = (
         (("busway_bus.log.recovery:_Recovery._replay", _forgets_producers),),
     ),
     Planted(
-        "small file replaced without a sync of its directory",
-        "what was said to be on disk has its old content after a power cut",
-        (("busway_bus.testing.sim_files:SimFiles.replace", _unsynced),),
-    ),
-    Planted(
         "directory made without a sync of the one above",
         "a partition whose records were synced is gone after a power cut",
         (
@@ -404,23 +399,13 @@ PLANTED: Final = (
         ),
     ),
     Planted(
-        "file synced without its name",
-        "a new segment whose records were synced is gone after a power cut",
-        (("busway_bus.testing.sim_files:SimFile.sync", _unsynced),),
+        "files synced without their names",
+        "a new segment whose records were synced is gone after a power cut, and so is a small file that was replaced",
+        (
+            ("busway_bus.testing.sim_files:SimFile.sync", _unsynced),
+            ("busway_bus.testing.sim_files:SimFiles.replace", _unsynced),
+        ),
     ),
 )
 """All of them."""
 BY_NAME: Final = {bug.name: bug for bug in PLANTED}
-UNPROVEN: Final = frozenset(
-    {
-        "leader epoch never moves",
-        "offsets told before they are durable",
-        "duplicate acknowledged before it is durable",
-        "failed sync tried again",
-        "sequence wraps at the wrong number in the broker",
-        "sequence wraps at the wrong number in the client",
-        "batch that timed out keeps its epoch",
-        "reader says nothing of the epoch that it fetched",
-    }
-)
-"""Not known to be found within two minutes; `planted.md` says what is known of each."""

@@ -13,7 +13,7 @@ from tests.simulation.plan import Plan
 from tests.simulation.scenario import run_plan
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
-SEEDS = range(8)
+SEEDS = range(16)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -32,7 +32,8 @@ def test_a_few_seeds() -> None:
         verdict = run_plan(draw(seed))
         assert verdict.anomalies == [], f"python -m tests.simulation --seed {seed}"
         happened += verdict.counts
-    floors = {"send ok": 200, "commit ok": 5, "converged": len(SEEDS), "power cut": 5, "crash": 1, "records read": 100}
+    # A third of what was counted, at most: a small change of the product moves everything a little.
+    floors = {"send ok": 190, "commit ok": 5, "converged": len(SEEDS), "power cut": 8, "crash": 2, "records read": 120}
     assert {name: count for name, count in floors.items() if happened[name] < count} == {}
 
 
