@@ -7,7 +7,9 @@ keep the others.
 
 import asyncio
 import logging
+import os
 import pickle
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
@@ -98,8 +100,10 @@ class Pool:
         return worker
 
     async def _end(self, worker: Process) -> None:
-        with suppress(ProcessLookupError):  # it may have ended by itself, and nobody has noticed yet
-            worker.kill()
+        if worker.returncode is None:
+            # Not `worker.kill()`: it looks first whether the process has ended, and then nobody else learns how.
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGKILL)
         if worker.stdin is not None:
             worker.stdin.close()
         await worker.wait()
