@@ -103,7 +103,9 @@ async def test_killed_under_load_every_change_is_there_once(database: Postgres) 
 
 async def _finished(rest: Rest, bootstrap: str) -> bool:
     code, status = await rest.call("GET", "/connectors/pg/status")
-    assert code == 200
+    if code == 409:  # on a busy machine the worker may lose its turn, and gets it back
+        return False
+    assert code == 200, status
     assert status["connector"]["state"] != "FAILED", status
     return any(_value(one)["op"] == "c" for one in await records_of(bootstrap, "p.public.zz"))
 
