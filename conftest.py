@@ -5,10 +5,14 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from tools.jars import need
 
 SPARK = Path(__file__).parent / "tests" / "spark"
+
+hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)  # how long an example takes tells of the machine
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -201,11 +201,14 @@ async def test_a_deletion_whose_client_left_is_a_deletion_for_the_next_start_too
                 return "gone" not in await topics_of(other)
 
             await until(deleted)
-            assert await topics_of(other) == {"kept"}
+            assert "kept" in await topics_of(other)
         await cluster.stop()
         await cluster.start()
         async with RawClient(cluster.bootstrap_servers) as other:
-            assert await topics_of(other) == {"kept"}
+            there = await topics_of(
+                other
+            )  # on its new port, a client of another test may look for its broker, and find this one
+            assert ("kept" in there, "gone" in there) == (True, False)
 
 
 async def test_a_poll_and_a_join_nobody_waits_for_end_and_what_is_behind_them_is_done(
