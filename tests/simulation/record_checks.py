@@ -281,8 +281,9 @@ def _in_order(operations: Sequence[Operation]) -> list[tuple[int, bool, Operatio
 
 def compacted_wrong(history: History, rules: Rules) -> Iterator[Anomaly]:
     """A key without its last value, or with an older one beside a newer tombstone that is gone."""
+    excused = cut_for_damage(history)
     for final in history.of(FinalRead):
-        if not final.ok or not _rules(rules, final.partition).compacted:
+        if not final.ok or not _rules(rules, final.partition).compacted or final.partition in excused:
             continue
         newest: dict[bytes, tuple[int, bytes | None]] = {}
         uncertain = {send.key for send in history.of(Send) if not send.ok and send.value is None}

@@ -462,8 +462,11 @@ def test_retention_may_remove_what_is_above_its_limit_and_no_more() -> None:
         assert [anomaly.name for anomaly in check(history, rules)] == ["records removed"] * wrong
 
 
-def compacted(*final: Seen, tombstone: bool) -> set[str]:
+def compacted(*final: Seen, tombstone: bool, damaged: bool = False) -> set[str]:
     history = Made()
+    if damaged:
+        history.note(Happening(process="node", kind="warning", text="a-0: 1 record is cut off"))
+        history.note(Happening(process="world", kind="damage", text="a-0/0.log", partition=A))
     for number, offset in ((1, 0), (2, 1)):
         history.send(f"p#{number}", offset, key=b"k")
     if tombstone:
@@ -478,6 +481,7 @@ def test_compaction_keeps_the_last_value_of_a_key() -> None:
     assert compacted(new, tombstone=False) == set()
     assert compacted(old, new, tombstone=False) == set()
     assert compacted(old, tombstone=False) == {"compaction lost a key"}
+    assert compacted(old, tombstone=False, damaged=True) == set()
     assert compacted(tombstone=True) == set()
     assert compacted(new, Seen(A, 2, None, b"k"), tombstone=True) == set()
     assert compacted(new, tombstone=True) == {"compaction revived a key"}
