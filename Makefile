@@ -18,15 +18,15 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 sim: $(READY)
-	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seconds $(or $(SECONDS),60))
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)) $(if $(FIRST),--from $(FIRST)))
 
 hostile: $(READY)
 	$(BIN)/pytest -m "hostile and not java and not foreign and not spark and not postgres and not compose"
 
 simulate: $(READY)
-	$(BIN)/pytest -n auto -m simulation
-	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate gettaxi.simulation:simulation --time 60 --first $(or $(FIRST),$(shell date +%s))
-	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate mysocialmedia.simulation:simulation --time 60 --first $(or $(FIRST),$(shell date +%s))
+	$(BIN)/pytest -n auto -m "simulation and not spark"
+	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate gettaxi.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(or $(FIRST),$(shell date +%s))
+	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate mysocialmedia.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(or $(FIRST),$(shell date +%s))
 
 up: $(READY)
 	$(BIN)/busway up

@@ -11,7 +11,9 @@ from tools.jars import need
 
 SPARK = Path(__file__).parent / "tests" / "spark"
 
-hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)  # how long an example takes tells of the machine
+hypothesis.settings.register_profile(
+    "untimed", hypothesis.settings(), deadline=None
+)  # how long an example takes tells of the machine
 hypothesis.settings.load_profile("untimed")
 
 

@@ -37,6 +37,6 @@ def test_a_service_that_counts_again_is_found() -> None:
             workload=users,
             properties=[totals_are_exact],
             prepare=forgets_what_was_counted,
-            seeds=30,
+            seeds=300,
         )
     assert found.value.history.faults
