@@ -83,8 +83,9 @@ async def _either(*events: asyncio.Event) -> None:
             wait.cancel()
 
 
-_COLLECT_AFTER: Final = 50_000
-"""Objects that have come since garbage was looked for: one large request has tens of thousands, and none of them is garbage yet."""
+_COLLECT_AFTER: Final = (50_000, 20, 100)
+"""Objects that have come since garbage was looked for among the young, and how often that was until it is looked for among the old: one
+large request has tens of thousands, none of them garbage yet, and requests of many connections are most of what there is."""
 
 
 async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
@@ -97,7 +98,7 @@ async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
     node = Node(config)
     await node.start()
     gc.freeze()  # what is loaded stays: looking through it for garbage takes a tenth of a second of everybody's time
-    gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
+    gc.set_threshold(*_COLLECT_AFTER)
     stopped = until_signal(node.failed)  # before anybody reads that it serves, as they may end it at once
     try:
         started(node)
