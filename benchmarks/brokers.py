@@ -79,16 +79,13 @@ class Bench:
                 subjects.append(running.enter_context(start(durability)))
                 if self._quick and self._starting and durability is Durability.OS:
                     self._started(subjects[-1])
-            for load in chosen:
+            for load in chosen:  # one after the other: what a later one needs set up burdens no earlier one
                 for subject in subjects:
                     load.prepare(subject)
-            for number in range(0 if self._quick else -1, self._rounds):
-                for load in chosen:
+                for number in range(0 if self._quick else -1, self._rounds):
                     for subject in subjects:
                         self._turn(durability, load, subject, counted=number >= 0)
-                _say(
-                    f"{durability.value}: " + (f"round {number + 1} of {self._rounds}" if number >= 0 else "warmed up")
-                )
+                _say(f"{durability.value}: {load.name}")
             for subject in subjects:
                 self._note(durability.value, "all of the above", subject.name, {LOADED: resident_mib(subject.pid)})
 

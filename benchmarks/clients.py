@@ -14,7 +14,11 @@ from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by its stubs
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not by its stubs
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+)
 from tests.support.apache_kafka import java_command
 
 WAIT_SECONDS = 60.0
@@ -22,6 +26,8 @@ _QUEUED_MAX = 300_000
 _BATCH = 5_000
 _ERRORS = 3
 """syslog's level from which on librdkafka speaks up."""
+_PARTITIONS_AT_ONCE = 5_000
+"""Kafka refuses requests that make more than 10,000 records of metadata."""
 
 
 class LoadFailed(RuntimeError):
@@ -39,9 +45,14 @@ class Moved:
 def create_topic(bootstrap_servers: str, name: str, partitions: int) -> None:
     """Make a topic whose files go soon after it is deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": _ERRORS})
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config={"file.delete.delay.ms": "1000"})
+    count = min(partitions, _PARTITIONS_AT_ONCE)
+    topic = NewTopic(name, num_partitions=count, replication_factor=1, config={"file.delete.delay.ms": "1000"})
     for future in admin.create_topics([topic]).values():
         future.result(WAIT_SECONDS)
+    while count < partitions:
+        count = min(partitions, count + _PARTITIONS_AT_ONCE)
+        for future in admin.create_partitions([NewPartitions(name, count)]).values():
+            future.result(WAIT_SECONDS)
     until = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < until:
         found = admin.list_topics(name, timeout=WAIT_SECONDS).topics[name]
