@@ -91,7 +91,8 @@ class LogStore:
         self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
         if self.clean:
             files.remove(cp.CLEAN_SHUTDOWN)
-            files.sync_directory(".")  # or it may be back after a power cut, and what that tore would be trusted
+        # Or the mark may be back after a power cut, and what that tore would be trusted; a start before may have failed here.
+        files.sync_directory(".")
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
         self._cleaned = self._offsets(cp.CLEANER_OFFSETS)
