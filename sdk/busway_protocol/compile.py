@@ -385,12 +385,15 @@ class _Encoder(_Source):
     def __init__(self, cls: type[Any], version: int) -> None:
         super().__init__(cls, version)
         self.run: list[tuple[str, str]] = []  # format code, expression
+        self.in_pieces = False
         self.names.update(_uvarint=uvarint, _refuse=_refuse, _records=_records)
 
     def compiled(self) -> Callable[[Any], list[Chunk]]:
         self.put("w = bytearray()")
         self.put("chunks = [w]")
         self.structure(self.cls, "m")
+        if self.in_pieces:  # no empty one for the socket behind the records that end a message
+            self.put("if not w and len(chunks) > 1: chunks.pop()")
         self.put("return chunks")
         return self.function("encode(m)")
 
@@ -524,6 +527,7 @@ class _Encoder(_Source):
     def records(self, expression: str, flexible: bool) -> None:
         """Record buffers end the current chunk and follow it by reference."""
         value, size, pieces = self.fresh("v"), self.fresh("size"), self.fresh("pieces")
+        self.in_pieces = True
         self.flush()
         self.put(f"{value} = {expression}")
         self.put(f"if {value} is None: w += {(bytes(1) if flexible else struct.pack('>i', -1))!r}")
@@ -596,7 +600,7 @@ def _element(field: Field) -> Field:
 def _records(value: Buffer | list[Buffer]) -> tuple[int, list[Buffer]]:
     """Size in bytes and pieces of a records field."""
     pieces = value if isinstance(value, list) else [value]
-    return sum(len(piece) for piece in pieces), pieces
+    return sum(map(len, pieces)), pieces
 
 
 def _short(where: str, field: str, wanted: int, left: int) -> NoReturn:
