@@ -203,18 +203,17 @@ class SocketStream(Stream):
                 continue
             if _goes_by_itself(piece):
                 break
-            room = min(self._room(piece), _RUN_BYTES)
-            if not room:
-                break
             try:
-                data = piece.take(room)
+                data = self._take(piece)
             except OSError as problem:
                 self.owner.unreadable(problem)
                 return []
-            self._queued_bytes += room
-            self._sent_slice(piece, room)
+            if data is None:
+                break
+            self._queued_bytes += len(data)
+            self._sent_slice(piece, len(data))
             run.append(data)
-            size += room
+            size += len(data)
         return run
 
     def _put_back(self, run: list[Chunk], count: int) -> None:
