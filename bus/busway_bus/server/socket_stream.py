@@ -34,19 +34,21 @@ class SocketStream(Stream):
         self._socket = connected
         self._descriptor = connected.fileno()
         self._reading = False
+        self._watching_reads = False
         self._watching_writes = False
 
     def resume_reading(self) -> None:
         """Take in bytes, now or again."""
         if not self._reading and not self.closing:
             self._reading = True
-            self._loop.add_reader(self._descriptor, self._readable)
+            if not self._watching_reads:
+                self._watching_reads = True
+                self._loop.add_reader(self._descriptor, self._readable)
 
     def pause_reading(self) -> None:
-        """Take in no more bytes for now."""
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._descriptor)
+        """Take in no more bytes for now. The loop watches on until some come: most clients send nothing while their answer is under way,
+        and six calls of the system for each answer would be for nothing."""
+        self._reading = False
 
     def close(self) -> None:
         """End when what is queued has gone out."""
@@ -60,6 +62,7 @@ class SocketStream(Stream):
         if self._lost:
             return
         self.pause_reading()
+        self._watch_no_reads()
         self._watch_writes(on=False)
         self._forget()
         self._socket.close()
@@ -73,7 +76,15 @@ class SocketStream(Stream):
 
     # Reading
 
+    def _watch_no_reads(self) -> None:
+        if self._watching_reads:
+            self._watching_reads = False
+            self._loop.remove_reader(self._descriptor)
+
     def _readable(self) -> None:
+        if not self._reading:
+            self._watch_no_reads()
+            return
         try:
             self._read()
         except BaseException:
