@@ -175,7 +175,7 @@ class _Fetch(Pending):
             list(again)
             if len(again) < 2
             else [cached for cached in self._session.partitions.values() if cached in again]
-        )  # noqa: PLR2004
+        )
 
     # Reading
 

@@ -39,8 +39,9 @@ RESPONSE_BYTES_MAX: Final = 96 * 1024 * 1024
 """What all connections together hold of answers that were not taken. What a fetch answers with stays in the files until there is
 room for it, so this is met only where very many clients do not read, or ask for much else and do not."""
 
-WRITE_ROUND_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Bytes of files that go to all clients together before the event loop looks for requests again: a millisecond's work, or two."""
+WRITE_ROUND_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of files that go to all clients together before the event loop looks for requests again: a third of a millisecond's work, so
+that who writes gets its turn beside many who read."""
 
 WRITE_SHARE_BYTES_MAX: Final = 1024 * 1024
 """Of them to one client: as much as a consumer asks of a partition by default."""

@@ -110,7 +110,8 @@ class Connection:
     def write_on(self) -> None:
         """The client takes more of its answers: go on with them, and with what waited behind them."""
         self._stream.write()
-        self._pump()
+        if not self._stream.waiting:
+            self._pump()
 
     def unreadable(self, problem: OSError) -> None:
         """What the client got of its answer is of no use."""
