@@ -43,8 +43,8 @@ WRITE_ROUND_BYTES_MAX: Final = 1024 * 1024
 """Bytes of files that go to all clients together before the event loop looks for requests again: a third of a millisecond's work, so
 that who writes gets its turn beside many who read."""
 
-WRITE_SHARE_BYTES_MAX: Final = 1024 * 1024
-"""Of them to one client: as much as a consumer asks of a partition by default."""
+WRITE_SHARE_BYTES_MAX: Final = 256 * 1024
+"""Of them to one client: more than fits into the default of socket.send.buffer.bytes, as Linux doubles it."""
 
 SLICE_BYTES_MAX: Final = 1024 * 1024
 """How much of a file is in memory for a connection whose socket cannot take it from the file itself."""
