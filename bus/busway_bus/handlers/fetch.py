@@ -30,7 +30,9 @@ from busway_protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
+    SnapshotId,
 )
 from busway_protocol.types import ZERO_UUID
 
@@ -42,6 +44,9 @@ READ_TOGETHER: Final = 1_000
 """Partitions that are looked at before others get their turn."""
 READ_AT_ONCE_BYTES: Final = 4 * 1024
 """What a partition gives less of than this is read at once: a file kept open for it would cost more."""
+
+_NOT_DIVERGING, _UNTOLD_LEADER, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
+"""What a partition has in nearly every answer: shared by all of them, replaced where there is something to tell, never changed."""
 
 
 def handle(
@@ -256,6 +261,9 @@ class _Fetch(Pending):
             high_watermark=partition.state.high_watermark,
             last_stable_offset=partition.state.last_stable_offset,
             log_start_offset=partition.log.start_offset,
+            diverging_epoch=_NOT_DIVERGING,
+            current_leader=_UNTOLD_LEADER,
+            snapshot_id=_NO_SNAPSHOT,
             aborted_transactions=[] if self._request.isolation_level else None,
             records=b"",
         )

@@ -165,7 +165,7 @@ CASES: Final[dict[str, tuple[list[memoryview], Costs]]] = {
 system calls a batch has one, and an index entry now and then another."""
 
 
-WAITING_FETCH: Final = Costs(1, 1, 0.1)
+WAITING_FETCH: Final = Costs(86, 76, 0.3)
 """Of a fetch that waits and is answered; the produce that all of them wait for is in the mean."""
 
 
