@@ -385,15 +385,12 @@ class _Encoder(_Source):
     def __init__(self, cls: type[Any], version: int) -> None:
         super().__init__(cls, version)
         self.run: list[tuple[str, str]] = []  # format code, expression
-        self.in_pieces = False
         self.names.update(_uvarint=uvarint, _refuse=_refuse, _records=_records)
 
     def compiled(self) -> Callable[[Any], list[Chunk]]:
-        self.put("w = bytearray()")
-        self.put("chunks = [w]")
+        self.put("w = bytearray(); chunks = [w]")
         self.structure(self.cls, "m")
-        if self.in_pieces:  # no empty one for the socket behind the records that end a message
-            self.put("if not w and len(chunks) > 1: chunks.pop()")
+        self.put("if not w and len(chunks) > 1: chunks.pop()  # behind records that end the message")
         self.put("return chunks")
         return self.function("encode(m)")
 
@@ -527,7 +524,6 @@ class _Encoder(_Source):
     def records(self, expression: str, flexible: bool) -> None:
         """Record buffers end the current chunk and follow it by reference."""
         value, size, pieces = self.fresh("v"), self.fresh("size"), self.fresh("pieces")
-        self.in_pieces = True
         self.flush()
         self.put(f"{value} = {expression}")
         self.put(f"if {value} is None: w += {(bytes(1) if flexible else struct.pack('>i', -1))!r}")
