@@ -179,10 +179,20 @@ class TransportAcceptor:
 
     def close(self) -> None:
         """Let nobody in any more."""
-        if self._server is not None:
+        if self._server is None:
+            return
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, asyncio.SelectorEventLoop):
             self._server.close()
+            return
+        # A client that this loop has accepted gets its transport a round later, and only from a server that is open; it would be forgotten
+        # with its socket open.
+        for bound in self._server.sockets:
+            loop.remove_reader(bound.fileno())
+        loop.call_soon(self._server.close)
 
     async def closed(self) -> None:
         """Return when the loop has let go of the address."""
         if self._server is not None:
+            await asyncio.sleep(0)
             await self._server.wait_closed()
