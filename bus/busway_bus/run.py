@@ -6,11 +6,11 @@ What lives here: what every way of starting a broker shares. What does not: sign
 
 import asyncio
 import contextlib
-import gc
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
+from busway.net import garbage
 from busway.net.signals import until_signal
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
@@ -58,11 +58,6 @@ def read_properties(path: str) -> dict[str, str]:
     return properties
 
 
-_COLLECT_AFTER: Final = (50_000, 20, 100)
-"""Objects that have come since garbage was looked for among the young, and how often that was until it is looked for among the old: one
-large request has tens of thousands, none of them garbage yet, and requests of many connections are most of what there is."""
-
-
 async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
     """Run a node until a signal; `started` is called once it serves.
 
@@ -72,8 +67,7 @@ async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
     """
     node = Node(config)
     await node.start()
-    gc.freeze()  # what is loaded stays: looking through it for garbage takes a tenth of a second of everybody's time
-    gc.set_threshold(*_COLLECT_AFTER)
+    garbage.settle(garbage.BROKER)
     stopped = until_signal(node.failed)  # before anybody reads that it serves, as they may end it at once
     try:
         started(node)

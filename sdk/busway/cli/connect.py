@@ -15,6 +15,7 @@ import typer
 from busway.cli.output import AsJson, write_json
 from busway.cli.starting import overrides, serve
 from busway.extras import need
+from busway.net import garbage
 from busway.net.signals import until_signal
 
 
@@ -77,7 +78,7 @@ def connect(
 async def _serve(door: Any, config: Any, *, as_json: bool) -> None:
     async with door.ConnectServer(config) as server:
         stopped = until_signal()
-        door.settled()
+        garbage.settle()
         if as_json:
             write_json({"connect": server.url, "group": config.group_id})
         else:
