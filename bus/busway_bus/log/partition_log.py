@@ -94,7 +94,7 @@ class PartitionLog:
         self.epochs = recovered.epochs
         self.producers = recovered.producers
         self._rolled: list[tuple[Segment, bytes]] = []
-        self._new_epoch = False
+        self._new_epoch = recovered.new_epoch
         self._truncations = 0
         self._undated = False
         self._deleted: list[_Deleted] = []
@@ -200,8 +200,7 @@ class PartitionLog:
         """What is to be synced for everything appended so far."""
         active = self._segments[-1]
         active.remember_end()
-        epochs = self.epochs.text().encode() if self._new_epoch else None
-        self._new_epoch = False  # a sync that fails is the last
+        epochs: bytes | None = None
         snapshot: bytes | None = None
         outdated: tuple[int, ...] = ()
         if self._snapshots.due(active.size):
@@ -209,6 +208,9 @@ class PartitionLog:
             outdated = self._snapshots.taken(
                 self.end_offset, active.size, {segment.base_offset for segment in self._segments}
             )
+        if self._new_epoch and (self._rolled or snapshot is not None):
+            epochs = self.epochs.text().encode()
+            self._new_epoch = False  # a sync that fails is the last
         return FlushPoint(
             self, tuple(self._rolled), active, self.end_offset, epochs, self._truncations, snapshot, outdated
         )
@@ -222,8 +224,8 @@ class PartitionLog:
 
     @property
     def wants_flush(self) -> bool:
-        """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet; or a snapshot is due."""
-        return bool(self._rolled) or self._new_epoch or self._snapshots.requested
+        """Whether segments were rolled that no flush has covered yet; or a snapshot is due."""
+        return bool(self._rolled) or self._snapshots.requested
 
     def keep_epochs(self, content: bytes) -> None:
         """Write which leader epoch began where, unless the log was closed, and its directory perhaps made anew.
