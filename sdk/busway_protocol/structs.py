@@ -5,7 +5,9 @@ functions for each class, and of 150 classes a program makes objects of a few. W
 """
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import MISSING
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
@@ -18,6 +20,7 @@ class Struct:
 
     __slots__ = ()
     declared_fields = cast("tuple[Declared[Any], ...]", ())  # not annotated: annotations are fields of the wire
+    values_of = staticmethod(cast("Callable[[Any], Any]", None))  # of all fields; each class has its own
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, **values: Any) -> None:
@@ -28,7 +31,9 @@ class Struct:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return all(getattr(self, one.name) == getattr(other, one.name) for one in self.declared_fields)
+        values = self.values_of
+        same: bool = values(self) == values(other)
+        return same
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in self.declared_fields if one.repr)
@@ -47,7 +52,8 @@ def struct_class(cls: type[T]) -> type[T]:
         made.name = name
         fields.append(made)
     body = {name: value for name, value in vars(cls).items() if name not in {*names, "__dict__", "__weakref__"}}
-    body.update(__slots__=names, declared_fields=tuple(fields), __qualname__=cls.__qualname__)
+    values_of = staticmethod(attrgetter(*names))
+    body.update(__slots__=names, declared_fields=tuple(fields), values_of=values_of, __qualname__=cls.__qualname__)
     found: Any = type(cls.__name__, (Struct,), body)
     slotted: type[T] = found
     return slotted
