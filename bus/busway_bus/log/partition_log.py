@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from busway_bus.kernel.files import Files
 from busway_bus.log import reading, times
@@ -39,8 +40,7 @@ log = logging.getLogger("busway.log")
 __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """Where a batch was put. `log_append_time_ms` is -1 for CreateTime topics."""
 
     first_offset: int
@@ -172,11 +172,13 @@ class PartitionLog:
             head = bytearray(memoryview(records)[:HEADER_BYTES])
             assign_offset(head, base_offset=first, leader_epoch=leader_epoch)
             pieces = [head, memoryview(records)[HEADER_BYTES:]]
-            header = header._replace(base_offset=first, partition_leader_epoch=leader_epoch)
-        if self._segments[-1].full(header.size_bytes, last, self.config):
+            header = BatchHeader(first, header.batch_length, leader_epoch, *header[3:])
+        segment = self._segments[-1]
+        if segment.full(header.size_bytes, last, self.config):
             self.roll(now_ms)
-        self._segments[-1].append(pieces, header, self.config)
-        self._segments[-1].modified_ms = now_ms
+            segment = self._segments[-1]
+        segment.append(pieces, header, self.config)
+        segment.modified_ms = now_ms
         self._new_epoch |= self.epochs.assign(leader_epoch, first)
         self.producers.apply(header, now_ms)
         return AppendInfo(
