@@ -286,6 +286,19 @@ class LogStore:
         self._forget({partition.key for partition in doomed})
         return directories
 
+    def undeleted(self, doomed: Sequence[Doomed]) -> list[Doomed]:
+        """Of partitions that `delete` failed at, those whose directories are still theirs.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        return [
+            partition
+            for partition in doomed
+            if topic_id_in(self._files.read_bytes(f"{directory_of(partition.key)}/{cp.PARTITION_METADATA}"))
+            == partition.topic_id
+        ]
+
     def remove(self, directory: str) -> None:
         """Remove a directory that `delete` named, with all that is in it."""
         self._files.remove_tree(directory)
