@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from busway_bus.kernel.files import Files
 from busway_bus.log import reading, times
@@ -39,8 +40,7 @@ log = logging.getLogger("busway.log")
 __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """Where a batch was put. `log_append_time_ms` is -1 for CreateTime topics."""
 
     first_offset: int
@@ -94,7 +94,7 @@ class PartitionLog:
         self.epochs = recovered.epochs
         self.producers = recovered.producers
         self._rolled: list[tuple[Segment, bytes]] = []
-        self._new_epoch = False
+        self._new_epoch = recovered.new_epoch
         self._truncations = 0
         self._undated = False
         self._deleted: list[_Deleted] = []
@@ -172,11 +172,13 @@ class PartitionLog:
             head = bytearray(memoryview(records)[:HEADER_BYTES])
             assign_offset(head, base_offset=first, leader_epoch=leader_epoch)
             pieces = [head, memoryview(records)[HEADER_BYTES:]]
-            header = header._replace(base_offset=first, partition_leader_epoch=leader_epoch)
-        if self._segments[-1].full(header.size_bytes, last, self.config):
+            header = BatchHeader(first, header.batch_length, leader_epoch, *header[3:])
+        segment = self._segments[-1]
+        if segment.full(header.size_bytes, last, self.config):
             self.roll(now_ms)
-        self._segments[-1].append(pieces, header, self.config)
-        self._segments[-1].modified_ms = now_ms
+            segment = self._segments[-1]
+        segment.append(pieces, header, self.config)
+        segment.modified_ms = now_ms
         self._new_epoch |= self.epochs.assign(leader_epoch, first)
         self.producers.apply(header, now_ms)
         return AppendInfo(
@@ -200,8 +202,7 @@ class PartitionLog:
         """What is to be synced for everything appended so far."""
         active = self._segments[-1]
         active.remember_end()
-        epochs = self.epochs.text().encode() if self._new_epoch else None
-        self._new_epoch = False  # a sync that fails is the last
+        epochs: bytes | None = None
         snapshot: bytes | None = None
         outdated: tuple[int, ...] = ()
         if self._snapshots.due(active.size):
@@ -209,6 +210,9 @@ class PartitionLog:
             outdated = self._snapshots.taken(
                 self.end_offset, active.size, {segment.base_offset for segment in self._segments}
             )
+        if self._new_epoch and (self._rolled or snapshot is not None):
+            epochs = self.epochs.text().encode()
+            self._new_epoch = False  # a sync that fails is the last
         return FlushPoint(
             self, tuple(self._rolled), active, self.end_offset, epochs, self._truncations, snapshot, outdated
         )
@@ -222,8 +226,8 @@ class PartitionLog:
 
     @property
     def wants_flush(self) -> bool:
-        """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet; or a snapshot is due."""
-        return bool(self._rolled) or self._new_epoch or self._snapshots.requested
+        """Whether segments were rolled that no flush has covered yet; or a snapshot is due."""
+        return bool(self._rolled) or self._snapshots.requested
 
     def keep_epochs(self, content: bytes) -> None:
         """Write which leader epoch began where, unless the log was closed, and its directory perhaps made anew.
