@@ -310,7 +310,7 @@ def protected(batches: bytes, at: int, *, compacted: bool) -> int:
         end = start + _BEFORE_LENGTH + 4 + int.from_bytes(batches[start + _BEFORE_LENGTH : start + _BEFORE_LENGTH + 4])
         if at < end:
             if compacted and at - start in _BASE_OFFSET:
-                return at + _CRC - _BASE_OFFSET.start
+                return at + _CRC
             return at + 4 if at - start in _LEADER_EPOCH else at
         start = end
     return at
