@@ -1,7 +1,7 @@
-"""What the broker's parts tell each other of transactions (KIP-98, KIP-890, KIP-1228).
+"""What the parts of a transaction say to each other: partitions, their producers' coordinator, and who writes its markers.
 
-What lives here: the end of a transaction as it goes into partitions, and the two calls between the transaction coordinator and the
-partitions. What does not: who answers them (`coordinator.transactions`, `replication.markers`).
+What lives here: the values and interfaces. What does not: the coordinator (`transactions`, `coordinator.transactions`), what a marker
+does to a partition (`log.producer_state`), or how it is written (`replication.manager`).
 """
 
 from collections.abc import Collection, Mapping
@@ -11,14 +11,14 @@ from typing import Protocol
 from busway_protocol.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """How a producer's transaction ends in the partitions that it wrote to.
+    """The end of a producer's transaction, as its coordinator decided it.
 
     Attributes:
-        producer_epoch: of the marker: with transaction version 2 one more than that of the records, which fences what comes late.
-        coordinator_epoch: the leader epoch of the coordinator's partition; an older one than was seen is a zombie's.
-        transaction_version: of the marker (KIP-1228); from 2 on its epoch has to be a new one.
+        committed: whether it is committed; aborted otherwise.
+        coordinator_epoch: leader epoch of the partition of `__transaction_state` whose leader decided.
+        transaction_version: level of `transaction.version` that the decision follows (KIP-1228).
     """
 
     producer_id: int
@@ -29,7 +29,7 @@ class EndTransaction:
 
 
 class TransactionVerifier(Protocol):
-    """The transaction coordinator, asked before a producer's first batch of a transaction in a partition."""
+    """Knows which partitions belong to a producer's transaction (KIP-890)."""
 
     async def verify(
         self,
@@ -40,19 +40,17 @@ class TransactionVerifier(Protocol):
         *,
         add: bool,
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Whether each partition, (topic, number), is part of the producer's ongoing transaction.
+        """Whether a producer may write to partitions, by topic and number, as part of its transaction: a code for each.
 
         Args:
-            add: make it part of the transaction where it is not (KIP-890, Produce 12 and later), which begins where none is ongoing.
+            add: add those that do not belong to it yet, as clients of transaction version 2 leave it to the broker.
         """
-        ...
 
 
 class MarkerWriter(Protocol):
-    """The partitions of this node, told that a transaction has ended."""
+    """Writes the ends of transactions into partitions of this node."""
 
     async def write(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write the marker into each partition, (topic, number); durable when it returns, where the code is NONE."""
-        ...
+        """Write a marker into each partition, by topic and number; a code for each, durable when it returns."""
