@@ -21,6 +21,7 @@ from busway_bus.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
@@ -43,6 +44,7 @@ from busway_bus.handlers import (
     produce,
     sasl_handshake,
     sync_group,
+    write_txn_markers,
 )
 from busway_bus.handlers.api_versions import advertise
 from busway_bus.handlers.context import RequestContext
@@ -70,6 +72,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     delete_records,
     init_producer_id,
     offset_for_leader_epoch,
+    write_txn_markers,
     describe_configs,
     alter_configs,
     describe_log_dirs,
@@ -82,6 +85,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     offset_delete,
     describe_quorum,
     describe_cluster,
+    describe_producers,
     list_config_resources,
     describe_topic_partitions,
 )

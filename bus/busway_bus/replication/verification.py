@@ -35,6 +35,8 @@ class Verifications:
     def __init__(self) -> None:
         self.verifier: TransactionVerifier | None = None
         self._turns: dict[int, asyncio.Task[None]] = {}
+        """The last one of each producer."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def waiting(self, producer_id: int) -> bool:
         """Whether batches of a producer wait, so that what comes now has to wait behind them."""
@@ -44,6 +46,7 @@ class Verifications:
         """Do something for a producer once all that waits already is done, whether whoever sent it is still there or not."""
         task = asyncio.ensure_future(self._after(self._turns.get(producer_id), work))
         self._turns[producer_id] = task
+        self._tasks.add(task)
         task.add_done_callback(lambda over: self._over(producer_id, over))
         return task
 
@@ -54,6 +57,7 @@ class Verifications:
         await work()
 
     def _over(self, producer_id: int, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
         if self._turns.get(producer_id) is task:
             del self._turns[producer_id]
 
@@ -88,11 +92,10 @@ class Verifications:
 
     async def close(self) -> None:
         """Drop what waits: nobody is left to be answered."""
-        tasks = tuple(self._turns.values())
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 def _told(code: ErrorCode, *, add: bool, abortable: bool) -> KafkaError | None:
