@@ -55,6 +55,7 @@ class Runtime(Generic[S]):
         new_shard: makes an empty one.
         partitions: how many the topic has, 0 while it is not there.
         topic_id: its id, None while it is not there.
+        loaded: told of each partition whose shard is served from now on.
     """
 
     def __init__(
@@ -66,12 +67,14 @@ class Runtime(Generic[S]):
         machine: Machine,
         partitions: Callable[[], int],
         topic_id: Callable[[], UUID | None],
+        loaded: Callable[[int, S], None] = lambda number, shard: None,
     ) -> None:
         self._topic = topic
         self._replicas = replicas
         self._machine = machine
         self._partitions = partitions
         self._topic_id = topic_id
+        self._told_loaded = loaded
         self._current: UUID | None = None
         self._loaded: dict[int, _Loaded[S]] = {}
         self._loader = Loader(topic, replicas, new_shard, self.now, self._serve)
@@ -261,6 +264,7 @@ class Runtime(Generic[S]):
     def _serve(self, number: int, shard: S) -> None:
         loaded = self._loaded[number] = _Loaded(number, shard)
         self._set_timer(loaded)
+        self._told_loaded(number, shard)
 
     # Unloading
 
