@@ -8,12 +8,10 @@ from collections.abc import Collection
 from typing import Final
 
 from busway_bus.groups.memory import GroupMemory, Holding
-from busway_bus.groups.offsets import CommittedOffset
+from busway_bus.groups.offsets import CommittedOffset, Place
 from busway_bus.kernel.limits import PENDING_OFFSET_BYTES
 from busway_bus.kernel.open_transactions import OpenTransactions
 
-Place = tuple[str, int]
-"""A topic's name and the number of a partition of it."""
 NONE: Final[tuple[Place, ...]] = ()
 
 
