@@ -10,7 +10,6 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from operator import itemgetter
 from typing import TypeVar
-from uuid import UUID
 
 from busway_bus.coordinator.markers import Markers
 from busway_bus.coordinator.runtime import Runtime
@@ -18,6 +17,7 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import TRANSACTIONS_BYTES_MAX, TRANSACTIONS_PER_TICK_MAX
 from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import MarkerWriter
+from busway_bus.metadata.image import TopicImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.transactions.fencing import Identity
 from busway_bus.transactions.shard import Begun, Ended, Levels, TransactionShard
@@ -34,8 +34,7 @@ class TransactionCoordinator:
 
     Args:
         create_topic: makes the topic of transactions.
-        partitions: how many it has, 0 while it is not there.
-        topic_id: its id, None while it is not there.
+        image: that topic as `Runtime` wants it.
         exists: whether there is a partition of this topic and number.
         version: the finalized level of `transaction.version`.
         new_producer_id: an id that nobody has.
@@ -49,8 +48,7 @@ class TransactionCoordinator:
         machine: Machine,
         *,
         create_topic: Callable[[], Awaitable[None]],
-        partitions: Callable[[], int],
-        topic_id: Callable[[], UUID | None],
+        image: Callable[[], TopicImage | None],
         exists: Callable[[str, int], bool],
         version: Callable[[], int],
         new_producer_id: Callable[[], Awaitable[int]],
@@ -58,7 +56,6 @@ class TransactionCoordinator:
     ) -> None:
         self._config = config
         self._create_topic = create_topic
-        self._partitions = partitions
         self._version = version
         self._new_producer_id = new_producer_id
         self.runtime = Runtime(
@@ -66,8 +63,7 @@ class TransactionCoordinator:
             TransactionShard,
             replicas=replicas,
             machine=machine,
-            partitions=partitions,
-            topic_id=topic_id,
+            image=image,
             loaded=self._loaded,
         )
         self.markers = Markers(
@@ -88,7 +84,7 @@ class TransactionCoordinator:
     async def ensure(self) -> None:
         """Make sure that the topic of transactions is there and loaded, or begun to be."""
         async with self._creating:
-            if self._partitions() == 0:
+            if self.runtime.partitions == 0:
                 await self._create_topic()
             self.runtime.load()
 

@@ -200,6 +200,15 @@ GROUPS_PER_TICK_MAX: Final = 100
 GROUPS_PER_EXPIRY_MAX: Final = 100
 """Groups of which is looked for what has expired while all others wait."""
 
+OFFSETS_PER_EXPIRY_MAX: Final = 1_000
+"""The same in offsets: one group may have as many as there are partitions, and each that has expired is a record to write."""
+
+PENDING_OFFSETS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Offsets of all groups that were committed within transactions that are open: they may be as many as producers like."""
+
+PENDING_OFFSET_BYTES: Final = 512
+"""What one of them takes beside the names that it brings."""
+
 RECORDS_PER_OWN_BATCH_MAX: Final = 1_000
 """Records in a batch that a coordinator writes: one decision with very many must not make a batch that nobody can fetch."""
 
