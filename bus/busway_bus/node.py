@@ -134,8 +134,7 @@ class Node:
                     replicas,
                     self._machine,
                     create_topic=self._create_offsets_topic,
-                    partitions=lambda: _count(metadata.image, OFFSETS_TOPIC),
-                    topic_id=lambda: _topic_id(metadata.image, OFFSETS_TOPIC),
+                    image=lambda: metadata.image.topics.get(OFFSETS_TOPIC),
                     topic_exists=lambda name: name in metadata.image.topics,
                 ),
             )
@@ -306,16 +305,6 @@ class Node:
     def _disk_failed(self, problem: OSError) -> None:
         log.critical("the disk under %s failed: %s; nothing is acknowledged any more", self.config.data_dir, problem)
         self.failed.set()
-
-
-def _count(image: ClusterImage, topic: str) -> int:
-    topic_image = image.topics.get(topic)
-    return len(topic_image.partitions) if topic_image is not None else 0
-
-
-def _topic_id(image: ClusterImage, topic: str) -> UUID | None:
-    topic_image = image.topics.get(topic)
-    return topic_image.topic_id if topic_image is not None else None
 
 
 def _partitions(image: ClusterImage) -> dict[tuple[str, int], UUID]:

@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from busway_bus.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -24,7 +26,9 @@ from busway_bus.handlers import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -36,6 +40,7 @@ from busway_bus.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -72,6 +77,9 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     delete_records,
     init_producer_id,
     offset_for_leader_epoch,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
     write_txn_markers,
     describe_configs,
     alter_configs,
@@ -86,6 +94,8 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     describe_quorum,
     describe_cluster,
     describe_producers,
+    describe_transactions,
+    list_transactions,
     list_config_resources,
     describe_topic_partitions,
 )

@@ -1,0 +1,97 @@
+"""Which records of a log count for the shard that keeps its state there, and in which order it is told of them.
+
+What lives here: of each key the last record, unless that is a tombstone; of transactions only what was committed, and what is open yet.
+What does not: reading the log (`log.partition_log`), and when that is done (`loading`).
+"""
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+
+from busway_bus.coordinator.shard import Record, Shard, TransactionalShard
+from busway_bus.kernel.open_transactions import OpenTransactions
+from busway_protocol.records.batch import read_header, verify_crc
+from busway_protocol.records.control import read_marker
+from busway_protocol.records.record import decode_records
+from busway_protocol.types import Buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting:
+    """What counts of a log, to be applied from the first to the last.
+
+    Attributes:
+        overtaken: what open transactions have written and something else has taken the place of, each with its producer.
+        records: what is in force.
+        pending: what comes into force where open transactions are committed, each with its producer.
+    """
+
+    overtaken: list[tuple[Record, int]] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    pending: list[tuple[Record, int]] = field(default_factory=list)
+
+
+def counting(shard: Shard, batches: Iterable[Buffer]) -> Generator[None, None, Counting]:
+    """What counts of a whole log, a step at a time.
+
+    Raises:
+        ProtocolError: a batch or a record is damaged.
+    """
+    last: dict[bytes, bytes | None] = {}
+    open_: OpenTransactions[bytes, bytes] = OpenTransactions(lambda key, value: 0)
+    for batch in batches:
+        header = read_header(batch)
+        verify_crc(batch, header)
+        if header.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                last.update(open_.end(header.producer_id, committed=marker.committed))
+        else:
+            for record in decode_records(batch):
+                if record.key is None:
+                    continue
+                if header.is_transactional and record.value is not None:
+                    open_.put(header.producer_id, record.key, record.value)
+                    continue
+                last[record.key] = record.value
+                if record.value is None:
+                    open_.forget(record.key)
+                else:
+                    open_.overtake(record.key)
+        yield
+    return (yield from _decoded(shard, last, open_))
+
+
+def _decoded(
+    shard: Shard, last: dict[bytes, bytes | None], open_: OpenTransactions[bytes, bytes]
+) -> Generator[None, None, Counting]:
+    result = Counting()
+    for key, value in last.items():
+        if value is not None:
+            decoded = shard.decode(key, value)
+            if decoded is not None:
+                result.records.append(decoded)
+            yield
+    for key, producer_id, content, counts in open_.all():
+        decoded = shard.decode(key, content)
+        if decoded is not None:
+            (result.pending if counts else result.overtaken).append((decoded, producer_id))
+        yield
+    return result
+
+
+def applied(shard: Shard, counting: Counting, now: int) -> Generator[None, None, None]:
+    """Let a shard have what counts, a step at a time; one that keeps nothing until a transaction is over is not told of open ones."""
+    transactional = shard if isinstance(shard, TransactionalShard) else None
+    if transactional is not None:
+        yield from _kept(transactional, counting.overtaken, now)
+    for record in counting.records:
+        shard.apply(record, now)
+        yield
+    if transactional is not None:
+        yield from _kept(transactional, counting.pending, now)
+
+
+def _kept(shard: TransactionalShard, records: list[tuple[Record, int]], now: int) -> Generator[None, None, None]:
+    for record, producer_id in records:
+        shard.apply_pending(record, producer_id, now)
+        yield
