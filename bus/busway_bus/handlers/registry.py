@@ -48,6 +48,7 @@ from busway_bus.handlers import (
     produce,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
 )
 from busway_bus.handlers.api_versions import advertise
 from busway_bus.handlers.context import RequestContext
@@ -78,6 +79,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     add_partitions_to_txn,
     add_offsets_to_txn,
     end_txn,
+    txn_offset_commit,
     describe_configs,
     alter_configs,
     describe_log_dirs,
