@@ -49,6 +49,7 @@ from busway_bus.handlers import (
     produce,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     write_txn_markers,
 )
 from busway_bus.handlers.api_versions import advertise
@@ -81,6 +82,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     add_offsets_to_txn,
     end_txn,
     write_txn_markers,
+    txn_offset_commit,
     describe_configs,
     alter_configs,
     describe_log_dirs,

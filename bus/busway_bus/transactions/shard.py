@@ -113,8 +113,9 @@ class TransactionShard:
     @staticmethod
     def encode(change: Change) -> tuple[bytes, bytes | None]:
         """A change as it is stored."""
-        value = None if change.transaction is None else value_bytes(change.transaction.record(), change.version)
-        return key_bytes(change.transactional_id), value
+        transactional_id, transaction, version = change
+        value = None if transaction is None else value_bytes(transaction.record(version), version)
+        return key_bytes(transactional_id), value
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> Change | None:

@@ -150,20 +150,22 @@ class Transaction:
 
     # In the log
 
-    def record(self) -> TransactionLogValue:
-        """As it is stored."""
-        return TransactionLogValue(
+    def record(self, version: int) -> TransactionLogValue:
+        """As it is stored in this version of the value."""
+        value = TransactionLogValue(
             producer_id=self.producer_id,
-            previous_producer_id=self.previous_producer_id,
-            next_producer_id=self.next_producer_id,
             producer_epoch=self.epoch,
             transaction_timeout_ms=self.timeout_ms,
             transaction_status=self.state,
             transaction_partitions=None if self.state is State.EMPTY else by_topic(self.partitions),
             transaction_last_update_timestamp_ms=self.updated_ms,
             transaction_start_timestamp_ms=self.started_ms,
-            client_transaction_version=self.client_version,
         )
+        if version >= 1:
+            value.previous_producer_id = self.previous_producer_id
+            value.next_producer_id = self.next_producer_id
+            value.client_transaction_version = self.client_version
+        return value
 
     @staticmethod
     def from_record(value: TransactionLogValue) -> "Transaction":
