@@ -16,7 +16,6 @@ from busway_bus.controller.brokers import RegisterBroker, addresses
 from busway_bus.controller.controller import ITSELF, Controller
 from busway_bus.controller.leaders import BeginEpochs
 from busway_bus.coordinator.groups import LOAD_GRACE_S, GroupCoordinator
-from busway_bus.coordinator.marker_writer import LocalMarkerWriter
 from busway_bus.coordinator.producer_ids import ProducerIds
 from busway_bus.coordinator.transactions import TransactionCoordinator
 from busway_bus.handlers.context import NodeServices
@@ -139,8 +138,10 @@ class Node:
                 exists=lambda topic, number: metadata.image.partition(topic, number) is not None,
                 version=lambda: metadata.image.features.get(TRANSACTION_VERSION, 0),
                 new_producer_id=producer_ids.take,
-                writer=LocalMarkerWriter(replicas, groups),
+                writer=replicas.markers,
             )
+            replicas.markers.end_offsets = groups.end_transaction
+            replicas.verifications.verifier = transactions
             self._services = NodeServices(
                 config=self.config,
                 machine=self._machine,

@@ -23,6 +23,7 @@ from busway_bus.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
     describe_transactions,
@@ -49,6 +50,7 @@ from busway_bus.handlers import (
     sasl_handshake,
     sync_group,
     txn_offset_commit,
+    write_txn_markers,
 )
 from busway_bus.handlers.api_versions import advertise
 from busway_bus.handlers.context import RequestContext
@@ -79,6 +81,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     add_partitions_to_txn,
     add_offsets_to_txn,
     end_txn,
+    write_txn_markers,
     txn_offset_commit,
     describe_configs,
     alter_configs,
@@ -92,6 +95,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     offset_delete,
     describe_quorum,
     describe_cluster,
+    describe_producers,
     describe_transactions,
     list_transactions,
     list_config_resources,
