@@ -196,3 +196,10 @@ STOP_WAIT_MS: Final = 5_000
 
 TYPED_SETTINGS_MAX: Final = 1_000
 """Different settings of topics that are remembered in their typed form, which takes half a millisecond to make."""
+
+VERIFICATIONS_MAX: Final = 10_000
+"""Producers of one partition whose coordinator is being asked whether their transaction is ongoing, or has said no; of more, the oldest
+has to ask again."""
+
+ABORTED_PER_FETCH_MAX: Final = 10_000
+"""Aborted transactions that a fetch names for one partition; where there are more in what would be read, less is read."""
