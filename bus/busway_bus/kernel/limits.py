@@ -167,6 +167,27 @@ MEMBER_BYTES: Final = 1024
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Members that were handed an id and have not come back with it yet, for one group."""
 
+TRANSACTIONS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What all transactional ids of a node may take: a hundred thousand of them. Kafka has no such bound, and anybody may make ids."""
+
+TRANSACTION_BYTES: Final = 512
+"""What a transactional id takes beside its name and its partitions."""
+
+TRANSACTION_PARTITION_BYTES: Final = 128
+"""What each partition of an open transaction takes."""
+
+TRANSACTION_PARTITIONS_MAX: Final = 10_000
+"""Partitions that one transaction writes to: each of its records names all of them."""
+
+TRANSACTIONS_PER_TICK_MAX: Final = 100
+"""Transactions that are aborted for their age, or forgotten, while all others wait."""
+
+ENDING_AT_ONCE_MAX: Final = 100
+"""Transactions whose markers are being written at a time: after a start there may be very many."""
+
+MARKER_RETRY_S: Final = (0.05, 1.0)
+"""First and longest wait before markers that could not be written are tried again."""
+
 SILENT_WAIT_MS_MIN: Final = 1_000
 """How long silent static members are waited for at least; a member may ask for 0, and the timer must not spin."""
 

@@ -21,10 +21,12 @@ from busway_bus.log.validate import check_batch
 from busway_bus.replication.acknowledgements import Acknowledged
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.log_manager import LogManager
+from busway_bus.replication.markers import LocalMarkers
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.replication.slices import Slices
 from busway_bus.replication.turns import Turns
+from busway_bus.replication.verification import Verifications
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import BatchHeader
@@ -53,6 +55,8 @@ class ReplicaManager:
         logs: the upkeep of their logs.
         slices: for what computes for long.
         turns: whose turn it is on the event loop.
+        verifications: the producers whose transactions are being looked up.
+        markers: writes the ends of transactions.
     """
 
     def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher, machine: Machine) -> None:
@@ -64,6 +68,8 @@ class ReplicaManager:
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
         self.slices = Slices(machine)
         self.turns = Turns(machine)
+        self.verifications = Verifications()
+        self.markers = LocalMarkers(self)
         self.logs = LogManager(config, store, flusher, self.local, turns=self.turns, machine=machine)
 
     def may_have_lost(self) -> list[tuple[str, int]]:
@@ -198,7 +204,8 @@ class ReplicaManager:
         return info
 
     async def close(self) -> None:
-        """Drop what is being looked through: nobody is left to be answered."""
+        """Drop what is being looked through, or up: nobody is left to be answered."""
+        await self.verifications.close()
         for task in self._inspections:
             task.cancel()
         if self._inspections:

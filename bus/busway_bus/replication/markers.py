@@ -7,7 +7,7 @@ offsets that a transaction has committed (`coordinator.groups`), which is told o
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
@@ -16,6 +16,8 @@ from busway_protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from busway_bus.replication.manager import ReplicaManager
 
+WRITTEN_TOGETHER: Final = 500
+"""Partitions that markers are written into between two others' requests."""
 EndOffsets = Callable[[int, EndTransaction], Awaitable[ErrorCode]]
 """Ends a transaction in a partition of `__consumer_offsets`; durable when it returns NONE."""
 
@@ -41,7 +43,9 @@ class LocalMarkers:
         codes: dict[tuple[str, int], ErrorCode] = {}
         waiting: dict[tuple[str, int], asyncio.Future[None]] = {}
         offsets: list[int] = []
-        for topic, number in partitions:
+        for count, (topic, number) in enumerate(partitions, 1):
+            if count % WRITTEN_TOGETHER == 0:
+                await asyncio.sleep(0)
             if topic == OFFSETS_TOPIC:
                 offsets.append(number)
                 continue
@@ -52,28 +56,17 @@ class LocalMarkers:
                     waiting[topic, number] = acknowledged
             except KafkaError as problem:
                 codes[topic, number] = problem.code
-        ends = [self._end_offsets(number, marker) for number in offsets]
-        for number, code in zip(offsets, await asyncio.gather(*ends), strict=True):
-            codes[OFFSETS_TOPIC, number] = code
+        for number in offsets:
+            codes[OFFSETS_TOPIC, number] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.end_offsets is not None:
+            ends = [self.end_offsets(number, marker) for number in offsets]
+            for number, code in zip(offsets, await asyncio.gather(*ends), strict=True):
+                codes[OFFSETS_TOPIC, number] = code
         if waiting:
             await asyncio.wait(waiting.values())
         for key, acknowledged in waiting.items():
-            problem = acknowledged.exception()
-            if isinstance(problem, KafkaError):
-                codes[key] = problem.code
+            failure = acknowledged.exception()
+            if failure is not None:
+                assert isinstance(failure, KafkaError), "an acknowledgement fails as a partition does"
+                codes[key] = failure.code
         return codes
-
-    async def _end_offsets(self, number: int, marker: EndTransaction) -> ErrorCode:
-        if self.end_offsets is None:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        try:
-            code = await self.end_offsets(number, marker)
-        except KafkaError as problem:
-            code = problem.code
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code
-
-
-_NOT_READY = frozenset(
-    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
-)
-"""A transaction coordinator that is told of a partition that it has no leader tries again."""

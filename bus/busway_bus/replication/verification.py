@@ -11,10 +11,6 @@ from typing import Final
 from busway_bus.kernel.transactions import TransactionVerifier
 from busway_protocol.errors import ErrorCode, KafkaError
 
-CONCURRENT_RETRY_S: Final = 0.02
-CONCURRENT_RETRIES: Final = 5
-"""How long, and how often, a broker asks again for a client while the transaction before is being ended, as Kafka's does."""
-
 _ASK_AGAIN: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -35,6 +31,8 @@ class Verifications:
     def __init__(self) -> None:
         self.verifier: TransactionVerifier | None = None
         self._turns: dict[int, asyncio.Task[None]] = {}
+        """The last one of each producer."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def waiting(self, producer_id: int) -> bool:
         """Whether batches of a producer wait, so that what comes now has to wait behind them."""
@@ -44,6 +42,7 @@ class Verifications:
         """Do something for a producer once all that waits already is done, whether whoever sent it is still there or not."""
         task = asyncio.ensure_future(self._after(self._turns.get(producer_id), work))
         self._turns[producer_id] = task
+        self._tasks.add(task)
         task.add_done_callback(lambda over: self._over(producer_id, over))
         return task
 
@@ -54,6 +53,7 @@ class Verifications:
         await work()
 
     def _over(self, producer_id: int, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
         if self._turns.get(producer_id) is task:
             del self._turns[producer_id]
 
@@ -76,11 +76,6 @@ class Verifications:
             codes: Mapping[tuple[str, int], ErrorCode] = {}
         else:
             codes = await self.verifier.verify(transactional_id, *producer, partitions, add=add)
-            for _ in range(CONCURRENT_RETRIES if add else 0):
-                if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
-                    break
-                await asyncio.sleep(CONCURRENT_RETRY_S)
-                codes = await self.verifier.verify(transactional_id, *producer, partitions, add=add)
         return {
             key: _told(codes.get(key, ErrorCode.COORDINATOR_NOT_AVAILABLE), add=add, abortable=abortable)
             for key in partitions
@@ -88,11 +83,10 @@ class Verifications:
 
     async def close(self) -> None:
         """Drop what waits: nobody is left to be answered."""
-        tasks = tuple(self._turns.values())
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 def _told(code: ErrorCode, *, add: bool, abortable: bool) -> KafkaError | None:
