@@ -5,6 +5,7 @@ asked (`transactions_scenarios`).
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -26,6 +27,7 @@ from busway_protocol.messages.transactions import (
     InitProducerIdRequest,
     ListTransactionsRequest,
 )
+from busway_protocol.records.batch import iter_batches
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
 
@@ -85,6 +87,8 @@ class TransactionsRun(Run):
             return ErrorCode(value).name
         if field.endswith(("_time_ms", "timestamp")):
             return value > 0
+        if field == "error_message":
+            return "words"
         return super()._plain(value, field)
 
     # Requests
@@ -180,7 +184,7 @@ class TransactionsRun(Run):
         builder = BatchBuilder(
             producer_id=identity[0], producer_epoch=identity[1], base_sequence=sequence, transactional=True
         )
-        builder.append(1_000, None, label.encode())
+        builder.append(int(time.time() * 1000), None, label.encode())
         data = PartitionProduceData(index=place[1], records=builder.build())
         request = ProduceRequest(
             transactional_id=name,
@@ -201,11 +205,13 @@ class TransactionsRun(Run):
         )
         answer = await self.admin.request(request, at_most=12)
         data = answer.responses[0].partitions[0]
-        records = list(decode_records(bytes(data.records or b""))) if data.records else []
+        shown: list[Any] = []
+        for header, batch in iter_batches(bytes(data.records or b"")):
+            content = "a marker" if header.is_control else [record.value for record in decode_records(batch)]
+            shown.append((header.base_offset, self._producers.get(header.producer_id), header.producer_epoch, content))
         aborted = [
             (self._producers.get(entry.producer_id), entry.first_offset) for entry in data.aborted_transactions or ()
         ]
-        shown = [(record.offset, record.value) for record in records]
         self.note(label, [data.error_code, data.high_watermark, data.last_stable_offset, shown, aborted])
 
 

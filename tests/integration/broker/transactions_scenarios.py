@@ -222,6 +222,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     lists,
 )
 SETTINGS: Final = {
+    "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
