@@ -159,7 +159,7 @@ class GroupCoordinator:
         """Store how far a group has read, to be in force when the producer's transaction is committed; a code for each, when it is durable.
 
         Args:
-            verifier: asked whether the partition that keeps the group belongs to the transaction.
+            verifier: asked whether the partition that keeps the group belongs to the transaction, before its first offsets there.
             add: have it added where it does not (KIP-890).
 
         Raises:
@@ -167,8 +167,8 @@ class GroupCoordinator:
                 meanwhile; INVALID_PRODUCER_EPOCH where a newer producer has taken over.
         """
         number = self.runtime.partition_of(group_id)
-        self.runtime.shard(number)  # who asks the wrong broker need not ask the transaction's coordinator first
-        await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add)
+        if not self.runtime.is_open(number, producer.producer_id, producer.epoch):
+            await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add)
         wall_ms = self._machine.wall_ms()
         return await self.runtime.write_in_transaction(
             number,

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from busway_bus.coordinator.replay import applied, counting
+from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.coordinator.replies import refusal
 from busway_bus.coordinator.shard import Shard
 from busway_bus.log.partition_log import PartitionLog
@@ -123,8 +123,8 @@ class Loader(Generic[S]):
 
     async def _load(self, stored: PartitionLog) -> S:
         shard = self._new_shard()
-        records = await self._replicas.slices.run(counting(shard, stored.batches()))
-        await self._replicas.turns.run("", applied(shard, records, self._now()))
+        records = await self._replicas.slices.run(latest_records(shard, stored.batches()))
+        await self._replicas.turns.run("", apply_records(shard, records, self._now()))
         return shard
 
     def _over(self, number: int, leader_epoch: int, task: "asyncio.Task[S]") -> None:

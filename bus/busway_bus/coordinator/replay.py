@@ -16,7 +16,7 @@ from busway_protocol.types import Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counting:
+class LatestRecords:
     """What counts of a log, to be applied from the first to the last.
 
     Attributes:
@@ -30,68 +30,70 @@ class Counting:
     pending: list[tuple[Record, int]] = field(default_factory=list)
 
 
-def counting(shard: Shard, batches: Iterable[Buffer]) -> Generator[None, None, Counting]:
+def latest_records(shard: Shard, batches: Iterable[Buffer]) -> Generator[None, None, LatestRecords]:
     """What counts of a whole log, a step at a time.
 
     Raises:
         ProtocolError: a batch or a record is damaged.
     """
     last: dict[bytes, bytes | None] = {}
-    open_: OpenTransactions[bytes, bytes] = OpenTransactions(lambda key, value: 0)
+    undecided: OpenTransactions[bytes, bytes] = OpenTransactions(lambda key, value: 0)
     for batch in batches:
         header = read_header(batch)
         verify_crc(batch, header)
         if header.is_control:
             marker = read_marker(batch)
             if marker is not None:
-                last.update(open_.end(header.producer_id, committed=marker.committed))
+                last.update(undecided.end(header.producer_id, committed=marker.committed))
         else:
             for record in decode_records(batch):
                 if record.key is None:
                     continue
                 if header.is_transactional and record.value is not None:
-                    open_.put(header.producer_id, record.key, record.value)
+                    undecided.put(header.producer_id, record.key, record.value)
                     continue
                 last[record.key] = record.value
                 if record.value is None:
-                    open_.forget(record.key)
+                    undecided.forget(record.key)
                 else:
-                    open_.overtake(record.key)
+                    undecided.overtake(record.key)
         yield
-    return (yield from _decoded(shard, last, open_))
+    return (yield from _decoded(shard, last, undecided))
 
 
 def _decoded(
-    shard: Shard, last: dict[bytes, bytes | None], open_: OpenTransactions[bytes, bytes]
-) -> Generator[None, None, Counting]:
-    result = Counting()
+    shard: Shard, last: dict[bytes, bytes | None], undecided: OpenTransactions[bytes, bytes]
+) -> Generator[None, None, LatestRecords]:
+    latest = LatestRecords()
     for key, value in last.items():
         if value is not None:
             decoded = shard.decode(key, value)
             if decoded is not None:
-                result.records.append(decoded)
+                latest.records.append(decoded)
             yield
-    for key, producer_id, content, counts in open_.all():
+    for key, producer_id, content, counts in undecided.all():
         decoded = shard.decode(key, content)
         if decoded is not None:
-            (result.pending if counts else result.overtaken).append((decoded, producer_id))
+            (latest.pending if counts else latest.overtaken).append((decoded, producer_id))
         yield
-    return result
+    return latest
 
 
-def applied(shard: Shard, counting: Counting, now: int) -> Generator[None, None, None]:
+def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[None, None, None]:
     """Let a shard have what counts, a step at a time; one that keeps nothing until a transaction is over is not told of open ones."""
     transactional = shard if isinstance(shard, TransactionalShard) else None
     if transactional is not None:
-        yield from _kept(transactional, counting.overtaken, now)
-    for record in counting.records:
+        yield from _apply_pending(transactional, latest.overtaken, now)
+    for record in latest.records:
         shard.apply(record, now)
         yield
     if transactional is not None:
-        yield from _kept(transactional, counting.pending, now)
+        yield from _apply_pending(transactional, latest.pending, now)
 
 
-def _kept(shard: TransactionalShard, records: list[tuple[Record, int]], now: int) -> Generator[None, None, None]:
+def _apply_pending(
+    shard: TransactionalShard, records: list[tuple[Record, int]], now: int
+) -> Generator[None, None, None]:
     for record, producer_id in records:
         shard.apply_pending(record, producer_id, now)
         yield

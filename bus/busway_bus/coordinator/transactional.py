@@ -23,6 +23,19 @@ R = TypeVar("R")
 class TransactionalRuntime(Runtime[T]):
     """A runtime that knows of producers."""
 
+    def is_open(self, number: int, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has written to the partition in a transaction that has not ended.
+
+        Raises:
+            KafkaError: as `shard`.
+        """
+        self._find(number)
+        try:
+            partition = self._replicas.find(self._topic, number)
+        except KafkaError as problem:
+            raise replies.refusal(problem) from problem
+        return partition.log.producers.is_open(producer_id, producer_epoch)
+
     async def write_in_transaction(
         self, number: int, producer_id: int, producer_epoch: int, operation: Callable[[T], Decision[R]]
     ) -> R:

@@ -11,10 +11,6 @@ from typing import Final
 from busway_bus.kernel.transactions import TransactionVerifier
 from busway_protocol.errors import ErrorCode, KafkaError
 
-CONCURRENT_RETRY_S: Final = 0.02
-CONCURRENT_RETRIES: Final = 5
-"""How long, and how often, a broker asks again for a client while the transaction before is being ended, as Kafka's does."""
-
 _ASK_AGAIN: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -80,11 +76,6 @@ class Verifications:
             codes: Mapping[tuple[str, int], ErrorCode] = {}
         else:
             codes = await self.verifier.verify(transactional_id, *producer, partitions, add=add)
-            for _ in range(CONCURRENT_RETRIES if add else 0):
-                if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
-                    break
-                await asyncio.sleep(CONCURRENT_RETRY_S)
-                codes = await self.verifier.verify(transactional_id, *producer, partitions, add=add)
         return {
             key: _told(codes.get(key, ErrorCode.COORDINATOR_NOT_AVAILABLE), add=add, abortable=abortable)
             for key in partitions

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway_bus.coordinator.replay import applied, counting
+from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.open_transactions import OpenTransactions
 from busway_protocol.records.batch import CorruptBatch
@@ -93,7 +93,7 @@ def outcome(steps: Generator[None, None, Any]) -> Any:
 
 def loaded(batches: Iterable[bytes], shard: Plain | None = None) -> Plain:
     shard = shard or Texts()
-    outcome(applied(shard, outcome(counting(shard, batches)), 0))
+    outcome(apply_records(shard, outcome(latest_records(shard, batches)), 0))
     return shard
 
 

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from busway_bus.coordinator.replay import applied, counting
+from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_states import State
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
@@ -190,7 +190,9 @@ class Groups(RuleBasedStateMachine):
     def loaded(self) -> GroupShard:
         """What a start makes of the log."""
         shard = self.fresh()
-        for _ in applied(shard, finished(counting(shard, [batch_of(entry) for entry in self.log])), self.now):
+        for _ in apply_records(
+            shard, finished(latest_records(shard, [batch_of(entry) for entry in self.log])), self.now
+        ):
             pass
         return shard
 
