@@ -16,6 +16,7 @@ from busway_bus.controller.brokers import RegisterBroker, addresses
 from busway_bus.controller.controller import ITSELF, Controller
 from busway_bus.controller.leaders import BeginEpochs
 from busway_bus.coordinator.groups import LOAD_GRACE_S, GroupCoordinator
+from busway_bus.coordinator.marker_writer import LocalMarkerWriter
 from busway_bus.coordinator.producer_ids import ProducerIds
 from busway_bus.coordinator.transactions import TransactionCoordinator
 from busway_bus.handlers.context import NodeServices
@@ -128,6 +129,7 @@ class Node:
                 image=lambda: metadata.image.topics.get(OFFSETS_TOPIC),
                 topic_exists=lambda name: name in metadata.image.topics,
             )
+            markers = LocalMarkerWriter(replicas, groups)
             producer_ids = ProducerIds(self._controller, self.config.node_id, lambda: metadata.image)
             transactions = TransactionCoordinator(
                 self.config,
@@ -138,9 +140,8 @@ class Node:
                 exists=lambda topic, number: metadata.image.partition(topic, number) is not None,
                 version=lambda: metadata.image.features.get(TRANSACTION_VERSION, 0),
                 new_producer_id=producer_ids.take,
-                writer=replicas.markers,
+                writer=markers,
             )
-            replicas.markers.end_offsets = groups.end_transaction
             replicas.verifications.verifier = transactions
             self._services = NodeServices(
                 config=self.config,
@@ -156,6 +157,7 @@ class Node:
                 sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
                 groups=groups,
                 transactions=transactions,
+                markers=markers,
                 producer_ids=producer_ids,
             )
             for runtime in (groups.runtime, transactions.runtime):

@@ -249,20 +249,26 @@ class TransactionCoordinator:
                 return
 
     async def _abort_overdue(self, number: int) -> bool:
-        """Abort what is overdue in one partition, a bounded part at a time; False where its log cannot be written."""
+        """Abort what is overdue in one partition, a bounded part at a time; False where that cannot be written."""
+        new_id: int | None = None
         while number in self.runtime.shards():
+            decide = functools.partial(
+                TransactionShard.timed_out,
+                now=self.runtime.now(),
+                levels=self._levels(0),
+                at_most=TRANSACTIONS_PER_TICK_MAX,
+                new_id=new_id,
+            )
             try:
-                aborted = self.runtime.decide(
-                    number,
-                    lambda shard: shard.timed_out(self.runtime.now(), self._levels(0), TRANSACTIONS_PER_TICK_MAX),
-                )
+                overdue = self.runtime.decide(number, decide)
+                for transactional_id in overdue.ending:
+                    log.info("transaction %s took longer than its timeout and is aborted", transactional_id)
+                    self.markers.begin(number, transactional_id)
+                new_id = await self._new_producer_id() if overdue.needs_id else None
             except KafkaError as problem:
                 log.error("what is overdue in %s-%d cannot be aborted yet: %s", TRANSACTIONS_TOPIC, number, problem)
                 return False
-            for transactional_id in aborted:
-                log.info("transaction %s took longer than its timeout and is aborted", transactional_id)
-                self.markers.begin(number, transactional_id)
-            if len(aborted) < TRANSACTIONS_PER_TICK_MAX:
+            if not overdue.needs_id and len(overdue.ending) < TRANSACTIONS_PER_TICK_MAX:
                 break
             await asyncio.sleep(0)
         return True

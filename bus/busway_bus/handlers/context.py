@@ -17,6 +17,7 @@ from busway_bus.coordinator.transactions import TransactionCoordinator
 from busway_bus.handlers.creations import Creations
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.principal import ANONYMOUS, Principal
+from busway_bus.kernel.transactions import MarkerWriter
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
@@ -51,6 +52,7 @@ class NodeServices:
     sessions: FetchSessions
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    markers: MarkerWriter
     producer_ids: ProducerIds
     creations: Creations
     turns: Turns

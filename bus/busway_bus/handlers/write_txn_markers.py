@@ -46,7 +46,7 @@ async def _write(marker: WritableTxnMarker, context: RequestContext) -> Writable
         transaction_version=marker.transaction_version,
     )
     partitions = [(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
-    codes = await context.node.replicas.markers.write(end, partitions)
+    codes = await context.node.markers.write(end, partitions)
     return WritableTxnMarkerResult(
         producer_id=marker.producer_id,
         topics=[

@@ -21,7 +21,6 @@ from busway_bus.log.validate import check_batch
 from busway_bus.replication.acknowledgements import Acknowledged
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.log_manager import LogManager
-from busway_bus.replication.markers import LocalMarkers
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.replication.slices import Slices
@@ -56,7 +55,6 @@ class ReplicaManager:
         slices: for what computes for long.
         turns: whose turn it is on the event loop.
         verifications: the producers whose transactions are being looked up.
-        markers: writes the ends of transactions.
     """
 
     def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher, machine: Machine) -> None:
@@ -69,7 +67,6 @@ class ReplicaManager:
         self.slices = Slices(machine)
         self.turns = Turns(machine)
         self.verifications = Verifications()
-        self.markers = LocalMarkers(self)
         self.logs = LogManager(config, store, flusher, self.local, turns=self.turns, machine=machine)
 
     def may_have_lost(self) -> list[tuple[str, int]]:

@@ -29,6 +29,7 @@ from busway_bus.transactions.records import key_bytes, parse_key, parse_value, v
 from busway_bus.transactions.states import Event, State
 from busway_bus.transactions.transaction import (
     EPOCHS_BUMPED_SINCE,
+    NO_ID,
     Place,
     Transaction,
     exhausted,
@@ -91,6 +92,19 @@ class Ended:
     identity: Identity | None = None
     needs_id: bool = False
     ending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overdue:
+    """What `timed_out` came to.
+
+    Attributes:
+        ending: the transactional ids whose transactions are being aborted.
+        needs_id: one more would be, with a new producer id.
+    """
+
+    ending: list[str]
+    needs_id: bool
 
 
 class TransactionShard:
@@ -198,7 +212,9 @@ class TransactionShard:
             known = Transaction(producer_id=new_id, timeout_ms=timeout_ms, updated_ms=now)
         todo = check_begin(known, expected)
         if todo is Begin.FENCE:
-            return _changed(transactional_id, _fenced(known, levels, now), levels, Begun(ending=True))
+            if new_id is None and _rotates(known, levels.server):
+                return Decision(reply=Begun(needs_id=True))
+            return _changed(transactional_id, _fenced(known, levels, now, new_id), levels, Begun(ending=True))
         if todo is Begin.ROTATE:
             if new_id is None:
                 return Decision(reply=Begun(needs_id=True))
@@ -261,14 +277,14 @@ class TransactionShard:
         assert known is not None
         if todo is End.REPEAT:
             return Decision(reply=Ended(identity=(known.producer_id, known.epoch)))
-        next_id = -1
-        if version >= EPOCHS_BUMPED_SINCE and exhausted(known.epoch):
+        next_id = NO_ID
+        if _rotates(known, version):
             if new_id is None:
                 return Decision(reply=Ended(needs_id=True))
             next_id = new_id
         event = Event.COMMITTED if commit else Event.ABORTED
         prepared = known.prepared(event, version, now, next_producer_id=next_id)
-        after = (prepared.producer_id, prepared.epoch) if next_id < 0 else (next_id, 0)
+        after = (prepared.producer_id, prepared.epoch) if next_id == NO_ID else (next_id, 0)
         return _changed(transactional_id, prepared, levels, Ended(identity=after, ending=True))
 
     # The coordinator's own
@@ -280,16 +296,25 @@ class TransactionShard:
             return Decision(reply=False)
         return _changed(transactional_id, known.completed(now), levels, True)
 
-    def timed_out(self, now: int, levels: Levels, at_most: int) -> Decision[list[str]]:
-        """Abort transactions that are open for longer than their producers said, and fence those; the reply names them."""
-        overdue = self._timeouts.due(now, at_most)
-        changes = []
-        for transactional_id in overdue:
+    def timed_out(self, now: int, levels: Levels, at_most: int, new_id: int | None = None) -> Decision[Overdue]:
+        """Abort transactions that are open for longer than their producers said, and fence those.
+
+        Args:
+            new_id: a producer id that nobody has, where `needs_id` was answered before.
+        """
+        overdue, changes, needs_id = [], [], False
+        for transactional_id in self._timeouts.due(now, at_most):
             known = self.transactions[transactional_id]
             # Until that is in the log it stays to be looked at: a full disk must not keep it open.
             self._timeouts.put(transactional_id, known.started_ms + known.timeout_ms + 1)
-            changes.append(Change(transactional_id, _fenced(known, levels, now), levels.record_version))
-        return Decision(records=tuple(changes), reply=overdue)
+            rotates = _rotates(known, levels.server)
+            if rotates and new_id is None:
+                needs_id = True
+                continue
+            changes.append(Change(transactional_id, _fenced(known, levels, now, new_id), levels.record_version))
+            overdue.append(transactional_id)
+            new_id = None if rotates else new_id
+        return Decision(records=tuple(changes), reply=Overdue(ending=overdue, needs_id=needs_id))
 
     def expire(self, transactional_ids: Collection[str], before: int) -> Decision[None]:
         """Forget ids of which nothing was heard since `before`, and which have nothing open."""
@@ -306,8 +331,14 @@ def _changed(transactional_id: str, transaction: Transaction, levels: Levels, re
     return Decision(records=(change,), reply=reply)
 
 
-def _fenced(known: Transaction, levels: Levels, now: int) -> Transaction:
-    return known.prepared(Event.ABORTED, levels.server, now, fences=True)
+def _rotates(known: Transaction, version: int) -> bool:
+    """Whether an end of this version uses up the last epoch of the producer id."""
+    return version >= EPOCHS_BUMPED_SINCE and exhausted(known.epoch)
+
+
+def _fenced(known: Transaction, levels: Levels, now: int, new_id: int | None) -> Transaction:
+    next_id = new_id if new_id is not None and _rotates(known, levels.server) else NO_ID
+    return known.prepared(Event.ABORTED, levels.server, now, next_producer_id=next_id, fences=True)
 
 
 def _size(transactional_id: str, transaction: Transaction | None) -> int:

@@ -102,17 +102,17 @@ class Transaction:
 
         Args:
             event: COMMITTED or ABORTED.
+            client_version: from version 2 on the epoch rises with it, which fences the producer too.
             next_producer_id: where this end uses up the epochs of the current one.
-            fences: the coordinator aborts it, and no producer knows the epoch after that.
+            fences: the coordinator aborts it, and no producer may go on.
         """
-        base = self
-        if fences:
-            base = replace(self, epoch=min(self.epoch + 1, EPOCH_MAX), last_epoch=NO_EPOCH)
-        epoch, last_epoch = base.epoch, base.last_epoch
+        epoch, last_epoch = self.epoch, self.last_epoch
         if client_version >= EPOCHS_BUMPED_SINCE:
             epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
+        elif fences:
+            epoch, last_epoch = min(epoch + 1, EPOCH_MAX), NO_EPOCH
         return replace(
-            base,
+            self,
             previous_producer_id=self.producer_id,
             next_producer_id=next_producer_id,
             epoch=epoch,

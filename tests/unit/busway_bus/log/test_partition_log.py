@@ -291,7 +291,11 @@ def test_truncation_forgets_what_was_cut():
     assert log.producers.last_records() == {1: (4, 0)}
     flush(log)
     again = PartitionLog(files, "t-0", FOREVER, now_ms=NOW, flushed=5)
-    assert (again.end_offset, again.producers.last_records(), again.epochs.entries) == (5, {1: (4, 0)}, [(0, 0), (1, 4)])
+    assert (again.end_offset, again.producers.last_records(), again.epochs.entries) == (
+        5,
+        {1: (4, 0)},
+        [(0, 0), (1, 4)],
+    )
 
 
 def test_a_new_leader_epoch_waits_for_no_disk():

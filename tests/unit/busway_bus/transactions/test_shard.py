@@ -91,14 +91,15 @@ def test_unknown_ids_are_told_so(bench: Bench) -> None:
 
 
 def test_a_new_producer_aborts_what_is_open(bench: Bench) -> None:
-    """Two epochs pass: nobody knows the one with which the markers are written."""
+    """Two epochs pass: one with which the markers are written, and its own."""
     begun = bench.begin()
     bench.add(begun)
     assert bench.begin() == "aborting"
-    assert (bench.transaction().state, bench.transaction().epoch) == (State.PREPARE_ABORT, 2)
+    assert (bench.transaction().state, bench.transaction().epoch) == (State.PREPARE_ABORT, 1)
     bench.complete()
+    assert bench.begin() == (100, 2)
     assert bench.end(begun, commit=False) is FENCED
-    assert bench.begin() == (100, 3)
+    assert bench.begin(begun) is FENCED
 
 
 def test_a_zombie_does_not_abort_its_successors_transaction(bench: Bench) -> None:
@@ -150,14 +151,31 @@ def test_used_up_epochs_give_a_new_id_at_the_end(bench: Bench, commit: bool) -> 
     assert bench.end(old, commit=commit) is UNMAPPED
 
 
-@pytest.mark.parametrize("epoch", [EPOCH_MAX - 2, EPOCH_MAX - 1])
-def test_the_last_epochs_are_fenced_too(bench: Bench, epoch: int) -> None:
-    """The epoch stays at the largest number there is, and the next producer gets a new id."""
-    bench.add(bench.at(epoch))
+@pytest.mark.parametrize(("server", "after"), [(2, (101, 1)), (0, (101, 0))])
+def test_the_last_epoch_is_fenced_too(bench_of: Callable[[int], Bench], server: int, after: tuple[int, int]) -> None:
+    """The markers have the largest epoch there is, and the next producer gets a new id, with the abort or after it."""
+    bench = bench_of(server)
+    bench.add(bench.at(EPOCH_MAX - 1))
     assert bench.begin() == "aborting"
     assert bench.transaction().epoch == EPOCH_MAX
     bench.complete()
-    assert bench.begin() == (101, 0)
+    assert bench.begin() == after
+
+
+def test_what_is_overdue_in_its_last_epoch_gets_a_new_id(bench: Bench) -> None:
+    """It is asked for, given, and used for one transaction alone."""
+    for name in ("x", "y"):
+        bench.begin(name=name)
+        known = bench.transaction(name).initialized(1, EPOCH_MAX - 1, -1, bench.now)
+        bench.shard.apply(Change(name, known), bench.now)
+        bench.add((known.producer_id, known.epoch), name=name)
+    bench.now += 5
+    first = bench.carry_out(bench.shard.timed_out(bench.now, bench.levels(0), 10))
+    assert (first.ending, first.needs_id) == ([], True)
+    for number, name in enumerate(("x", "y")):
+        then = bench.carry_out(bench.shard.timed_out(bench.now, bench.levels(0), 10, 500 + number))
+        assert (then.ending, then.needs_id) == ([name], name == "x")
+        assert bench.transaction(name).next_producer_id == 500 + number
 
 
 def test_only_what_was_added_is_verified(bench: Bench) -> None:
@@ -184,11 +202,11 @@ def test_what_is_open_for_too_long_is_aborted(bench: Bench) -> None:
     bench.now += 1_000
     bench.add(bench.begin(name="d"), name="d")
     bench.add((bench.transaction("c").producer_id, 0), P1, name="c")
-    assert bench.carry_out(bench.shard.timed_out(bench.now, bench.levels(0), 10)) == []
+    assert bench.carry_out(bench.shard.timed_out(bench.now, bench.levels(0), 10)).ending == []
     bench.now += 1
-    assert bench.carry_out(bench.shard.timed_out(bench.now, bench.levels(0), 2)) == ["a", "b"]
-    assert bench.carry_out(bench.shard.timed_out(bench.now, bench.levels(0), 2)) == ["c"]
-    assert bench.transaction("c").epoch == 2
+    assert bench.carry_out(bench.shard.timed_out(bench.now, bench.levels(0), 2)).ending == ["a", "b"]
+    assert bench.carry_out(bench.shard.timed_out(bench.now, bench.levels(0), 2)).ending == ["c"]
+    assert bench.transaction("c").epoch == 1
     assert set(bench.shard.prepared) == {"a", "b", "c"}
     assert bench.add((bench.transaction("a").producer_id, 0), name="a") is BUSY
 
@@ -199,10 +217,10 @@ def test_an_abort_that_cannot_be_written_is_due_again(bench: Bench) -> None:
     bench.now += 2
     for _ in range(2):
         decision = bench.shard.timed_out(bench.now, bench.levels(0), 10)
-        assert decision.reply == ["x"]
+        assert decision.reply.ending == ["x"]
     assert bench.transaction().state is State.ONGOING
     bench.carry_out(decision)
-    assert bench.shard.timed_out(bench.now, bench.levels(0), 10).reply == []
+    assert bench.shard.timed_out(bench.now, bench.levels(0), 10).reply.ending == []
 
 
 def test_a_timeout_counts_for_one_transaction(bench: Bench) -> None:
@@ -214,9 +232,9 @@ def test_a_timeout_counts_for_one_transaction(bench: Bench) -> None:
     bench.complete()
     bench.add(ended)
     bench.now += 900
-    assert bench.shard.timed_out(bench.now, bench.levels(0), 10).reply == []
+    assert bench.shard.timed_out(bench.now, bench.levels(0), 10).reply.ending == []
     bench.now += 101
-    assert bench.shard.timed_out(bench.now, bench.levels(0), 10).reply == ["x"]
+    assert bench.shard.timed_out(bench.now, bench.levels(0), 10).reply.ending == ["x"]
 
 
 def test_ids_that_nobody_uses_are_forgotten(bench: Bench) -> None:
