@@ -214,6 +214,11 @@ class TransactionRequests:
         code, answer = await self._decided(
             self._coordinator, request, lambda found: [found.error_code], at_most=None if implicit else _END_BEFORE
         )
+        if committed and code is ErrorCode.INVALID_TXN_STATE:
+            # Not its commit that is repeated: the coordinator would have taken that.
+            why = self._overdue() or "by its timeout, or by an administrator"
+            text = f"{self._name}: the transaction was aborted already, {why}; abort it here as well and begin again ({code.name})"
+            raise TransactionAbortable(text, code)
         if code is not ErrorCode.NONE:
             what = "committing" if committed else "aborting"
             raise self._refused(code, what, abortable=code in _ENDS_ABORTABLY)
@@ -276,14 +281,16 @@ class TransactionRequests:
     def fenced_text(self) -> str:
         """What happened when brokers know a newer epoch of this producer."""
         text = "another producer with the same transactional_id has taken over"
-        if self.opened_at is not None:
-            open_s = asyncio.get_running_loop().time() - self.opened_at
-            if open_s * 1000 >= self._timeout_ms:
-                text = (
-                    f"the transaction was open for {open_s:.1f} s, longer than transaction_timeout_ms={self._timeout_ms}, and was aborted, "
-                    f"or {text}"
-                )
+        if overdue := self._overdue():
+            text = f"the transaction was aborted, {overdue}, or {text}"
         return f"{text}; nothing of this transaction is committed. Stop this producer; start a new one if it is the one that should work"
+
+    def _overdue(self) -> str:
+        """That the transaction was open for longer than its timeout, if it was."""
+        open_s = 0.0 if self.opened_at is None else asyncio.get_running_loop().time() - self.opened_at
+        if open_s * 1000 < self._timeout_ms:
+            return ""
+        return f"open for {open_s:.1f} s, longer than transaction_timeout_ms={self._timeout_ms}"
 
     def _words(self, code: ErrorCode) -> str:
         words = {
