@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from busway.cluster.client import ClusterClient, CoordinatorKind
 from busway.cluster.coordinator import MOVED, CoordinatorLink
+from busway.cluster.seldom import Seldom
 from busway.errors import (
     BrokerError,
     BuswayError,
@@ -100,6 +101,7 @@ class TransactionRequests:
         self._patience_s = options.delivery_timeout_ms / 1000
         self._coordinator = CoordinatorLink(cluster, self._id, CoordinatorKind.TRANSACTION, log)
         self._groups: dict[str, CoordinatorLink] = {}
+        self._seldom = Seldom(log)
         self.opened_at: float | None = None
         """When the transaction was begun, by the event loop; for the words of a refusal."""
 
@@ -258,6 +260,8 @@ class TransactionRequests:
                 problem = BrokerError(code, self._name)
             if loop.time() >= deadline:
                 raise problem
+            if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                self._seldom.tell(logging.INFO, type(message), "%s, asked again: %s", type(message).__name__, problem)
             await asyncio.sleep(SOON_S if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next())
 
     @property

@@ -47,13 +47,13 @@ async def test_whatever_is_lost_a_transaction_ends_once(
     transactional: Cluster, topic: str, group: str, key: ApiKey, answers: bool
 ) -> None:
     """The request is asked again, and the coordinator knows it again; what was committed is there once, what was aborted not at all."""
-    where = TopicPartition("source", 0)
+    where = TopicPartition(topic, 0)
     async with Proxy(transactional.bootstrap_servers) as proxy:
         lost = proxy.strike(Fate.CUT, key, answers=answers, times=TIMES)
         async with asyncio.timeout(60), producer(proxy, topic) as sending:
             async with sending.transaction():
                 for number in range(3):
-                    await sending.send(topic, b"%d" % number, partition=0)
+                    await sending.send_and_wait(topic, b"%d" % number, partition=0)
                 await sending.send_offsets_to_transaction({where: 3}, GroupMetadata(group_id=group))
             again = proxy.strike(Fate.CUT, key, answers=answers, times=TIMES)
             await sending.begin_transaction()
@@ -96,22 +96,21 @@ async def test_a_cancelled_commit_is_finished(transactional: Cluster, topic: str
 
 async def test_a_commit_that_is_cancelled_twice_is_finished_behind(transactional: Cluster, topic: str) -> None:
     """Its caller goes at once; the next transaction begins when it has ended, and a producer that stops sees it through."""
-    async with Proxy(transactional.bootstrap_servers) as proxy:
-        async with producer(proxy, topic) as sending:
-            for value in (b"first", b"second"):
-                held = proxy.strike(Fate.HOLD, ApiKey.END_TXN, answers=False)
-                await sending.begin_transaction()
-                await sending.send(topic, value, partition=0)
-                task = asyncio.ensure_future(sending.commit_transaction())
-                await held.happened.wait()
-                for _ in range(2):
-                    task.cancel()
-                    await asyncio.sleep(0)
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                with pytest.raises(InvalidTransactionState, match="cannot be taken back"):
-                    await sending.abort_transaction()
-                asyncio.get_running_loop().call_later(0.1, held.lift)
+    async with Proxy(transactional.bootstrap_servers) as proxy, producer(proxy, topic) as sending:
+        for value in (b"first", b"second"):
+            held = proxy.strike(Fate.HOLD, ApiKey.END_TXN, answers=False)
+            await sending.begin_transaction()
+            await sending.send(topic, value, partition=0)
+            task = asyncio.ensure_future(sending.commit_transaction())
+            await held.happened.wait()
+            for _ in range(2):
+                task.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(InvalidTransactionState, match="cannot be taken back"):
+                await sending.abort_transaction()
+            asyncio.get_running_loop().call_later(0.1, held.lift)
     assert await committed(transactional.bootstrap_servers, topic) == [b"first", b"second"]
 
 
@@ -199,7 +198,7 @@ async def test_offsets_whose_sending_was_cancelled_cannot_be_committed(
         await sending.begin_transaction()
         await sending.send_and_wait(topic, b"v", partition=0)
         held = proxy.strike(Fate.HOLD, ApiKey.TXN_OFFSET_COMMIT, answers=True)
-        offsets = {TopicPartition("source", 0): 1}
+        offsets = {TopicPartition(topic, 0): 1}
         task = asyncio.ensure_future(sending.send_offsets_to_transaction(offsets, GroupMetadata(group_id=group)))
         await held.happened.wait()
         task.cancel()
@@ -210,4 +209,4 @@ async def test_offsets_whose_sending_was_cancelled_cannot_be_committed(
             await sending.commit_transaction()
         await sending.abort_transaction()
     assert await committed(transactional.bootstrap_servers, topic) == []
-    assert await offset_of(transactional, group, TopicPartition("source", 0)) is None
+    assert await offset_of(transactional, group, TopicPartition(topic, 0)) is None

@@ -97,19 +97,19 @@ async def test_nothing_is_sent_outside_of_a_transaction(transactional: Cluster, 
     """Neither before, nor behind, nor by who began to send within; each is told what to do."""
     async with producer(transactional, topic) as sending:
         for call in (sending.commit_transaction, sending.abort_transaction):
-            with pytest.raises(InvalidTransactionState, match="no transaction is open|in transactions only"):
+            with pytest.raises(InvalidTransactionState, match=r"no transaction is open|in transactions only"):
                 await call()
-        with pytest.raises(InvalidTransactionState, match="no transaction is open|in transactions only"):
+        with pytest.raises(InvalidTransactionState, match=r"no transaction is open|in transactions only"):
             await sending.send(topic, b"outside")
-        with pytest.raises(InvalidTransactionState, match="no transaction is open|in transactions only"):
+        with pytest.raises(InvalidTransactionState, match=r"no transaction is open|in transactions only"):
             await sending.send_many(topic, [(None, b"outside", ())], partition=0)
-        with pytest.raises(InvalidTransactionState, match="no transaction is open|in transactions only"):
+        with pytest.raises(InvalidTransactionState, match=r"no transaction is open|in transactions only"):
             await sending.send_offsets_to_transaction({}, GroupMetadata(group_id="g"))
         async with sending.transaction():
             await sending.send(topic, b"inside", partition=0)
             with pytest.raises(InvalidTransactionState, match="open already"):
                 await sending.begin_transaction()
-        with pytest.raises(InvalidTransactionState, match="no transaction is open|in transactions only"):
+        with pytest.raises(InvalidTransactionState, match=r"no transaction is open|in transactions only"):
             await sending.send(topic, b"outside")
     assert await written(transactional.bootstrap_servers, topic) == [b"inside"]
 
