@@ -81,6 +81,11 @@ class ClusterClient:
         self.topics: set[str] = set()
         """Topics that every refresh asks for."""
 
+    @property
+    def timeout_s(self) -> float:
+        """How long an answer is waited for."""
+        return self._timeout_s
+
     def backoff(self) -> Backoff:
         """A fresh row of waits."""
         return Backoff(current_machine().chance.random)

@@ -261,7 +261,8 @@ class TransactionRequests:
             if loop.time() >= deadline:
                 raise problem
             if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                self._seldom.tell(logging.INFO, type(message), "%s, asked again: %s", type(message).__name__, problem)
+                name = type(message).__name__
+                self._seldom.tell(logging.INFO, name, "%s, asked again: %s", name, problem)
             await asyncio.sleep(SOON_S if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next())
 
     @property

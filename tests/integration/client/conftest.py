@@ -41,6 +41,14 @@ def apache_before_890() -> Iterator[ApacheKafka]:
         yield kafka
 
 
+@pytest.fixture(scope="session")
+def unverified() -> Iterator[Cluster]:
+    """One that believes every record to be part of a transaction, as those before KIP-890 did."""
+    properties = {**QUICK_TRANSACTIONS, "transaction.partition.verification.enable": "false"}
+    with ApacheKafka(properties, heap="512m") as kafka:
+        yield Cluster(bootstrap_servers=kafka.bootstrap_servers)
+
+
 @pytest.fixture(params=["apache", "apache_before_890"])
 def transactional(request: pytest.FixtureRequest) -> Cluster:
     """Each of the two protocols of transactions."""
