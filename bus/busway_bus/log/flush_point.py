@@ -42,11 +42,11 @@ class FlushPoint(NamedTuple):
                 self.log.keep_epochs(self.epochs)
             for segment, snapshot in self.rolled:
                 segment.sync()
-                segment.indexes.sync()
+                segment.sync_indexes()
                 self.log.keep_snapshot(segment.next_offset, snapshot, self.truncations)
             self.active.sync()
             if self.snapshot is not None:
-                self.active.indexes.sync()
+                self.active.sync_indexes()
                 self.log.keep_snapshot(self.end_offset, self.snapshot, self.truncations, instead_of=self.outdated)
         except OSError:
             if not self.log.closed:

@@ -7,16 +7,19 @@ through once (`inspection`), what is read never. Neither appends, reads nor roll
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from busway_bus.kernel.files import Files
+from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log import reading, times
+from busway_bus.log.aborted import AbortedTransaction, Overlaps
 from busway_bus.log.file_names import CLEANED, DELETED, EPOCHS, SNAPSHOT, file_name
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.inspection import Inspected, finished, inspect
 from busway_bus.log.log_config import LogConfig
+from busway_bus.log.producer_state import Ended, Verification
 from busway_bus.log.reading import Extent
 from busway_bus.log.recovery import CorruptLog, recover, replayed, write_snapshot
 from busway_bus.log.retention import expendable
@@ -32,6 +35,7 @@ from busway_protocol.records.batch import (
     read_header,
     set_log_append_time,
 )
+from busway_protocol.records.control import TransactionMarker, end_transaction_marker
 from busway_protocol.types import Buffer
 
 log = logging.getLogger("busway.log")
@@ -41,13 +45,21 @@ __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendInfo:
-    """Where a batch was put. `log_append_time_ms` is -1 for CreateTime topics."""
+    """Where a batch was put.
+
+    Attributes:
+        log_append_time_ms: -1 for CreateTime topics.
+        began: whether a transaction has begun with it.
+        ended: the transaction that it has ended.
+    """
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool = False
+    began: bool = False
+    ended: Ended | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +109,7 @@ class PartitionLog:
         self._new_epoch = False
         self._truncations = 0
         self._undated = False
+        self._has_aborted = any(segment.transactions.count for segment in self._segments)
         self._deleted: list[_Deleted] = []
         self.start_offset = self._segments[0].base_offset
         self.flushed_offset = self.end_offset
@@ -116,6 +129,11 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that has not ended, None where all have."""
+        return self.producers.first_unstable_offset
+
+    @property
     def active(self) -> Segment:
         """The segment that is written to."""
         return self._segments[-1]
@@ -133,15 +151,20 @@ class PartitionLog:
         batch = finished(inspect(records, header, self.config, now_ms))
         return self.append_inspected(batch, leader_epoch=leader_epoch, now_ms=now_ms)
 
-    def append_inspected(self, batch: Inspected, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def append_inspected(
+        self, batch: Inspected, *, leader_epoch: int, now_ms: int, verification: Verification | None = None
+    ) -> AppendInfo:
         """Write a batch that was looked through.
 
+        Args:
+            verification: what its coordinator has said yes to, where it is the first of a transaction here.
+
         Raises:
-            KafkaError: its sequence numbers are not next; nothing was written.
+            KafkaError: its sequence numbers are not next, or its transaction is not ongoing; nothing was written.
             OSError: the disk failed.
         """
         header = batch.header
-        seen = self.producers.check(header) if header.producer_id >= 0 else None
+        seen = self.producers.check(header, verification) if header.producer_id >= 0 else None
         if seen is not None:
             return AppendInfo(
                 first_offset=seen.first_offset,
@@ -153,10 +176,43 @@ class PartitionLog:
         return self._write(batch.records, header, leader_epoch, now_ms)
 
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write a batch that this broker built itself: no limits, no sequence numbers."""
-        return self._write(batch, read_header(batch), leader_epoch, now_ms)
+        """Write a batch that this broker built itself: no limits, no sequence numbers.
 
-    def _write(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> AppendInfo:
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, it is for a producer that another has taken over from.
+            OSError: the disk failed.
+        """
+        header = read_header(batch)
+        if header.producer_id >= 0:
+            self.producers.check_epoch(header.producer_id, header.producer_epoch)
+        return self._write(batch, header, leader_epoch, now_ms)
+
+    def append_marker(self, marker: EndTransaction, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Write the end of a producer's transaction, whether it has one open here or not.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; nothing was written.
+            OSError: the disk failed.
+        """
+        self.producers.check_marker(marker)
+        batch = end_transaction_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            committed=marker.committed,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        written = TransactionMarker(marker.committed, marker.coordinator_epoch, now_ms)
+        return self._write(batch, read_header(batch), leader_epoch, now_ms, written)
+
+    def _write(
+        self,
+        records: Buffer,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        marker: TransactionMarker | None = None,
+    ) -> AppendInfo:
         first = self.end_offset
         last = first + header.last_offset_delta
         append_time = -1
@@ -175,12 +231,26 @@ class PartitionLog:
             header = header._replace(base_offset=first, partition_leader_epoch=leader_epoch)
         if self._segments[-1].full(header.size_bytes, last, self.config):
             self.roll(now_ms)
-        self._segments[-1].append(pieces, header, self.config)
+        ended = None if marker is None else self.producers.ended_by(header, marker)
+        if ended is not None and ended.aborted:
+            self._segments[-1].append_abort(pieces, header, self.config, AbortedTransaction.of(ended))
+            self._has_aborted = True
+        else:
+            self._segments[-1].append(pieces, header, self.config)
         self._segments[-1].modified_ms = now_ms
         self._new_epoch |= self.epochs.assign(leader_epoch, first)
-        self.producers.apply(header, now_ms)
+        began = False
+        if marker is None:
+            began = self.producers.apply(header, now_ms)
+        else:
+            self.producers.end(header, marker, now_ms)
         return AppendInfo(
-            first_offset=first, last_offset=last, log_append_time_ms=append_time, log_start_offset=self.start_offset
+            first_offset=first,
+            last_offset=last,
+            log_append_time_ms=append_time,
+            log_start_offset=self.start_offset,
+            began=began,
+            ended=ended,
         )
 
     def roll(self, now_ms: int) -> None:
@@ -274,6 +344,52 @@ class PartitionLog:
         """
         extent = self.extent(offset, up_to=up_to, wait=wait)
         return None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
+
+    def committed_slice(
+        self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
+    ) -> tuple[FileSlice | None, Sequence[tuple[int, int]]]:
+        """As `slice`, for a reader of committed records: with (producer id, first offset) of each aborted transaction that may have
+        records in there.
+
+        Raises:
+            KafkaError, CorruptBatch, ColdPages: as of `extent`.
+        """
+        extent = self.extent(offset, up_to=up_to, wait=wait)
+        batches = None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
+        if extent is None or batches is None or not self._has_aborted:
+            return batches, ()
+        upper = min(up_to, extent.segment.offset_near(extent.position + len(batches), wait=wait))
+        overlaps = self._overlaps(offset, upper, wait=wait)
+        if overlaps.upper < upper:
+            end = extent.segment.position_of(overlaps.upper, wait=wait)
+            batches = extent.segment.slice(extent.position, min(len(batches), end - extent.position))
+        return batches, overlaps.transactions
+
+    def _overlaps(self, offset: int, upper: int, *, wait: bool) -> Overlaps:
+        overlaps = Overlaps(offset, upper)
+        for segment in self._segments[reading.segment_at(self._segments, offset) :]:
+            if segment.transactions.count:
+                segment.transactions.collect(overlaps, wait=wait)
+                if overlaps.complete:
+                    break
+        return overlaps
+
+    def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
+        """The aborted transactions with their markers in a segment or behind it, of those that begin before `upper`.
+
+        Raises:
+            CorruptBatch: an index is damaged.
+        """
+        for segment in self._segments_from(first):
+            for entry in segment.transactions.all():
+                if entry.first_offset < upper:
+                    yield entry
+                if entry.last_stable_offset >= upper:
+                    return
+
+    def _segments_from(self, first: Segment) -> Sequence[Segment]:
+        segments = tuple(self._segments)
+        return segments[segments.index(first) :] if first in segments else ()
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
         """What `slice` is, read at once."""
@@ -387,6 +503,12 @@ class PartitionLog:
                 break
             closed.append(segment)
         return tuple(closed)
+
+    def stable_segments(self) -> tuple[Segment, ...]:
+        """Those of them that no open transaction has records in, or begins before."""
+        unstable = self.first_unstable_offset
+        closed = self.closed_segments()
+        return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
     def new_segment(self, base_offset: int, created_ms: int) -> Segment:
         """An empty segment beside the log, made in any thread, to be put in place with `swap_in`.

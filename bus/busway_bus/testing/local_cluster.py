@@ -27,6 +27,7 @@ class LocalCluster:
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
             **(properties or {}),
             "log.dirs": self.data_dir,
         }

@@ -18,6 +18,7 @@ from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import RECORDS_PER_OWN_BATCH_MAX
 from busway_bus.log.partition_log import PartitionLog
+from busway_bus.metadata.image import TopicImage
 from busway_bus.replication.slices import Slices
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -94,26 +95,19 @@ class Bench:
         assert cluster.node is not None
         self.services = cluster.node.services
         self.topic = topic
+        self.pictured: TopicImage | None = None
+        """What the picture is taken for instead, where it is set."""
         self.runtime = self.another()
 
     def another(self) -> Runtime[Counters]:
         """A runtime that knows nothing yet, as after a start."""
-
-        def partitions() -> int:
-            image = self.services.image.topics.get(self.topic)
-            return 0 if image is None else len(image.partitions)
-
-        def topic_id() -> Any:
-            image = self.services.image.topics.get(self.topic)
-            return None if image is None else image.topic_id
 
         return Runtime(
             self.topic,
             Counters,
             replicas=self.services.replicas,
             machine=OS,
-            partitions=partitions,
-            topic_id=topic_id,
+            image=lambda: self.pictured or self.services.image.topics.get(self.topic),
         )
 
     async def create(self, partitions: int = 1) -> None:
@@ -260,6 +254,7 @@ async def test_a_shard_goes_with_its_leader_and_comes_back_with_it(bench: Bench)
     image = bench.services.image.topics["counters"].partitions[0]
     elsewhere = replace(image, leader=image.leader + 1, leader_epoch=image.leader_epoch + 1)
     partition.registered(elsewhere, 0)
+    bench.pictured = replace(bench.services.image.topics["counters"], partitions=(elsewhere,))
     bench.runtime.follow()
     await turn()
     assert code(waiting) is ErrorCode.NOT_COORDINATOR
@@ -267,6 +262,7 @@ async def test_a_shard_goes_with_its_leader_and_comes_back_with_it(bench: Bench)
         await bench.add("a")
     assert refusal.value.code is ErrorCode.NOT_COORDINATOR
     partition.registered(replace(image, leader_epoch=image.leader_epoch + 2), 0)
+    bench.pictured = None
     bench.runtime.load()
     await bench.runtime.wait_loaded(within_s=10)
     assert await bench.add("a") == 2

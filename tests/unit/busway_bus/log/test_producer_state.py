@@ -114,11 +114,10 @@ def test_a_start_forgets_none_of_the_batches_that_may_be_retried():
     assert judge(ProducerState.from_snapshot(restored.snapshot(), NOW), header(14, 2, epoch=2)) == GAP
 
 
-def test_control_batches_and_plain_ones_leave_no_trace():
+def test_batches_of_no_producer_leave_no_trace():
     """Only data of idempotent producers counts."""
     state = ProducerState()
     state.apply(header(0)._replace(producer_id=-1), NOW)
-    state.apply(header(0)._replace(attributes=0x20), NOW)
     assert len(state) == 0
 
 
@@ -164,4 +163,4 @@ def test_the_last_offset_of_each_producer_is_known():
     state = ProducerState()
     state.apply(header(0, 3, offset=10), NOW)
     state.apply(header(3, 2, offset=20), NOW)
-    assert state.last_offsets() == {7: 21}
+    assert state.last_records() == {7: (21, 0)}
