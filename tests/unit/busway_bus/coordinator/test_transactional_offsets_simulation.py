@@ -9,7 +9,11 @@ from tests.integration.broker.groups_probe import Run
 from tests.integration.broker.transactional_offsets_scenarios import Producer, settled
 
 from busway_bus.testing.world import World
-from busway_protocol.messages.groups_classic import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from busway_protocol.messages.groups_classic import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 
 PROPERTIES = {
     "offsets.topic.num.partitions": "1",
