@@ -125,12 +125,12 @@ class Tail:
         readers = _readers(subject, topic, self._batch, self._consumers, end=-1)
         before = cpu_seconds(subject.pid)
         try:
-            taken = drive([*readers, producer], self._seconds, paced=producer, per_s=self._per_s)
+            taken = drive([*readers, producer], self._seconds, paced=[producer], per_s=self._per_s)
         finally:
             close([*readers, producer])
         cpu = cpu_seconds(subject.pid) - before
         clients.delete_topic(subject.bootstrap_servers, topic)
-        return {**_fetched(readers, taken, cpu), **_latencies(producer)}
+        return {**_fetched(readers, taken, cpu), **_latencies([producer])}
 
 
 class CatchUp:
@@ -167,19 +167,19 @@ class CatchUp:
 
 
 class Latency:
-    """Durable produces of one record, each after the other's answer; or batches at half of what one connection can write.
+    """Durable produces of one record, each after the other's answer; or batches at half of what so many connections can write.
 
     Args:
-        half_load: at half of the most; otherwise alone.
+        half_of: how many; 0 for the lone one.
     """
 
     durabilities = _FLUSH
 
-    def __init__(self, *, half_load: bool, seconds: float) -> None:
-        self.name = "half-load" if half_load else "lone-durable-produce"
-        self._half_load = half_load
+    def __init__(self, *, half_of: int, seconds: float) -> None:
+        self.name = f"half-load-{half_of}-connections" if half_of else "lone-durable-produce"
+        self._half_of = half_of
         self._seconds = seconds
-        self._batch = frames.batch(BATCH_BYTES if half_load else 100)
+        self._batch = frames.batch(BATCH_BYTES if half_of else 100)
 
     def prepare(self, subject: Subject) -> None:
         """Nothing: each run makes its topic."""
@@ -187,26 +187,27 @@ class Latency:
     def measure(self, subject: Subject) -> Figures:
         """Run once; where the half is asked for, find the whole first."""
         topic = f"latency-{uuid4()}"
-        partitions = 4 if self._half_load else 1
+        partitions = 4 if self._half_of else 1
         clients.create_topic(subject.bootstrap_servers, topic, partitions)
         requests = [frames.produce(topic, at, self._batch.data) for at in range(partitions)]
         figures: dict[Metric, float] = {}
-        in_flight = IN_FLIGHT if self._half_load else 1
-        producer = Producer(subject.bootstrap_servers, requests, topic, in_flight=in_flight)
+        producers = _producers(
+            subject, topic, requests, self._half_of or 1, in_flight=IN_FLIGHT if self._half_of else 1
+        )
         try:
-            taken = drive([producer], self._seconds)
+            taken = drive(producers, self._seconds)
         finally:
-            close([producer])
-        if self._half_load:
-            per_s = producer.answered / taken / 2
-            producer = Producer(subject.bootstrap_servers, requests, topic, in_flight=0)
+            close(producers)
+        if self._half_of:
+            per_s = sum(producer.answered for producer in producers) / taken / 2
+            producers = _producers(subject, topic, requests, self._half_of, in_flight=0)
             try:
-                drive([producer], self._seconds, paced=producer, per_s=per_s)
+                drive(producers, self._seconds, paced=producers, per_s=per_s)
             finally:
-                close([producer])
+                close(producers)
             figures[PRODUCE_RECORDS] = per_s * self._batch.records / 1000
         clients.delete_topic(subject.bootstrap_servers, topic)
-        return {**figures, **_latencies(producer)}
+        return {**figures, **_latencies(producers)}
 
 
 class ResponseMemory:
@@ -266,7 +267,9 @@ class Partitions:
         return _produced(producers, self._batch, taken, cpu_seconds(subject.pid) - before)
 
 
-def _producers(subject: Subject, topic: str, requests: Sequence[bytes], connections: int) -> list[Producer]:
+def _producers(
+    subject: Subject, topic: str, requests: Sequence[bytes], connections: int, *, in_flight: int = IN_FLIGHT
+) -> list[Producer]:
     """Producers, each of which begins at another partition."""
     step = max(1, len(requests) // connections)
     return [
@@ -274,7 +277,7 @@ def _producers(subject: Subject, topic: str, requests: Sequence[bytes], connecti
             subject.bootstrap_servers,
             [*requests[at * step % len(requests) :], *requests[: at * step % len(requests)]],
             topic,
-            in_flight=IN_FLIGHT,
+            in_flight=in_flight,
         )
         for at in range(connections)
     ]
@@ -334,8 +337,8 @@ def _fetched(readers: Sequence[Reader], taken: float, cpu: float) -> Figures:
     return {FETCH_MB: read / taken / 1e6, FETCH_CPU: cpu / read * 1e9}
 
 
-def _latencies(producer: Producer) -> Figures:
-    counted = sorted(producer.taken_s[len(producer.taken_s) // 10 :])
+def _latencies(producers: Sequence[Producer]) -> Figures:
+    counted = sorted(taken for producer in producers for taken in producer.taken_s[len(producer.taken_s) // 10 :])
     return {P50: 1000 * counted[len(counted) // 2], P99: 1000 * counted[len(counted) * 99 // 100]}
 
 
@@ -354,8 +357,7 @@ def loads(*, quick: bool) -> list[Workload]:
             batch_bytes=1_000,
             durabilities=_FLUSH,
         ),
-        Latency(half_load=False, seconds=seconds),
-        Latency(half_load=True, seconds=seconds),
+        *(Latency(half_of=count, seconds=seconds) for count in (0, 1, 64)),
         FetchBatches("fetch-200B-batches", batch_bytes=200, stored_bytes=stored // 16, seconds=seconds),
         FetchBatches("fetch-16kB-batches", batch_bytes=BATCH_BYTES, stored_bytes=stored, seconds=seconds),
         FetchBatches("fetch-1MB-batches", batch_bytes=1_000_000, stored_bytes=stored, seconds=seconds),

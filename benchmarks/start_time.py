@@ -2,7 +2,8 @@
 
 What lives here: partitions made of files, and a process that opens them as the broker does. Closed segments are sparse files of their
 full size: their indexes are whole, of their batches only the last ones are there, which is all that a start may look at. The segment
-that was written to when the broker was killed is written in full. What does not: the rest of a broker's start, and other brokers.
+that was written to when the broker was killed is written in full; with `--written-gib` one more log is, all of it, and is opened from disk as
+far as the page cache can be dropped. What does not: the rest of a broker's start, and other brokers.
 """
 
 import argparse
@@ -41,13 +42,17 @@ def batch() -> bytes:
     return builder.build()
 
 
-def closed_segment(directory: Path, number: int, size_bytes: int) -> int:
-    """Write segment `number`, the first being 0; answers how many batches, of one record each, it has."""
+def closed_segment(directory: Path, number: int, size_bytes: int, *, written: bool = False) -> int:
+    """Write segment `number`, the first being 0; answers how many batches, of one record each, it has.
+
+    Args:
+        written: all of them, not the last ones alone.
+    """
     whole = bytearray(batch())
     count = size_bytes // len(whole)
     base = directory / f"{number * count:020d}"
     with base.with_suffix(".log").open("wb") as log:
-        for at in range(count - TAIL_BATCHES, count):
+        for at in range(0 if written else count - TAIL_BATCHES, count):
             assign_offset(whole, base_offset=number * count + at, leader_epoch=0)
             log.seek(at * len(whole))
             log.write(whole)
@@ -59,7 +64,9 @@ def closed_segment(directory: Path, number: int, size_bytes: int) -> int:
     return count
 
 
-def build(root: Path, partitions: int, log_bytes: int, active_bytes: int, unflushed_bytes: int) -> None:
+def build(
+    root: Path, partitions: int, log_bytes: int, active_bytes: int, unflushed_bytes: int, *, written: bool = False
+) -> None:
     """Make a data directory: of each partition as many closed segments as fill `log_bytes`, and the last one.
 
     Args:
@@ -77,7 +84,7 @@ def build(root: Path, partitions: int, log_bytes: int, active_bytes: int, unflus
         (directory / "partition.metadata").write_bytes(metadata_bytes(TOPIC))
         (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
         segments = log_bytes // partitions // SEGMENT_BYTES
-        count = sum(closed_segment(directory, number, SEGMENT_BYTES) for number in range(segments))
+        count = sum(closed_segment(directory, number, SEGMENT_BYTES, written=written) for number in range(segments))
         for suffix, content in ((".log", b""), (".snapshot", ProducerState().snapshot())):
             (directory / f"{count:020d}{suffix}").write_bytes(content)
         log = PartitionLog(files, name, LogConfig(retention_ms=-1), now_ms=NOW_MS, flushed=count)
@@ -129,16 +136,29 @@ def read_bytes() -> int:
     return int(fields["rchar"])
 
 
-def rows(largest_gib: int, partitions: int) -> Iterator[tuple[str, dict[str, float]]]:
+def rows(largest_gib: int, partitions: int, written_gib: int) -> Iterator[tuple[str, dict[str, float]]]:
     """Each start, in a process of its own, on a directory that is removed behind it."""
     sizes = [gib for gib in (1, 5, 20, 1024) if gib <= largest_gib]
-    shapes = [(f"{gib} GiB, 1 partition", 1, gib * SEGMENT_BYTES, 256 * MIB) for gib in sizes]
-    shapes.append((f"{partitions} partitions, 1 MiB each", partitions, 0, MIB))
-    for name, count, log_bytes, active_bytes in shapes:
+    shapes = [(f"{gib} GiB, 1 partition", 1, gib * SEGMENT_BYTES, 256 * MIB, False) for gib in sizes]
+    shapes.append((f"{partitions} partitions, 1 MiB each", partitions, 0, MIB, False))
+    if written_gib:
+        shapes.append((f"{written_gib} GiB written, 1 partition", 1, written_gib * SEGMENT_BYTES, 256 * MIB, True))
+    for name, count, log_bytes, active_bytes, written in shapes:
         with tempfile.TemporaryDirectory(prefix="busway-start-") as root:
-            build(Path(root), count, log_bytes, active_bytes, min(4 * MIB, active_bytes // 8))
-            yield f"{name}, after a kill", start(root)
-            yield f"{name}, after a clean stop", start(root)
+            build(Path(root), count, log_bytes, active_bytes, min(4 * MIB, active_bytes // 8), written=written)
+            for how in ("a kill", "a clean stop"):
+                cold = " from disk" if written and page_cache_dropped() else ""
+                yield f"{name}, after {how}{cold}", start(root)
+
+
+def page_cache_dropped() -> bool:
+    """Whether nothing is in memory any more; the system lets root alone do it."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        return False
+    return True
 
 
 def start(root: str) -> dict[str, float]:
@@ -154,13 +174,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--largest-gib", type=int, default=1024, help="leave out larger logs")
     parser.add_argument("--partitions", type=int, default=1_000, help="in the row of many partitions")
+    parser.add_argument("--written-gib", type=int, default=0, help="one more log of this size that is no sparse file")
     parser.add_argument("--open", help="open this data directory, and nothing else")
     arguments = parser.parse_args()
     if arguments.open:
         print(json.dumps(opened(arguments.open)))
         return
     print("| start | seconds | CPU seconds | read, MiB | memory, MiB |\n|---|---|---|---|---|")
-    for name, taken in rows(arguments.largest_gib, arguments.partitions):
+    for name, taken in rows(arguments.largest_gib, arguments.partitions, arguments.written_gib):
         cells = [f"{taken[key]:.3f}" for key in ("seconds", "cpu")]
         cells += [f"{taken[key]:.1f}" for key in ("read_mib", "resident_mib")]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)

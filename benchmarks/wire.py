@@ -215,11 +215,11 @@ class Reader(Client):
             raise LoadFailed("the broker closed the connection of a reader")
 
 
-def drive(clients: Sequence[Client], seconds: float, *, paced: Producer | None = None, per_s: float = 0.0) -> float:
+def drive(clients: Sequence[Client], seconds: float, *, paced: Sequence[Producer] = (), per_s: float = 0.0) -> float:
     """Let clients run for so long, and then until what they asked is answered; how long the first part took.
 
     Args:
-        paced: one of them that sends `per_s` frames a second, at their moments, whatever becomes of the ones before.
+        paced: those of them that in turn send `per_s` frames a second, at their moments, whatever becomes of the ones before.
 
     Raises:
         LoadFailed: the broker closed a connection, refused something, or did not answer in a minute.
@@ -232,11 +232,11 @@ def drive(clients: Sequence[Client], seconds: float, *, paced: Producer | None =
         begun = time.perf_counter()
         sent = 0
         while (now := time.perf_counter()) - begun < seconds:
-            if paced is not None:
-                while begun + sent / per_s <= now:
-                    paced.send(begun + sent / per_s)
-                    sent += 1
-                _watch(selector, paced)
+            while paced and begun + sent / per_s <= now:
+                producer = paced[sent % len(paced)]
+                producer.send(begun + sent / per_s)
+                _watch(selector, producer)
+                sent += 1
             wait = min(seconds - (now - begun), begun + sent / per_s - now if per_s else seconds)
             _turn(selector, max(wait, 0.0))
         taken = time.perf_counter() - begun

@@ -18,6 +18,8 @@ from busway_protocol.apis import ApiKey
 from busway_protocol.compile import REQUEST_ELEMENTS_MAX
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "COMPATIBILITY.md"
+OWN_DEFAULTS = ("listeners", "log.dir", "max.connections", "offsets.topic.replication.factor")
+"""Broker settings whose default is not Kafka's."""
 HEAD = """# What of Kafka is served
 
 Generated from the handlers' docstrings by `python tools/compatibility.py`; a test fails when this page is stale. The versions are what
@@ -50,16 +52,22 @@ def page() -> str:
         "partition each is such a client. Memory for requests, answers and members is bounded in bytes, see `kernel/limits.py`.\n"
     )
     settings = (
-        f"\n## Settings\n\n{len(BROKER_CONFIGS)} broker settings and {len(TOPIC_CONFIGS)} topic settings are taken under Kafka's names, with "
-        "Kafka's defaults. An unknown one keeps the broker from starting, and so does one whose feature is not there; both are named.\n\n"
+        f"\n## Settings\n\n{len(BROKER_CONFIGS)} broker settings and {len(TOPIC_CONFIGS)} topic settings are taken, under Kafka's names but for "
+        f"`durability` (broker: `log.durability`) and `busway.insecure`, with Kafka's defaults but for {_own_defaults()}. `node.id` and "
+        "`process.roles` need not be given. An unknown one keeps the broker from starting, and so does one whose feature is not there; both "
+        "are named.\n\n"
         "| topic setting | default |\n|---|---|\n"
     )
     lines = [f"| `{name}` | {_cell(key.default)} |" for name, key in sorted(TOPIC_CONFIGS.items())]
     return HEAD + "\n".join(rows) + "\n" + bounds + settings + "\n".join(lines) + "\n"
 
 
-def _gap(found: re.Match[str] | None) -> str:
-    return "" if found is None or found[1] == "nothing is left out" else found[1]
+def _own_defaults() -> str:
+    return ", ".join(f"`{name}` ({_cell(BROKER_CONFIGS[name].default)})" for name in OWN_DEFAULTS)
+
+
+def _gap(missing: re.Match[str] | None) -> str:
+    return "" if missing is None or missing[1] == "nothing is left out" else missing[1]
 
 
 def _cell(value: object) -> str:

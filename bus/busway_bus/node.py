@@ -163,7 +163,8 @@ class Node:
             for runtime in (groups.runtime, transactions.runtime):
                 metadata.watch(runtime.follow)
                 runtime.load()
-            await groups.runtime.wait_loaded(within_s=LOAD_GRACE_S)
+            loading = (groups.runtime, transactions.runtime)
+            await asyncio.gather(*(runtime.wait_loaded(within_s=LOAD_GRACE_S) for runtime in loading))
             await self._listeners.serve(self._services, self._files.connections_max())
         except BaseException:
             await self._listeners.close()

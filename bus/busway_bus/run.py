@@ -5,12 +5,12 @@ What lives here: what every way of starting a broker shares. What does not: what
 
 import asyncio
 import contextlib
-import gc
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
+from busway.net import garbage
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
 from busway_bus.log.os_files import DirectoryInUse
@@ -83,11 +83,6 @@ async def _either(*events: asyncio.Event) -> None:
             wait.cancel()
 
 
-_COLLECT_AFTER: Final = (50_000, 20, 100)
-"""Objects that have come since garbage was looked for among the young, and how often that was until it is looked for among the old: one
-large request has tens of thousands, none of them garbage yet, and requests of many connections are most of what there is."""
-
-
 async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
     """Run a node until a signal; `started` is called once it serves.
 
@@ -97,8 +92,7 @@ async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
     """
     node = Node(config)
     await node.start()
-    gc.freeze()  # what is loaded stays: looking through it for garbage takes a tenth of a second of everybody's time
-    gc.set_threshold(*_COLLECT_AFTER)
+    garbage.settle(garbage.BROKER)
     stopped = until_signal(node.failed)  # before anybody reads that it serves, as they may end it at once
     try:
         started(node)

@@ -4,10 +4,10 @@ What lives here: the least a supervisor needs. What does not: the command line p
 """
 
 import asyncio
-import gc
 import sys
 from typing import Any
 
+from busway.net import garbage
 from busway.net.listening import CannotListen
 from busway_registry.config import BadSetting, RegistryConfig
 from busway_registry.door import until_signal
@@ -17,7 +17,7 @@ from busway_registry.server import NoStore, RegistryServer
 async def serve(config: RegistryConfig) -> None:
     """Serve until SIGINT or SIGTERM; prints one line with its address."""
     async with RegistryServer(config) as server:
-        gc.freeze()  # what is loaded stays: looking through it for garbage takes a tenth of a second of everybody's time
+        garbage.settle()
         stopped = until_signal()  # before anybody reads that it serves, as they may end it at once
         print(f"serving {server.url}", flush=True)  # noqa: T201 - its one line of output
         await stopped

@@ -1,6 +1,6 @@
 """Compatibility levels and modes, of subjects and of the whole registry.
 
-What lives here: reading, setting and inheriting them. What does not: applying them (`service`).
+What lives here: reading, setting and inheriting them. What does not: applying them (`service`, `registering`).
 """
 
 from collections.abc import Mapping

@@ -133,11 +133,11 @@ def options_from(kind: type[Options], given: Mapping[str, Any]) -> Options:
         TypeError: there is no such option, or its value is of another type.
         ValueError: its value is out of range.
     """
-    known = [one.name for one in fields(kind)]
+    names = [field.name for field in fields(kind)]
     for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
             raise TypeError(f"{name} is no option of {kind.__name__}; {hint}")
     return kind(**given)
 
@@ -147,9 +147,9 @@ def _check(options: ProducerOptions | ConsumerOptions) -> None:
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         kind, *bounds = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         value = getattr(options, name)
-        wanted = _mismatch(kind, value)
-        if wanted is not None:
-            raise TypeError(f"{name}: {value!r:.80} is {_article(type(value).__name__)}, not {wanted}")
+        expected = _mismatch(kind, value)
+        if expected is not None:
+            raise TypeError(f"{name}: {value!r:.80} is {_article(type(value).__name__)}, not {expected}")
         if get_origin(kind) is Literal and value not in get_args(kind):
             raise ValueError(f"{name}: {value!r} is not {_listed([repr(one) for one in get_args(kind)])}")
         for bound in bounds:
@@ -164,12 +164,12 @@ def _check(options: ProducerOptions | ConsumerOptions) -> None:
 def _mismatch(kind: Any, value: Any) -> str | None:
     """The type that is wanted, in words, if the value is of another one."""
     if get_origin(kind) is Literal:
-        kinds = {type(one) for one in get_args(kind)}
-        return None if type(value) in kinds else _listed([_WORDS[one] for one in sorted(kinds, key=str)])
+        kinds = {type(member) for member in get_args(kind)}
+        return None if type(value) in kinds else _listed([_WORDS[member] for member in sorted(kinds, key=str)])
     if get_origin(kind) is UnionType:
         return None if value is None else _mismatch(get_args(kind)[0], value)
     if get_origin(kind) is tuple:
-        fits = isinstance(value, tuple | list) and all(isinstance(one, str) for one in value)
+        fits = isinstance(value, tuple | list) and all(isinstance(member, str) for member in value)
         return None if fits else "a tuple of texts"
     if get_origin(kind) is collections.abc.Callable:
         return None if callable(value) else "a function"

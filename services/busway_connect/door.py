@@ -4,7 +4,6 @@ What lives here: names. The command imports this module only when a worker is as
 """
 
 import asyncio
-import gc
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
@@ -15,7 +14,7 @@ from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.runtime.storage import StorageUnfit
 from busway_connect.server import ConnectServer
 
-__all__ = ["CANNOT_START", "ConnectServer", "WorkerConfig", "read_properties", "run", "settled", "until_signal"]
+__all__ = ["CANNOT_START", "ConnectServer", "WorkerConfig", "read_properties", "run", "until_signal"]
 
 CANNOT_START = (BadSetting, StorageUnfit, BuswayError, OSError)
 """What keeps a worker from starting; the text of each names the thing and the remedy."""
@@ -50,9 +49,3 @@ def until_signal() -> "asyncio.Task[Literal[True]]":
 def run(main: Coroutine[Any, Any, None]) -> None:
     """Run to the end."""
     asyncio.run(main)
-
-
-def settled() -> None:
-    """The worker has started: what is loaded stays, and the garbage collector, which stops everybody while it looks, need not look at it."""
-    gc.collect()
-    gc.freeze()

@@ -95,6 +95,21 @@ def test_small_files(files):
     assert files.read_bytes("d/small") is None
 
 
+def test_what_is_written_again_is_the_same(files):
+    """From any position on, also behind the end; appending goes on at the end."""
+    file = files.open("d/a")
+    file.append([b"one", b"two"])
+    for position in (0, 4, 6, 9):
+        file.rewrite(position)
+    file.append([b"three"])
+    file.rewrite(3)
+    file.sync()
+    assert file.size == 11
+    assert file.read(0, 99) == b"onetwothree"
+    file.close()
+    assert files.read_bytes("d/a") == b"onetwothree"
+
+
 def test_tree(files):
     """Listing is sorted, a directory moves with what is in it, and goes with what is in it."""
     for name in ("b", "a"):

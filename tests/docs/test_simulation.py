@@ -31,7 +31,7 @@ def test_the_promises_hold_and_are_broken_without_the_offset(tmp_path: Path) -> 
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     assert LOOKS_AT_OFFSETS in blocks["shop.py"]
     (tmp_path / "shop.py").write_text(blocks["shop.py"].replace(LOOKS_AT_OFFSETS, "if True:"))
-    done = run("busway.cli", "simulate", "promises:simulation", "--seeds", "30")
+    done = run("busway.cli", "simulate", "promises:simulation", "--seeds", "100")
     assert done.returncode == 1
     assert "every_order_is_counted_once" in done.stdout, done.stdout + done.stderr
     assert len([line for line in blocks["promises.py"].splitlines() if line.strip()]) <= 20

@@ -42,8 +42,6 @@ class Faults:
         self._calm = False
         self._stopping = False
         self._slow_by: Counter[int] = Counter()
-        self._syncs_failed = False
-        """Whether the page cache may show what the disk does not have and never will: the machine is switched off before the node starts."""
         self._refused: Exception | None = None
         self._damaged: dict[str, tuple[bytes, bytes]] = {}
         """Files by path: how they were before, and damaged."""
@@ -94,10 +92,6 @@ class Faults:
         """Start the node whenever it is down and may be up, as an operator does."""
         while True:
             if not self._node.running and not self._stopping and self._world.now >= self._down_until:
-                if self._syncs_failed:
-                    self._syncs_failed = False
-                    self._scenario.note("power cut", "after a failed sync")
-                    self._node.power_cut()
                 cached = None if self._node.host.up else self._node.disk.used()
                 try:
                     await self._node.start()
@@ -241,7 +235,7 @@ class Faults:
 
     async def _fail_syncs(self, fault: Fault) -> None:
         """All syncs for a while, or so many in a hundred: one fails, and the next one might succeed."""
-        disk, self._syncs_failed = self._node.disk, True
+        disk = self._node.disk
         disk.failing_syncs, disk.faults.syncs = not fault.amount, fault.amount / 100
         self._take_down(fault.for_ms)
         await self._world.sleep(0.05 if not fault.amount else 0.3)

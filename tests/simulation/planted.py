@@ -188,6 +188,13 @@ def _duplicate_at_once(original: Any) -> Any:
     return await_acks
 
 
+def _nothing(original: Any) -> Any:
+    def rewrite(self: Any, position: int) -> None:
+        pass
+
+    return rewrite
+
+
 def _syncs_again(original: Any) -> Any:
     def sync(self: Any) -> None:
         try:
@@ -344,6 +351,11 @@ PLANTED: Final = (
             ("busway_bus.log.flush_point:FlushPoint.sync", _syncs_again),
             ("busway_bus.testing.sim_files:SimFile.sync", _forgets_failures),
         ),
+    ),
+    Planted(
+        "start trusts what a failed sync left",
+        "what the page cache shows after a failed fdatasync is taken for durable: the kernel calls those pages clean",
+        (("busway_bus.log.segment:Segment.rewrite", _nothing),),
     ),
     Planted(
         "segment deleted one record early",

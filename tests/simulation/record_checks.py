@@ -4,7 +4,7 @@ What lives here: one function for each anomaly. What does not: groups and topics
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tests.simulation.checks import PLAIN, Anomaly, Check, Rules, TopicRules, cut_for_damage
@@ -188,6 +188,12 @@ def skipped(history: History, rules: Rules) -> Iterator[Anomaly]:
                     yield Anomaly("poll skip", text)
 
 
+def _rank(by_offset: Mapping[int, int], offset: int) -> int | None:
+    if offset in by_offset or len(by_offset) != 1:
+        return by_offset.get(offset)
+    return next(iter(by_offset.values()))
+
+
 def skipped_after_loss(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Where a power cut may take the end of a partition, a reader is still given all that is there in the end, from where it began."""
     finals = {final.partition: final for final in history.of(FinalRead) if final.ok}
@@ -200,8 +206,11 @@ def skipped_after_loss(history: History, rules: Rules) -> Iterator[Anomaly]:
         rule = _rules(rules, partition)
         if final is None or rule.durable or rule.compacted or rule.cut or rule.recreated:
             continue
-        order = {record.value: rank for rank, record in enumerate(final.records)}
-        read = {order[record.value] for record in records if record.value in order}
+        ranks: dict[bytes | None, dict[int, int]] = defaultdict(dict)
+        for position, record in enumerate(final.records):
+            ranks[record.value][record.offset] = position
+        # A value that was written twice (its producer is not idempotent) tells its rank by its offset alone.
+        read = {rank for record in records if (rank := _rank(ranks[record.value], record.offset)) is not None}
         if read and (missing := set(range(min(read), max(read))) - read):
             record = final.records[min(missing)]
             text = f"{process} was never given {shown(record.value)} at {record.offset} of {partition}"

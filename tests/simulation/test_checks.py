@@ -504,6 +504,19 @@ def test_a_topic_that_trades_safety_may_lose_its_end_but_no_reader_may_skip() ->
         assert [anomaly.name for anomaly in check(history, rules)] == ["skipped after loss"] * wrong
 
 
+@pytest.mark.parametrize(
+    ("read", "wrong"),
+    [(["p#0@0", "q#1@1"], False), (["q#1@1", "q#2@2", "p#0@5"], False), (["q#2@2", "p#0@4"], True)],
+)
+def test_a_record_that_was_written_twice_is_known_by_its_offset(read: list[str], wrong: bool) -> None:
+    """Reading the first of both says nothing of what lies between them; jumping over them does."""
+    history, rules = Made(), {"a": TopicRules(durable=False)}
+    history.note(Happening(process="world", kind="power cut"))
+    history.poll("c", *read)
+    history.final("p#0@0", "q#1@1", "q#2@2", "q#3@3", "p#0@4")
+    assert [anomaly.name for anomaly in check(history, rules)] == ["skipped after loss"] * wrong
+
+
 def test_a_producer_may_lose_track_where_records_may_be_lost() -> None:
     """The broker has forgotten what it had acknowledged."""
     history = Made()

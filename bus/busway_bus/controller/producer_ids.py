@@ -1,6 +1,6 @@
 """Producer ids, given out in blocks so that each one costs no write.
 
-What lives here: the decision to take the next block (KIP-360). After a restart the rest of the old block is skipped, never
+What lives here: the decision to take the next block (KIP-730). After a restart the rest of the old block is skipped, never
 given twice.
 """
 

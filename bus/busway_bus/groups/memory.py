@@ -1,6 +1,6 @@
 """What the members of all groups of a node hold: their ids, subscriptions and assignments, which are theirs to choose.
 
-What lives here: the count. What does not: which request has to be refused for it (`classic`). Kafka has no such bound; there a few
+What lives here: the count. What does not: which request has to be refused for it (`admission`). Kafka has no such bound; there a few
 hundred members with a megabyte of metadata each take the coordinator's memory.
 """
 

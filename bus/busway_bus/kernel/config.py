@@ -1,7 +1,7 @@
 """The settings of one node, parsed from Kafka's `server.properties` names.
 
 What lives here: `BrokerConfig`, the precedence topic > broker > default, and the checks that need more than one key.
-What does not: reading files or arguments (`cli`), the tables of keys (`broker_configs`, `topic_configs`).
+What does not: reading files or arguments (`run`, `busway.cli`), the tables of keys (`broker_configs`, `topic_configs`).
 """
 
 from collections.abc import Mapping

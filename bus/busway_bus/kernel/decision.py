@@ -1,7 +1,7 @@
 """What a core answers to a command.
 
 What lives here: `Decision`, the value between deciding and applying. A core reads its state and returns the records that
-would change it, with the reply; the driver appends the records and only then applies them (architecture, rule 2).
+would change it, with the reply; the driver appends the records and only then applies them.
 """
 
 from dataclasses import dataclass

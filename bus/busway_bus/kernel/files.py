@@ -56,6 +56,10 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
 
+    def rewrite(self, position: int) -> None:
+        """Write what is there from `position` on once more, in its place, so that the next sync puts it on disk whatever became of an
+        earlier one."""
+
     def sync(self) -> None:
         """Return when all that was appended is on disk. An OSError is final: the pages may be gone."""
 

@@ -115,11 +115,26 @@ _CLASSES: Final[dict[str, Test]] = {
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 
 
+def _unquoted(text: str) -> str:
+    """The pattern with each character between `\\Q` and `\\E` escaped for itself, so that what is repeated behind is the last of them."""
+    parts, at = [], 0
+    while (found := text.find("\\", at)) >= 0:
+        if text[found + 1 : found + 2] != "Q":
+            parts.append(text[at : found + 2])
+            at = found + 2
+            continue
+        end = text.find("\\E", found)
+        quoted = text[found + 2 :] if end < 0 else text[found + 2 : end]
+        parts += [text[at:found], *(char if char.isalnum() else f"\\{char}" for char in quoted)]
+        at = len(text) if end < 0 else end + 2
+    return "".join([*parts, text[at:]])
+
+
 class _Parser:
     """Reads a pattern from left to right and builds its states."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._text = _unquoted(text)
         self._at = 0
         self._depth = 0
         self._ignores_case = False
@@ -321,22 +336,7 @@ class _Parser:
         if char in {"A", "z"}:
             self._at += 1
             return self._one(at_start=char == "A", at_end=char == "z")
-        if char == "Q":
-            self._at += 1
-            return self._quoted()
         return self._one(self._literal(self._character()))
-
-    def _quoted(self) -> _Piece:
-        """All that stands up to `\\E`, each character for itself."""
-        end = self._text.find("\\E", self._at)
-        quoted = self._text[self._at :] if end < 0 else self._text[self._at : end]
-        self._at = len(self._text) if end < 0 else end + 2
-        first, last = self._empty()
-        for char in quoted:
-            piece = self._one(self._literal(char))
-            self._join(last, piece.first)
-            last = piece.last
-        return _Piece(first, last)
 
     def _character(self) -> str:
         """The character that an escape stands for, behind its backslash."""

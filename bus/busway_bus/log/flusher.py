@@ -3,7 +3,7 @@
 What lives here: which log is synced when, and telling those who wait. While a log's sync is under way its next waiters gather for
 the one after it, so that a busy disk makes each wait a little longer but not one record slower. Logs are synced beside each other:
 a slow file makes its own waiters wait and nobody else. What does not: when a write counts as acknowledged (`replication`). A failed
-sync is final: the kernel may have dropped the pages (reliability notes, fsync).
+sync is final: the kernel may have dropped the pages.
 """
 
 import asyncio

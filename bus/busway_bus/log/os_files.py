@@ -21,6 +21,7 @@ _PROBED_BYTES: Final = 256 * 1024
 """Pages come into memory and leave it many at a time, so one of so many bytes speaks for the others; a probe costs as much as sending
 10 KiB."""
 _WARMED_BYTES: Final = 256 * 1024
+_REWRITTEN_BYTES: Final = 1024 * 1024
 
 
 class DirectoryInUse(RuntimeError):
@@ -159,6 +160,18 @@ class OsFile(Pooled):
             self.size = size
         finally:
             self._pool.give(self)
+
+    def rewrite(self, position: int) -> None:
+        """Write what is there from `position` on once more, in its place: the system takes pages whose write-back failed for clean ones."""
+        descriptor = self._pool.open(self.path, os.O_RDWR)  # where the other one writes, it appends
+        try:
+            for place in range(position, self.size, _REWRITTEN_BYTES):
+                rest, at = memoryview(os.pread(descriptor, min(_REWRITTEN_BYTES, self.size - place), place)), place
+                while rest:
+                    written = os.pwrite(descriptor, rest, at)
+                    rest, at = rest[written:], at + written
+        finally:
+            os.close(descriptor)
 
     def sync(self) -> None:
         """Return when the content is on disk; a file that was closed meanwhile (its topic is gone) needs none.

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from busway_bus.kernel.files import Files
 from busway_bus.kernel.transactions import EndTransaction
@@ -43,8 +44,7 @@ log = logging.getLogger("busway.log")
 __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """Where a batch was put.
 
     Attributes:

@@ -293,7 +293,10 @@ class ProducerState:
         """Remember a batch of records that was written, now or as far as is known; answers whether a transaction has begun with it."""
         if header.producer_id < 0:
             return False
-        entry = self._entry(header, now_ms)
+        entry = self._entries.get(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch:
+            entry = self._entry(header, now_ms)
+        entry.seen_ms = now_ms
         entry.batches.append(
             BatchSeen(
                 header.base_sequence,

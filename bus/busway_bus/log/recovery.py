@@ -226,7 +226,10 @@ class _Recovery:
                 )
             self._cut(segment, intact, problem)
         if scanned:
-            # What a killed process left in the page cache counts as flushed from here on, so it has to be.
+            # What a killed process left in the page cache counts as flushed from here on, so it has to be. Where a failed sync was its
+            # end, the cache calls clean what the disk does not have.
+            if not self._clean and segment.next_offset > self._floor:
+                segment.rewrite(segment.position_of(self._floor) if self._floor > segment.base_offset else 0)
             segment.sync()
         return problem is None
 

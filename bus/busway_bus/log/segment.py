@@ -401,6 +401,10 @@ class Segment:
 
     # The files
 
+    def rewrite(self, position: int) -> None:
+        """Have the next sync write the batches from `position` on, also those that an earlier process could not."""
+        self._log.rewrite(position)
+
     def sync(self) -> None:
         """Return when the batches are on disk."""
         self._log.sync()

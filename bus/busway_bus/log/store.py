@@ -91,7 +91,8 @@ class LogStore:
         self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
         if self.clean:
             files.remove(cp.CLEAN_SHUTDOWN)
-            files.sync_directory(".")  # or it may be back after a power cut, and what that tore would be trusted
+        # Or the mark may be back after a power cut, and what that tore would be trusted; a start before may have failed here.
+        files.sync_directory(".")
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
         self._cleaned = self._offsets(cp.CLEANER_OFFSETS)
@@ -284,6 +285,19 @@ class LogStore:
         self._files.rename_all(pairs)
         self._forget({partition.key for partition in doomed})
         return directories
+
+    def undeleted(self, doomed: Sequence[Doomed]) -> list[Doomed]:
+        """Of partitions that `delete` failed at, those whose directories are still theirs.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        return [
+            partition
+            for partition in doomed
+            if topic_id_in(self._files.read_bytes(f"{directory_of(partition.key)}/{cp.PARTITION_METADATA}"))
+            == partition.topic_id
+        ]
 
     def remove(self, directory: str) -> None:
         """Remove a directory that `delete` named, with all that is in it."""

@@ -53,7 +53,7 @@ class LocalPartitions:
     """Every partition that this node has.
 
     Attributes:
-        undeleted: whether deleted partitions keep their files until the next start, which has to know of the deletion.
+        undeleted: whether a deletion met a disk that refused it, so that the next start has to know of it.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class LocalPartitions:
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._started = False
         self.undeleted = False
+        self._kept: list[Doomed] = []
         self._doomed: deque[str] = deque()
         self._remover: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
@@ -245,11 +246,16 @@ class LocalPartitions:
             log.error("partition %s-%d is offline: %s%s", *key, outcome, remedy)
 
     async def reopen(self) -> None:
-        """Try again what the operating system refused: a full disk may have room again. Damage waits for the operator."""
-        if not any(isinstance(offline.problem, OSError) for offline in self._offline.values()):
+        """Try again what the operating system refused, deletions first: a full disk may have room again. Damage waits for the operator."""
+        if not self._kept and not any(isinstance(offline.problem, OSError) for offline in self._offline.values()):
             return
         async with self._changing:
-            openings = [offline.opening for offline in self._offline.values() if isinstance(offline.problem, OSError)]
+            cleared = await self._delete_again()
+            openings = [
+                offline.opening
+                for key, offline in self._offline.items()
+                if isinstance(offline.problem, OSError) or key in cleared
+            ]
             await self._open(openings)
             reopened = [opening for opening in openings if opening.key in self._partitions]
         if reopened:
@@ -273,9 +279,21 @@ class LocalPartitions:
             self._doomed += await off_loop(functools.partial(self._store.delete, doomed))
         except OSError as problem:
             self.undeleted = True
-            log.error("deleted partitions keep their files until the next start: %s", problem)
+            self._kept += doomed
+            log.error("the files of deleted partitions cannot be set aside yet, it is tried again: %s", problem)
         if self._doomed and self._remover is None:
             self._remover = asyncio.ensure_future(self._remove())
+
+    async def _delete_again(self) -> set[Key]:
+        """Delete what could not be; answers whose directories are free now. What has taken their place meanwhile is not touched."""
+        kept, self._kept = self._kept, []
+        if not kept:
+            return set()
+        try:
+            await self._delete(await off_loop(functools.partial(self._store.undeleted, kept)))
+        except OSError:
+            self._kept = kept
+        return {partition.key for partition in kept} - {partition.key for partition in self._kept}
 
     async def _remove(self) -> None:
         """Remove the files of deleted partitions, one directory after the other."""

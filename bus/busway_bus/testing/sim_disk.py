@@ -30,6 +30,10 @@ class Content:
             self.cached += piece
         self.dirty.update(range(first, (len(self.cached) + PAGE - 1) // PAGE))
 
+    def rewrite(self, position: int) -> None:
+        """Into the cache, what is there from `position` on."""
+        self.dirty.update(range(position // PAGE, (len(self.cached) + PAGE - 1) // PAGE))
+
     def truncate(self, size: int) -> None:
         """In the cache."""
         del self.cached[size:]

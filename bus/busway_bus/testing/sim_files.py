@@ -118,6 +118,13 @@ class SimFile:
         self._content.truncate(size)
         self.size = len(self._content.cached)
 
+    def rewrite(self, position: int) -> None:
+        """Write what is there from `position` on once more, in its place."""
+        self._check_open()
+        self._files.check_read()
+        self._files.check_disk()
+        self._content.rewrite(position)
+
     def sync(self) -> None:
         """Put the content on disk, and its name the first time; a failure is final, for this file for ever."""
         if self._spoiled is not None:

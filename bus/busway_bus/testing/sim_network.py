@@ -298,6 +298,7 @@ class Network:
             self.loop.trace.add(self.loop.time(), "network", f"heard again {pair[0]}>{pair[1]}")
         for end in list(self._ends):
             end.peer.arrivals_pass()
+            end.arrivals_pass()  # of a peer that has closed its end and is not in the list any more
 
     def process_ended(self, process: Process, *, silent: bool) -> None:
         """The sockets of a process that is gone: their peers hear of it, or of nothing (a power cut)."""

@@ -191,13 +191,13 @@ class Admin(TransactionsAdmin):
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics with all their records."""
-        wanted = list(names)
+        topic_names = list(names)
         request = DeleteTopicsRequest(
-            topics=[DeleteTopicState(name=name) for name in wanted], timeout_ms=self._timeout_ms
+            topics=[DeleteTopicState(name=name) for name in topic_names], timeout_ms=self._timeout_ms
         )
         connection = await self._cluster.any_connection()
         if connection.version(request.message_info.api_key) < _NAMED_DELETE:  # type: ignore[attr-defined]
-            request = DeleteTopicsRequest(topic_names=wanted, timeout_ms=self._timeout_ms)
+            request = DeleteTopicsRequest(topic_names=topic_names, timeout_ms=self._timeout_ms)
         answer = await self._cluster.ask_controller(request)
         for topic in answer.responses:
             _check(topic.error_code, f"topic {topic.name}", topic.error_message)
@@ -216,14 +216,14 @@ class Admin(TransactionsAdmin):
     async def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
         """Topics with their partitions; all of them without names."""
         await self._cluster.refresh(every_topic=True, create=False)
-        found = self._cluster.metadata.topics
+        topics = self._cluster.metadata.topics
         if names is None:
-            return dict(found)
-        wanted = list(names)
-        for name in wanted:
-            if name not in found:
+            return dict(topics)
+        topic_names = list(names)
+        for name in topic_names:
+            if name not in topics:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}")
-        return {name: found[name] for name in wanted}
+        return {name: topics[name] for name in topic_names}
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
         """The names of all topics, the brokers' own only on request."""
@@ -244,10 +244,10 @@ class Admin(TransactionsAdmin):
             request = ListOffsetsRequest(replica_id=-1, topics=list(topics.values()))
             answer = await self._cluster.ask_node(leader, request)
             for topic_answer in answer.topics:
-                for found in topic_answer.partitions:
-                    _check(found.error_code, f"{topic_answer.name}-{found.partition_index}")
-                    if found.offset >= 0:
-                        result[TopicPartition(topic_answer.name, found.partition_index)] = found.offset
+                for entry in topic_answer.partitions:
+                    _check(entry.error_code, f"{topic_answer.name}-{entry.partition_index}")
+                    if entry.offset >= 0:
+                        result[TopicPartition(topic_answer.name, entry.partition_index)] = entry.offset
         return result
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -264,9 +264,9 @@ class Admin(TransactionsAdmin):
             request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
             answer = await self._cluster.ask_node(leader, request)
             for topic_answer in answer.topics:
-                for found in topic_answer.partitions:
-                    _check(found.error_code, f"{topic_answer.name}-{found.partition_index}")
-                    result[TopicPartition(topic_answer.name, found.partition_index)] = found.low_watermark
+                for entry in topic_answer.partitions:
+                    _check(entry.error_code, f"{topic_answer.name}-{entry.partition_index}")
+                    result[TopicPartition(topic_answer.name, entry.partition_index)] = entry.low_watermark
         return result
 
     # Settings
@@ -283,14 +283,14 @@ class Admin(TransactionsAdmin):
         (result,) = answer.results
         _check(result.error_code, name, result.error_message)
         return {
-            found.name: ConfigValue(
-                found.name,
-                found.value,
-                found.config_source != _OF_TOPIC if kind == TOPIC else found.config_source == _DEFAULT,
-                found.read_only,
-                found.documentation,
+            config.name: ConfigValue(
+                config.name,
+                config.value,
+                config.config_source != _OF_TOPIC if kind == TOPIC else config.config_source == _DEFAULT,
+                config.read_only,
+                config.documentation,
             )
-            for found in result.configs
+            for config in result.configs
         }
 
     async def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
@@ -306,8 +306,8 @@ class Admin(TransactionsAdmin):
         answer = await self._cluster.ask_controller(
             IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         )
-        for found in answer.responses:
-            _check(found.error_code, f"topic {found.resource_name}", found.error_message)
+        for entry in answer.responses:
+            _check(entry.error_code, f"topic {entry.resource_name}", entry.error_message)
 
     # Groups
 
@@ -318,28 +318,28 @@ class Admin(TransactionsAdmin):
         for node_id in self._cluster.metadata.brokers:
             answer = await self._cluster.ask_node(node_id, ListGroupsRequest())
             _check(answer.error_code, "listing groups")
-            groups += [GroupListing(found.group_id, found.group_state, found.protocol_type) for found in answer.groups]
+            groups += [GroupListing(group.group_id, group.group_state, group.protocol_type) for group in answer.groups]
         return sorted(groups, key=lambda group: group.group_id)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         """A group with its members."""
         answer = await self._ask_coordinator(group_id, DescribeGroupsRequest(groups=[group_id]))
-        (found,) = answer.groups
-        _check(found.error_code, f"group {group_id}")
-        if found.group_state == "Dead":
+        (group,) = answer.groups
+        _check(group.error_code, f"group {group_id}")
+        if group.group_state == "Dead":
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
         return GroupDescription(
             group_id,
-            found.group_state,
-            found.protocol_data,
+            group.group_state,
+            group.protocol_data,
             tuple(
                 GroupMember(
                     member.member_id,
                     member.client_id,
                     member.client_host,
-                    _partitions(found.protocol_type, member.member_assignment),
+                    _partitions(group.protocol_type, member.member_assignment),
                 )
-                for member in found.members
+                for member in group.members
             ),
         )
 
@@ -348,12 +348,12 @@ class Admin(TransactionsAdmin):
         answer = await self._ask_coordinator(group_id, OffsetFetchRequest(group_id=group_id, topics=None), at_most=7)
         _check(answer.error_code, f"group {group_id}")
         return {
-            TopicPartition(topic.name, found.partition_index): OffsetAndMetadata(
-                found.committed_offset, found.metadata or "", found.committed_leader_epoch
+            TopicPartition(topic.name, partition.partition_index): OffsetAndMetadata(
+                partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
             )
             for topic in answer.topics
-            for found in topic.partitions
-            if found.committed_offset >= 0
+            for partition in topic.partitions
+            if partition.committed_offset >= 0
         }
 
     async def alter_group_offsets(
@@ -362,13 +362,13 @@ class Admin(TransactionsAdmin):
         """Set committed offsets of a group that has no members."""
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for partition, offset in offsets.items():
-            found = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            committed = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic, partitions=[]))
             topic.partitions.append(
                 OffsetCommitRequestPartition(
                     partition_index=partition.partition,
-                    committed_offset=found.offset,
-                    committed_metadata=found.metadata,
+                    committed_offset=committed.offset,
+                    committed_metadata=committed.metadata,
                 )
             )
         request = OffsetCommitRequest(
@@ -376,12 +376,12 @@ class Admin(TransactionsAdmin):
         )
         answer = await self._ask_coordinator(group_id, request, at_most=8)
         for topic_answer in answer.topics:
-            for found in topic_answer.partitions:
-                if found.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            for entry in topic_answer.partitions:
+                if entry.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                     raise BrokerError(
                         ErrorCode.NON_EMPTY_GROUP, f"group {group_id}", "stop its members before moving its offsets"
                     )
-                _check(found.error_code, f"{topic_answer.name}-{found.partition_index} of group {group_id}")
+                _check(entry.error_code, f"{topic_answer.name}-{entry.partition_index} of group {group_id}")
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget committed offsets."""
@@ -394,15 +394,15 @@ class Admin(TransactionsAdmin):
         )
         _check(answer.error_code, f"group {group_id}")
         for topic_answer in answer.topics:
-            for found in topic_answer.partitions:
-                _check(found.error_code, f"{topic_answer.name}-{found.partition_index} of group {group_id}")
+            for entry in topic_answer.partitions:
+                _check(entry.error_code, f"{topic_answer.name}-{entry.partition_index} of group {group_id}")
 
     async def delete_groups(self, group_ids: Sequence[str]) -> None:
         """Delete groups without members, with their offsets."""
         for group_id in group_ids:
             answer = await self._ask_coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]))
-            for found in answer.results:
-                _check(found.error_code, f"group {found.group_id}")
+            for result in answer.results:
+                _check(result.error_code, f"group {result.group_id}")
 
     async def remove_members(self, group_id: str, member_ids: Iterable[str]) -> None:
         """Take members out of a group (KIP-345), such as those of processes that were killed: their partitions go to others at once
@@ -416,9 +416,9 @@ class Admin(TransactionsAdmin):
         ]
         answer = await self._ask_coordinator(group_id, LeaveGroupRequest(group_id=group_id, members=members))
         _check(answer.error_code, f"group {group_id}")
-        for found in answer.members:
-            if error_for(found.error_code) is not ErrorCode.UNKNOWN_MEMBER_ID:
-                _check(found.error_code, f"member {found.member_id} of group {group_id}")
+        for member in answer.members:
+            if error_for(member.error_code) is not ErrorCode.UNKNOWN_MEMBER_ID:
+                _check(member.error_code, f"member {member.member_id} of group {group_id}")
 
     async def _ask_coordinator(self, group_id: str, message: Any, *, at_most: int | None = None) -> Any:
         node_id = await self._cluster.find_coordinator(group_id)

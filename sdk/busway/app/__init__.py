@@ -10,6 +10,7 @@
 | `monitoring/` | health, progress and metrics |
 | `extension`, `hooks` | the interface by which tables, SQL, monitoring and tests watch and surround handlers, and calling it |
 | `serdes`, `topics` | typed values ↔ bytes; making topics on the brokers |
+| `threads`, `serving` | threads for plain handlers; an app until a signal |
 | `feed` | changes, handed to whoever listens: of tables and for pages |
 | `offset_set` | offsets that are finished, as the metadata of a commit: for commits and for dead letters |
 

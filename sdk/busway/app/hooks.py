@@ -45,9 +45,9 @@ class Hooks:
 
     def _overriding(self, name: str) -> list[tuple[Extension, Callable[..., Any]]]:
         return [
-            (one, getattr(one, name))
-            for one in self._extensions
-            if getattr(type(one), name) is not getattr(Extension, name)
+            (extension, getattr(extension, name))
+            for extension in self._extensions
+            if getattr(type(extension), name) is not getattr(Extension, name)
         ]
 
     async def start(self, app: "App", stack: AsyncExitStack) -> None:
@@ -57,19 +57,19 @@ class Hooks:
             ExtensionFailed: one raised.
             BuswayError: as one raised it.
         """
-        for one in self._extensions:
-            stack.push_async_callback(self._stop, one, app)
+        for extension in self._extensions:
+            stack.push_async_callback(self._stop, extension, app)
             try:
-                await one.starting(app)
+                await extension.starting(app)
             except Exception as problem:
-                raise _failed(one, "starting", problem) from problem
+                raise _failed(extension, "starting", problem) from problem
 
     @staticmethod
-    async def _stop(one: Extension, app: "App") -> None:
+    async def _stop(extension: Extension, app: "App") -> None:
         try:
-            await one.stopped(app)
+            await extension.stopped(app)
         except Exception as problem:  # noqa: BLE001 - others' code; the rest must still be let go
-            log.error("%s", _failed(one, "stopped", problem))
+            log.error("%s", _failed(extension, "stopped", problem))
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Where to go on, for partitions where an extension knows; the lowest offset if several do, so that nothing is missed.
@@ -79,12 +79,12 @@ class Hooks:
             BuswayError: as one raised it.
         """
         offsets: dict[TopicPartition, int] = {}
-        for one, call in self._assigned:
+        for extension, call in self._assigned:
             try:
-                found: Mapping[TopicPartition, int] = await call(partitions)
+                positions: Mapping[TopicPartition, int] = await call(partitions)
             except Exception as problem:
-                raise _failed(one, "assigned", problem) from problem
-            for partition, offset in found.items():
+                raise _failed(extension, "assigned", problem) from problem
+            for partition, offset in positions.items():
                 if partition in partitions:
                     offsets[partition] = min(offset, offsets.get(partition, offset))
         return offsets
@@ -96,11 +96,11 @@ class Hooks:
             ExtensionFailed: one raised; all were told.
         """
         problems = []
-        for one, call in self._revoked:
+        for extension, call in self._revoked:
             try:
                 await call(partitions)
             except Exception as problem:  # noqa: BLE001 - others' code; the next one must be told all the same
-                problems.append(_failed(one, "revoked", problem))
+                problems.append(_failed(extension, "revoked", problem))
         if problems:
             raise problems[0]
 
@@ -110,11 +110,11 @@ class Hooks:
         Raises:
             ExtensionFailed: one raised.
         """
-        for one, wrap in reversed(self._around):
+        for extension, wrap in reversed(self._around):
             try:
                 call = wrap(route, call)
             except Exception as problem:
-                raise _failed(one, "around", problem) from problem
+                raise _failed(extension, "around", problem) from problem
         return call
 
     def finished(self, handling: Handling) -> None:
@@ -123,11 +123,11 @@ class Hooks:
         Raises:
             ExtensionFailed: one raised.
         """
-        for one, call in self._finished:
+        for extension, call in self._finished:
             try:
                 call(handling)
             except Exception as problem:
-                raise _failed(one, "finished", problem) from problem
+                raise _failed(extension, "finished", problem) from problem
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Offsets are committed.
@@ -135,11 +135,11 @@ class Hooks:
         Raises:
             ExtensionFailed: one raised.
         """
-        for one, call in self._committed:
+        for extension, call in self._committed:
             try:
                 await call(offsets)
             except Exception as problem:
-                raise _failed(one, "committed", problem) from problem
+                raise _failed(extension, "committed", problem) from problem
 
     async def reached(self, point: str, partition: TopicPartition, offset: int) -> None:
         """A step is reached.
@@ -147,11 +147,11 @@ class Hooks:
         Raises:
             ExtensionFailed: one raised.
         """
-        for one, call in self._reached:
+        for extension, call in self._reached:
             try:
                 await call(point, *partition, offset)
             except Exception as problem:
-                raise _failed(one, f"reached({point!r})", problem) from problem
+                raise _failed(extension, f"reached({point!r})", problem) from problem
 
 
 def _failed(extension: Extension, what: str, problem: Exception) -> BuswayError:

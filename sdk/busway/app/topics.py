@@ -42,12 +42,12 @@ async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
     Raises:
         BrokerError: a topic cannot be had.
     """
-    wanted = sorted(topics)
+    names = sorted(topics)
     cluster = ClusterClient(app.bootstrap_servers, client_id=app.name)
     try:
-        await cluster.ensure_topics(wanted)
+        await cluster.ensure_topics(names)
         counts = cluster.metadata.counts()
-        return {name: counts[name] for name in wanted}
+        return {name: counts[name] for name in names}
     finally:
         await cluster.close()
 
@@ -58,7 +58,7 @@ async def create_declared(app: "App") -> None:
     Raises:
         BrokerError, ConnectionFailed: as `create_missing`.
     """
-    wanted = [topic for topic in app.topics.values() if topic.partitions is not None or topic.configs]
+    declared = [topic for topic in app.topics.values() if topic.partitions is not None or topic.configs]
     await create_missing(
-        app, [NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs)) for topic in wanted]
+        app, [NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs)) for topic in declared]
     )

@@ -14,6 +14,7 @@ import typer
 
 from busway.cli.output import AsJson, CommandFailed, write_json
 from busway.extras import need
+from busway.net import garbage
 
 
 def connect(
@@ -91,7 +92,7 @@ def _properties(door: Any, config: Path | None, override: list[str]) -> dict[str
 async def _serve(door: Any, config: Any, *, as_json: bool) -> None:
     async with door.ConnectServer(config) as server:
         stopped = door.until_signal()
-        door.settled()
+        garbage.settle()
         if as_json:
             write_json({"connect": server.url, "group": config.group_id})
         else:

@@ -19,7 +19,7 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
-            return [{"group": one.group_id, "state": one.state} for one in await admin.list_groups()]
+            return [{"group": group.group_id, "state": group.state} for group in await admin.list_groups()]
 
     show_rows(run(work()), as_json=as_json, title="groups")
 
@@ -32,17 +32,19 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
         async with Admin(bootstrap) as admin:
             described = await admin.describe_group(group)
             committed = await admin.list_group_offsets(group)
-            owners = {partition: one for one in described.members for partition in one.partitions}
+            owners = {partition: member for member in described.members for partition in member.partitions}
             partitions = sorted({*committed, *owners})
             there = await admin.list_topics(internal=True)
-            ends = await admin.list_offsets({one: _LATEST for one in partitions if one.topic in there})
+            ends = await admin.list_offsets(
+                {partition: _LATEST for partition in partitions if partition.topic in there}
+            )
         rows: list[dict[str, object]] = []
-        for one in partitions:
-            at, end, member = committed.get(one), ends.get(one), owners.get(one)
+        for partition in partitions:
+            at, end, member = committed.get(partition), ends.get(partition), owners.get(partition)
             rows.append(
                 {
-                    "topic": one.topic,
-                    "partition": one.partition,
+                    "topic": partition.topic,
+                    "partition": partition.partition,
                     "committed": at.offset if at else None,
                     "end": end,
                     "lag": end - at.offset if at and end is not None else None,
@@ -74,27 +76,28 @@ def reset(
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
             numbers = [
-                TopicPartition(topic, one.number) for one in (await admin.describe_topics([topic]))[topic].partitions
+                TopicPartition(topic, partition_info.number)
+                for partition_info in (await admin.describe_topics([topic]))[topic].partitions
             ]
             first = await admin.list_offsets(dict.fromkeys(numbers, _EARLIEST))
             last = await admin.list_offsets(dict.fromkeys(numbers, _LATEST))
             if to in {"earliest", "latest"}:
-                wanted = first if to == "earliest" else last
+                offsets = first if to == "earliest" else last
             elif to.isdigit():
-                wanted = {one: min(max(int(to), first[one]), last[one]) for one in numbers}
+                offsets = {partition: min(max(int(to), first[partition]), last[partition]) for partition in numbers}
             else:
                 raise CommandFailed(f"--to {to}: give earliest, latest or an offset")
             before = await admin.list_group_offsets(group)
             if execute:
-                await admin.alter_group_offsets(group, wanted)
+                await admin.alter_group_offsets(group, offsets)
         return [
             {
                 "topic": topic,
-                "partition": one.partition,
-                "from": before[one].offset if one in before else None,
-                "to": wanted[one],
+                "partition": partition.partition,
+                "from": before[partition].offset if partition in before else None,
+                "to": offsets[partition],
             }
-            for one in numbers
+            for partition in numbers
         ]
 
     rows = run(work())

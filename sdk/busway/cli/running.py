@@ -5,7 +5,6 @@ What lives here: finding the app that was named, running it, and the line that t
 
 import asyncio
 import contextlib
-import gc
 import importlib
 import logging
 import os
@@ -24,12 +23,11 @@ from busway.cli.output import CommandFailed
 from busway.cli.processes import end_with_parent
 from busway.errors import BuswayError
 from busway.extras import need
+from busway.net import garbage
 
 _INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 _PYTHON: Final = sysconfig.get_path("stdlib")
 _BUSWAY: Final = str(Path(busway.__file__).parent)
-_COLLECT_AFTER: Final = 50_000
-"""Objects that are made before the garbage collector looks for cycles."""
 
 
 def find_app(target: str) -> App:
@@ -127,9 +125,7 @@ def run_app(app: App) -> None:
         ", ".join(sorted({topic.name for route in app.routes for topic in route.topics})) or "nothing",
     )
     tally = app.extend(_Tally())
-    # A service keeps much for long and makes little that only the collector can free, yet by default it looks after every 700 objects.
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
+    garbage.settle()
 
     async def main() -> None:
         with end_with_parent():

@@ -28,7 +28,7 @@ def list_subjects(url: RegistryUrl = REGISTRY_URL, as_json: AsJson = False) -> N
     """All subjects with their versions."""
 
     async def work(client: RegistryClient) -> list[dict[str, object]]:
-        return [{"subject": one, "versions": await client.versions(one)} for one in await client.subjects()]
+        return [{"subject": subject, "versions": await client.versions(subject)} for subject in await client.subjects()]
 
     show_rows(_ask(url, work), as_json=as_json, title="subjects")
 
@@ -41,10 +41,15 @@ def get(
     as_json: AsJson = False,
 ) -> None:
     """The schema of a version."""
-    found = _ask(url, lambda client: client.version(subject, version))
+    registered = _ask(url, lambda client: client.version(subject, version))
     show(
-        {"subject": found.subject, "version": found.version, "id": found.id, "schema": found.schema},
-        found.schema,
+        {
+            "subject": registered.subject,
+            "version": registered.version,
+            "id": registered.id,
+            "schema": registered.schema,
+        },
+        registered.schema,
         as_json=as_json,
     )
 
@@ -61,12 +66,12 @@ def register(subject: Subject, file: File, url: RegistryUrl = REGISTRY_URL, as_j
 def check(subject: Subject, file: File, url: RegistryUrl = REGISTRY_URL, as_json: AsJson = False) -> None:
     """Whether the schema in a file could be registered; ends with 1 and the reasons if not."""
     text = file.read_text(encoding="utf-8")
-    found = _ask(url, lambda client: client.check(subject, text))
-    if found:
+    breaches = _ask(url, lambda client: client.check(subject, text))
+    if breaches:
         if as_json:
-            show({"compatible": False, "messages": found}, "", as_json=True)
+            show({"compatible": False, "messages": breaches}, "", as_json=True)
             raise typer.Exit(1)
-        raise CommandFailed(f"not compatible with {subject}:\n  " + "\n  ".join(found))
+        raise CommandFailed(f"not compatible with {subject}:\n  " + "\n  ".join(breaches))
     show({"compatible": True, "messages": []}, f"compatible with {subject}", as_json=as_json)
 
 
@@ -84,8 +89,8 @@ def level(
             await client.set_compatibility(to, subject)
         return await client.compatibility(subject)
 
-    found = _ask(url, work)
-    show({"subject": subject, "compatibility": found}, found, as_json=as_json)
+    in_force = _ask(url, work)
+    show({"subject": subject, "compatibility": in_force}, in_force, as_json=as_json)
 
 
 @app.command("delete")

@@ -5,7 +5,6 @@ they are extras.
 """
 
 import asyncio
-import gc
 import importlib
 import logging
 import sys
@@ -17,6 +16,7 @@ import typer
 
 from busway.cli.output import AsJson, CommandFailed, write_json
 from busway.extras import need
+from busway.net import garbage
 from busway.net.machine import OS
 
 HOME: Final = Path(".busway")
@@ -70,7 +70,7 @@ def up(
             database = f"sqlite+aiosqlite:///{data / 'registry.db'}"
             settings = door.RegistryConfig(host=host, port=registry_port, database=database, insecure=insecure)
             async with door.RegistryServer(settings) as registry_server:
-                gc.freeze()  # what is loaded stays: looking through it for garbage takes a tenth of a second of everybody's time
+                garbage.settle(garbage.BROKER)
                 if as_json:
                     found = {"schema_registry": registry_server.url, "data": str(data)}
                     write_json({"bootstrap_servers": node.bootstrap_servers, **found})
@@ -183,7 +183,7 @@ def registry(
             insecure=insecure,
         )
         async with package.RegistryServer(settings) as server:
-            gc.freeze()  # as in `busway up`
+            garbage.settle()
             stopped = package.until_signal()
             if as_json:
                 write_json({"schema_registry": server.url, "database": server.database})

@@ -45,7 +45,7 @@ def parse_addresses(bootstrap_servers: Addresses) -> list[tuple[str, int]]:
         ValueError: one of them is no address.
     """
     texts = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
-    found = []
+    addresses = []
     for raw in texts:
         text = raw.strip()
         host, colon, port = text.rpartition(":")
@@ -53,8 +53,8 @@ def parse_addresses(bootstrap_servers: Addresses) -> list[tuple[str, int]]:
             host, port = text, "9092"
         if not host or not port.isdigit():
             raise ValueError(f"bootstrap_servers: {text!r} is not host:port")
-        found.append((host.strip("[]"), int(port)))
-    return found
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
 
 
 class ClusterClient:

@@ -68,16 +68,16 @@ class ClusterMetadata:
                         tuple(partition.replica_nodes),
                         tuple(partition.isr_nodes),
                     )
-                    for partition in sorted(topic.partitions, key=lambda found: found.partition_index)
+                    for partition in sorted(topic.partitions, key=lambda described: described.partition_index)
                 ),
             )
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The id of the partition's leader, None while it is not known."""
-        found = self.topics.get(topic)
-        if found is None or not 0 <= partition < len(found.partitions):
+        info = self.topics.get(topic)
+        if info is None or not 0 <= partition < len(info.partitions):
             return None
-        leader = found.partitions[partition].leader
+        leader = info.partitions[partition].leader
         return leader if leader in self.brokers else None
 
     def counts(self) -> Mapping[str, int]:

@@ -1,7 +1,7 @@
 """The consumer that users see.
 
 What lives here: `Consumer`: subscribing, reading, positions, commits. What does not: fetching (`fetcher`) and the group
-(`coordinator`), which run in tasks of their own while the consumer is started.
+(`group`), which run in tasks of their own while the consumer is started.
 """
 
 import asyncio

@@ -341,6 +341,9 @@ class Fetcher:
                 except BuswayError:
                     if taken:
                         break
+                    if found.position is not None:
+                        found.seek(found.position)  # it may have been put right when it is asked for again
+                        self._wake.set()
                     raise
                 if len(found.chunks) < CHUNKS_AHEAD:
                     self._wake.set()

@@ -1,7 +1,7 @@
 """One member's side of a classic group: what it sends, and what it makes of the answers.
 
 What lives here: subscription bytes, the leader's assignment, what is revoked in the eager and the cooperative way (KIP-429).
-What does not: requests and waiting (`coordinator`).
+What does not: requests and waiting (`group`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

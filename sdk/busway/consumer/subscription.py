@@ -1,7 +1,7 @@
 """What a consumer reads and where it is.
 
 What lives here: assigned partitions with position, buffer and pause, as plain state. What does not: fetching (`fetcher`) and
-membership (`coordinator`). A partition that was given back and given again is a new one: answers for the old one are dropped.
+membership (`group`). A partition that was given back and given again is a new one: answers for the old one are dropped.
 """
 
 from collections import deque

@@ -55,8 +55,8 @@ class _Outward:
         self._names = names
         self._made: dict[type, Convert] = {}
 
-    def convert(self, given: Any) -> Convert | None:
-        kind, extras = unwrap(given)
+    def convert(self, hint: Any) -> Convert | None:
+        kind, extras = unwrap(hint)
         for extra in extras:
             if isinstance(extra, AvroType):
                 return _NARROW.get(extra.schema) if isinstance(extra.schema, str) else None
@@ -82,8 +82,10 @@ class _Outward:
         return None
 
     def _record(self, kind: type) -> Convert:
-        names = [one.name for one in fields(kind)]
-        converts = [(one.name, found) for one in fields(kind) if (found := self.convert(one.type)) is not None]
+        names = [field.name for field in fields(kind)]
+        converts = [
+            (field.name, conversion) for field in fields(kind) if (conversion := self.convert(field.type)) is not None
+        ]
         if not names:
             return lambda value: {}
         if is_typed_dict(kind):
@@ -91,41 +93,41 @@ class _Outward:
         get = operator.attrgetter(*names)
 
         def convert(value: Any) -> dict[str, Any]:
-            found = dict(zip(names, get(value) if len(names) > 1 else (get(value),), strict=True))
-            for name, one in converts:
-                found[name] = one(found[name])
-            return found
+            record = dict(zip(names, get(value) if len(names) > 1 else (get(value),), strict=True))
+            for name, conversion in converts:
+                record[name] = conversion(record[name])
+            return record
 
         return convert
 
     def _union(self, union: tuple[Any, ...]) -> Convert:
         table: dict[type, tuple[str, Convert | None]] = {}
-        for one in union:
-            kind = strip(one)
+        for member in union:
+            kind = strip(member)
             target = str if typing.get_origin(kind) is typing.Literal else typing.get_origin(kind) or kind
             target = dict if is_typed_dict(kind) else target
-            table[target] = (branch(one, self._names), self.convert(one))
+            table[target] = (branch(member, self._names), self.convert(member))
 
         def convert(value: Any) -> tuple[str, Any]:
-            found = table.get(type(value)) or _nearest(table, value)
-            name, part = found
+            entry = table.get(type(value)) or _nearest(table, value)
+            name, part = entry
             return name, value if part is None else part(value)
 
         return convert
 
 
 def _from_keys(kind: Any, names: list[str], converts: list[tuple[str, Convert]]) -> Convert:
-    needed, known = kind.__required_keys__, frozenset(names)
+    needed, allowed = kind.__required_keys__, frozenset(names)
 
     def convert(value: Any) -> dict[str, Any]:
-        found = dict(value)
-        if not needed <= found.keys() or not found.keys() <= known:
-            wrong = sorted(needed - found.keys()) or sorted(found.keys() - known)
+        record = dict(value)
+        if not needed <= record.keys() or not record.keys() <= allowed:
+            wrong = sorted(needed - record.keys()) or sorted(record.keys() - allowed)
             raise ValueError(f"the keys of {kind.__name__} are others: {', '.join(map(str, wrong))}")
-        for name, one in converts:
-            if name in found:
-                found[name] = one(found[name])
-        return found
+        for name, conversion in converts:
+            if name in record:
+                record[name] = conversion(record[name])
+        return record
 
     return convert
 
@@ -183,8 +185,8 @@ class _Inward:
         self._own = own
         self._made: dict[type, Convert] = {}
 
-    def convert(self, given: Any) -> Convert | None:
-        kind, extras = unwrap(given)
+    def convert(self, hint: Any) -> Convert | None:
+        kind, extras = unwrap(hint)
         for extra in extras:
             if isinstance(extra, AvroType):
                 return None
@@ -192,7 +194,7 @@ class _Inward:
         if union is not None:
             return self._union(union)
         if kind in _FROM_PLAIN:
-            return None if self._own else _from_plain(kind, given)
+            return None if self._own else _from_plain(kind, hint)
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin in {list, tuple}:
             item = self.convert(arguments[0])
@@ -212,36 +214,38 @@ class _Inward:
         return None
 
     def _record(self, kind: type) -> Convert:
-        converts = [(one.name, found) for one in fields(kind) if (found := self.convert(one.type)) is not None]
+        converts = [
+            (field.name, conversion) for field in fields(kind) if (conversion := self.convert(field.type)) is not None
+        ]
         make = _maker(kind)
 
         def convert(value: dict[str, Any]) -> Any:
-            for name, one in converts:
-                value[name] = one(value[name])
+            for name, conversion in converts:
+                value[name] = conversion(value[name])
             return make(value)
 
         def complete(value: dict[str, Any]) -> Any:
             present = {name: part for name, part in value.items() if part is not USE_DEFAULT and name != CLASS_OF}
-            for name, one in converts:
+            for name, conversion in converts:
                 if name in present:
-                    present[name] = one(present[name])
+                    present[name] = conversion(present[name])
             return make(present)
 
         return convert if self._own else complete
 
     def _union(self, union: tuple[Any, ...]) -> Convert | None:
-        if all(isinstance(one, type) and one in _AS_THEY_ARE for one in union):
+        if all(isinstance(member, type) and member in _AS_THEY_ARE for member in union):
             return None
         named: dict[str, Convert | None] = {}
         records: dict[type, Convert] = {}
         by_type: dict[type, Convert | None] = {}
         enums: list[Any] = []
-        for one in union:
-            kind, convert = strip(one), self.convert(one)
+        for member in union:
+            kind, convert = strip(member), self.convert(member)
             if is_record(kind) and convert is not None:
-                named[branch(one, self._names)] = records[kind] = convert
+                named[branch(member, self._names)] = records[kind] = convert
             elif isinstance(kind, type) and issubclass(kind, enum.Enum):
-                named[branch(one, self._names)] = convert
+                named[branch(member, self._names)] = convert
                 enums.append(kind)
             else:
                 origin = typing.get_origin(kind)
@@ -265,12 +269,12 @@ class _Inward:
 def _maker(kind: Any) -> Convert:
     """How the fields of a record become one."""
     if is_model(kind):
-        return lambda found: kind.model_validate(found, by_name=True)
+        return lambda values: kind.model_validate(values, by_name=True)
     if not is_typed_dict(kind):
-        return lambda found: kind(**found)
+        return lambda values: kind(**values)
     if not (absent := droppable(kind)):
         return dict
-    return lambda found: {name: value for name, value in found.items() if value is not None or name not in absent}
+    return lambda values: {name: value for name, value in values.items() if value is not None or name not in absent}
 
 
 def _member_of(kind: Any) -> Convert:
@@ -285,12 +289,12 @@ def _member_of(kind: Any) -> Convert:
 
 
 def _enum_of(value: str, enums: list[Any], *, plain: bool) -> Any:
-    for one in enums:
-        if value in one._value2member_map_:
-            return one(value)
+    for enum_class in enums:
+        if value in enum_class._value2member_map_:
+            return enum_class(value)
     if plain:
         return value
-    raise ValueError(f"{value!r:.80} is none of the values of {', '.join(one.__name__ for one in enums)}")
+    raise ValueError(f"{value!r:.80} is none of the values of {', '.join(enum_class.__name__ for enum_class in enums)}")
 
 
 _FROM_PLAIN: Final[Mapping[Any, Callable[[Any], Any]]] = {
@@ -303,9 +307,9 @@ _FROM_PLAIN: Final[Mapping[Any, Callable[[Any], Any]]] = {
 """What a writer without the logical type leaves: its plain value."""
 
 
-def _from_plain(kind: Any, given: Any) -> Convert:
+def _from_plain(kind: Any, hint: Any) -> Convert:
     make = _FROM_PLAIN[kind]
     if kind is decimal.Decimal:
-        scale = next(extra.scale for extra in unwrap(given)[1] if hasattr(extra, "scale"))
+        scale = next(extra.scale for extra in unwrap(hint)[1] if hasattr(extra, "scale"))
         make = lambda value: decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)  # noqa: E731 - as short as its neighbours
     return lambda value: value if isinstance(value, kind) else make(value)

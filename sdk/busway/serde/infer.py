@@ -173,25 +173,27 @@ class _Inference:
         return self._other(kind, at, space)
 
     def _union(self, union: tuple[Any, ...], first: Any, at: str, space: str) -> AvroSchema:
-        ordered = sorted(union, key=lambda one: one is not first)
-        found = [self.schema(one, at, space) for one in ordered]
+        ordered = sorted(union, key=lambda member: member is not first)
+        branches = [self.schema(member, at, space) for member in ordered]
         taken: dict[str, Any] = {}
-        dicts = [one for one in ordered if is_typed_dict(strip(one)) or typing.get_origin(strip(one)) is dict]
-        if len(dicts) > 1 and any(is_typed_dict(strip(one)) for one in dicts):
+        dicts = [
+            member for member in ordered if is_typed_dict(strip(member)) or typing.get_origin(strip(member)) is dict
+        ]
+        if len(dicts) > 1 and any(is_typed_dict(strip(member)) for member in dicts):
             raise CannotInfer(
-                f"{at}: values of {' and '.join(_shown(one) for one in dicts)} are all dicts, so nobody can tell which one a value is; "
+                f"{at}: values of {' and '.join(_shown(member) for member in dicts)} are all dicts, so nobody can tell which one a value is; "
                 "use a dataclass for each"
             )
-        for one in ordered:
-            name = branch(one, self.names)
+        for member in ordered:
+            name = branch(member, self.names)
             if name in taken or name == "union":
                 other = taken.get(name, "its members")
                 raise CannotInfer(
-                    f"{at}: {_shown(other)} and {_shown(one)} are both {name} in Avro, a union holds one of them; "
+                    f"{at}: {_shown(other)} and {_shown(member)} are both {name} in Avro, a union holds one of them; "
                     "put each into a dataclass of its own"
                 )
-            taken[name] = one
-        return found
+            taken[name] = member
+        return branches
 
     def _other(self, kind: Any, at: str, space: str) -> AvroSchema:
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -226,22 +228,22 @@ class _Inference:
             raise CannotInfer(
                 f"{at}: the values of {kind.__name__} are not names; Avro symbols are letters, digits and _"
             )
-        found = self._named("enum", kind, at, space)[0] | {"symbols": symbols}
+        schema = self._named("enum", kind, at, space)[0] | {"symbols": symbols}
         default = getattr(kind, "__avro_default__", None)
         if default is not None:
             if default not in symbols:
                 raise CannotInfer(
                     f"{at}: __avro_default__ of {kind.__name__} is {default!r}, which is none of its values"
                 )
-            found["default"] = default
-        return found
+            schema["default"] = default
+        return schema
 
     def _record(self, kind: type, at: str, space: str) -> AvroSchema:
         if kind in self.names:
             return self._mention(kind, at, space)
-        found, inside = self._named("record", kind, at, space)
-        found["fields"] = [self._field(one, f"{kind.__name__}.{one.name}", inside) for one in fields(kind)]
-        return found
+        schema, inside = self._named("record", kind, at, space)
+        schema["fields"] = [self._field(field, f"{kind.__name__}.{field.name}", inside) for field in fields(kind)]
+        return schema
 
     def _field(self, field: FieldType, at: str, space: str) -> dict[str, Any]:
         if not _is_name(field.name):
@@ -253,14 +255,14 @@ class _Inference:
             schema = self._union(union, _member_of(field.default, union), at, space)
         else:
             schema = self.schema(field.type, at, space)
-        found: dict[str, Any] = {"name": field.name, "type": schema}
+        schema_field: dict[str, Any] = {"name": field.name, "type": schema}
         if aliases := [extra.name for extra in extras if isinstance(extra, Alias)]:
-            found["aliases"] = aliases
+            schema_field["aliases"] = aliases
         if field.default is not NO_DEFAULT:
             if field.default is None and schema != "null" and not (isinstance(schema, list) and schema[0] == "null"):
                 raise CannotInfer(f"{at}: the default is None, so its type is {_shown(field.type)} | None")
-            found["default"] = _plain(field.default, at)
-        return found
+            schema_field["default"] = _plain(field.default, at)
+        return schema_field
 
     def _named(self, kind: str, cls: type, at: str, space: str) -> tuple[dict[str, Any], str]:
         """The beginning of a named schema, and the namespace inside it."""
@@ -306,15 +308,15 @@ def _shown(kind: Any) -> str:
 
 def _member_of(value: Any, union: tuple[Any, ...]) -> Any:
     """The member of a union that a default belongs to."""
-    for one in union:
-        kind = unwrap(one)[0]
+    for member in union:
+        kind = unwrap(member)[0]
         if type(value) is (typing.get_origin(kind) or kind):
-            return one
-    for one in union:
-        kind = typing.get_origin(unwrap(one)[0]) or unwrap(one)[0]
+            return member
+    for member in union:
+        kind = typing.get_origin(unwrap(member)[0]) or unwrap(member)[0]
         kind = dict if is_typed_dict(kind) else kind
         if kind is Literal or (isinstance(kind, type) and isinstance(value, kind)):
-            return one
+            return member
     return union[0]
 
 

@@ -101,8 +101,8 @@ def fields(kind: type) -> list[FieldType]:
         return [_key(kind, name, hint) for name, hint in hints.items()]
     if not dataclasses.is_dataclass(kind):
         return [
-            _field(one.name, hints, _given(one.default, one.default_factory, msgspec.NODEFAULT))
-            for one in msgspec.structs.fields(kind)
+            _field(field.name, hints, _given(field.default, field.default_factory, msgspec.NODEFAULT))
+            for field in msgspec.structs.fields(kind)
         ]
     for name, hint in hints.items():
         if isinstance(hint, dataclasses.InitVar):
@@ -110,9 +110,9 @@ def fields(kind: type) -> list[FieldType]:
                 f"{kind.__name__}.{name} is an InitVar: no record could be read back, because it is not kept"
             )
     return [
-        _field(one.name, hints, _given(one.default, one.default_factory, dataclasses.MISSING))
-        for one in dataclasses.fields(kind)
-        if one.init
+        _field(field.name, hints, _given(field.default, field.default_factory, dataclasses.MISSING))
+        for field in dataclasses.fields(kind)
+        if field.init
     ]
 
 
@@ -136,18 +136,18 @@ def droppable(kind: Any) -> frozenset[str]:
 def _model_fields(kind: Any) -> list[FieldType]:
     if not kind.__pydantic_complete__:
         kind.model_rebuild(raise_errors=False)
-    found = []
+    model_fields = []
     for name, field in kind.model_fields.items():
         hint = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
         if field.is_required():
-            found.append(FieldType(name, hint, NO_DEFAULT, optional=False))
+            model_fields.append(FieldType(name, hint, NO_DEFAULT, optional=False))
         elif field.default_factory is None:
-            found.append(FieldType(name, hint, field.default, optional=True))
+            model_fields.append(FieldType(name, hint, field.default, optional=True))
         elif field.default_factory_takes_validated_data:
-            found.append(FieldType(name, hint, NO_DEFAULT, optional=True))
+            model_fields.append(FieldType(name, hint, NO_DEFAULT, optional=True))
         else:
-            found.append(FieldType(name, hint, *_given(NO_DEFAULT, field.default_factory, NO_DEFAULT)))
-    return found
+            model_fields.append(FieldType(name, hint, *_given(NO_DEFAULT, field.default_factory, NO_DEFAULT)))
+    return model_fields
 
 
 def _field(name: str, hints: dict[str, Any], given: tuple[Any, bool]) -> FieldType:

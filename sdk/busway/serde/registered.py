@@ -66,10 +66,10 @@ class RegisteredAvro:
     async def _id(self, subject: str) -> int:
         if self._register:
             return await self._registry.register(subject, self._codec.schema_text)
-        found = await self._registry.request(
+        answer = await self._registry.request(
             "POST", f"/subjects/{quote(subject, safe='')}", {"schema": self._codec.schema_text}
         )
-        return id_in(self._registry.url, found)
+        return id_in(self._registry.url, answer)
 
     def encode(self, value: Any) -> bytes:
         """The framed body.

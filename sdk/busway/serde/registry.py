@@ -99,8 +99,8 @@ class RegistryClient:
         key = (subject, schema)
         if key not in self._ids:
             body = {"schema": schema, "schemaType": schema_type}
-            found = await self._once(key, "POST", f"/subjects/{quote(subject, safe='')}/versions", body)
-            self._ids[key] = id_in(self.url, found)
+            answer = await self._once(key, "POST", f"/subjects/{quote(subject, safe='')}/versions", body)
+            self._ids[key] = id_in(self.url, answer)
             self._schemas.setdefault(self._ids[key], schema)
         return self._ids[key]
 
@@ -112,37 +112,37 @@ class RegistryClient:
             RegistryUnreachable: no answer.
         """
         if schema_id not in self._schemas:
-            found = await self._once(schema_id, "GET", f"/schemas/ids/{schema_id}")
-            self._schemas[schema_id] = str(found["schema"])
+            answer = await self._once(schema_id, "GET", f"/schemas/ids/{schema_id}")
+            self._schemas[schema_id] = str(answer["schema"])
         return self._schemas[schema_id]
 
     async def subjects(self) -> list[str]:
         """All subjects."""
-        found: list[str] = await self.request("GET", "/subjects")
-        return found
+        subjects: list[str] = await self.request("GET", "/subjects")
+        return subjects
 
     async def versions(self, subject: str) -> list[int]:
         """The versions of a subject."""
-        found: list[int] = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions")
-        return found
+        versions: list[int] = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions")
+        return versions
 
     async def version(self, subject: str, version: int | str = "latest") -> SchemaVersion:
         """One version."""
-        found = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
+        answer = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
         return SchemaVersion(
-            subject=found["subject"],
-            version=found["version"],
-            id=found["id"],
-            schema=found["schema"],
-            schema_type=found.get("schemaType", "AVRO"),
+            subject=answer["subject"],
+            version=answer["version"],
+            id=answer["id"],
+            schema=answer["schema"],
+            schema_type=answer.get("schemaType", "AVRO"),
         )
 
     async def check(self, subject: str, schema: str, *, schema_type: str = "AVRO") -> list[str]:
         """What speaks against registering the schema; empty when it is compatible."""
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions?verbose=true"
-        found = await self.request("POST", path, {"schema": schema, "schemaType": schema_type})
-        messages: list[str] = found.get("messages") or []
-        return [] if found["is_compatible"] else messages or ["incompatible"]
+        answer = await self.request("POST", path, {"schema": schema, "schemaType": schema_type})
+        messages: list[str] = answer.get("messages") or []
+        return [] if answer["is_compatible"] else messages or ["incompatible"]
 
     async def compatibility(self, subject: str | None = None) -> str:
         """The level in force."""
@@ -158,8 +158,8 @@ class RegistryClient:
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
         """Delete a subject, first softly, then for good; the versions that went."""
         query = "?permanent=true" if permanent else ""
-        found: list[int] = await self.request("DELETE", f"/subjects/{quote(subject, safe='')}{query}")
-        return found
+        versions: list[int] = await self.request("DELETE", f"/subjects/{quote(subject, safe='')}{query}")
+        return versions
 
     async def _once(self, key: Any, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """One request for all who want the same at this moment."""
@@ -203,25 +203,25 @@ class RegistryClient:
         raise AssertionError("the last attempt returns or raises")
 
 
-def id_in(url: str, found: Any) -> int:
+def id_in(url: str, answer: Any) -> int:
     """The id in an answer.
 
     Raises:
         RegistryRefused: there is none.
     """
     try:
-        return int(found["id"])
+        return int(answer["id"])
     except (KeyError, TypeError, ValueError):
-        raise RegistryRefused(200, f"{url} does not answer like a schema registry: no id in {found!r:.80}") from None
+        raise RegistryRefused(200, f"{url} does not answer like a schema registry: no id in {answer!r:.80}") from None
 
 
 def _content(url: str, answer: "httpx2.Response") -> Any:
     try:
-        found = answer.json()
+        body = answer.json()
     except ValueError:
         raise RegistryRefused(answer.status_code, f"{url} does not answer like a schema registry") from None
     if answer.status_code >= 400:
-        code = found.get("error_code", answer.status_code) if isinstance(found, dict) else answer.status_code
-        text = found.get("message", "") if isinstance(found, dict) else answer.text
+        code = body.get("error_code", answer.status_code) if isinstance(body, dict) else answer.status_code
+        text = body.get("message", "") if isinstance(body, dict) else answer.text
         raise RegistryRefused(int(code), str(text))
-    return found
+    return body

@@ -257,7 +257,7 @@ class Sql(Extension):
         settled = await self._settle(self._reader(self._app.group_id), partitions)
         if self._resume == "group":
             return {}
-        return {partition: one.position for partition, one in settled.items() if one.position is not None}
+        return {partition: state.position for partition, state in settled.items() if state.position is not None}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Forget what was seen of them."""
@@ -297,7 +297,11 @@ class Sql(Extension):
 
         async def read() -> dict[TopicPartition, _Known]:
             async with self._engine.connect() as connection:
-                return {one: found for one in partitions if (found := await self._known(connection, reader, one))}
+                return {
+                    partition: state
+                    for partition in partitions
+                    if (state := await self._known(connection, reader, partition))
+                }
 
         known = await patiently(read, "the assignment of partitions")
         topics = await look_at(self._app.bootstrap_servers, partitions)

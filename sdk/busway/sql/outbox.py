@@ -182,11 +182,11 @@ class Outbox(Extension):
         columns = (table.c.aggregatetype, func.count(), func.min(table.c.timestamp_ms))
         waiting = select(*columns).where(table.c.published_ms.is_(None)).group_by(table.c.aggregatetype)
         async with self._engine.connect() as connection:
-            found = (await connection.execute(waiting.order_by(table.c.aggregatetype))).all()
+            rows = (await connection.execute(waiting.order_by(table.c.aggregatetype))).all()
         now_ms = current_machine().wall_ms()
         return [
             OutboxStatus(topic=topic, waiting=count, oldest_s=max(now_ms - oldest_ms, 0) / 1000)
-            for topic, count, oldest_ms in found
+            for topic, count, oldest_ms in rows
         ]
 
     def relay(self, app: "App") -> Relay:

@@ -226,15 +226,15 @@ class Relay:
         columns = self._table.c
         self._looked_s = self._machine.monotonic_s()
         held = self._holds.now(self._looked_s)
-        wanted: list[ColumnElement[bool]] = [columns.published_ms.is_(None)]
+        conditions: list[ColumnElement[bool]] = [columns.published_ms.is_(None)]
         if held.topics:
-            wanted.append(columns.aggregatetype.not_in(sorted(held.topics)))
+            conditions.append(columns.aggregatetype.not_in(sorted(held.topics)))
         if held.positions:
-            wanted.append(columns.position.not_in(sorted(held.positions)))
+            conditions.append(columns.position.not_in(sorted(held.positions)))
         if held.keys:
             those = (and_(columns.aggregatetype == topic, columns.aggregateid == key) for topic, key in held.keys)
-            wanted.append(or_(columns.aggregateid.is_(None), not_(or_(*those))))
-        return select(self._table).where(*wanted).order_by(columns.position).limit(ROUND_ROWS)
+            conditions.append(or_(columns.aggregateid.is_(None), not_(or_(*those))))
+        return select(self._table).where(*conditions).order_by(columns.position).limit(ROUND_ROWS)
 
     async def _publish(self, producer: Producer, chain: Sequence[Row[Any]]) -> list[int]:
         """Rows of one key, in their order, up to the first that fails; the positions of those acknowledged."""

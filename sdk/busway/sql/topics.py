@@ -40,11 +40,13 @@ async def look_at(
     async def ask() -> dict[TopicPartition, TopicState]:
         async with Admin(bootstrap_servers, client_id="busway-sql") as admin:
             topics = await admin.describe_topics()
-            there = [one for one in partitions if one.topic in topics]
+            there = [partition for partition in partitions if partition.topic in topics]
             ends = await admin.list_offsets(dict.fromkeys(there, _END))
         return {
-            one: TopicState(topic_id=topics[one.topic].topic_id if topics[one.topic].topic_id.int else None, end=end)
-            for one, end in ends.items()
+            partition: TopicState(
+                topic_id=topics[partition.topic].topic_id if topics[partition.topic].topic_id.int else None, end=end
+            )
+            for partition, end in ends.items()
         }
 
     return await patiently(ask, "the assignment of partitions", is_broker_away)

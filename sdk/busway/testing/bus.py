@@ -186,16 +186,16 @@ class TestBus:
         for partition, end in ends.items():
             at = done.get(partition)
             if at is None:
-                found = committed.get(partition)
-                at = found.offset if found is not None else 0
+                committed_offset = committed.get(partition)
+                at = committed_offset.offset if committed_offset is not None else 0
             if at < end:
                 left[f"{partition.topic}-{partition.partition}"] = end - at
         return left
 
     async def records(self, topic: Topic[K, V]) -> list[ConsumerRecord[K, V]]:
         """All records of a topic, typed, by partition and offset."""
-        found = [record async for record in self.app.read(topic)]
-        return sorted(found, key=lambda record: (record.partition, record.offset))
+        records = [record async for record in self.app.read(topic)]
+        return sorted(records, key=lambda record: (record.partition, record.offset))
 
     async def dead_letters(self, topic: Topic[Any, Any]) -> list[DeadLetter]:
         """The records of a topic that the app put aside."""

@@ -85,8 +85,8 @@ class Web(Extension):
         return json_response({"live": True})
 
     async def _ready(self, request: Request) -> Response:
-        found = await self.metrics.ready()
-        return json_response({"ready": found.ready, "reasons": found.reasons}, 200 if found.ready else 503)
+        readiness = await self.metrics.ready()
+        return json_response({"ready": readiness.ready, "reasons": readiness.reasons}, 200 if readiness.ready else 503)
 
     async def _metrics(self, request: Request) -> Response:
         return Response(await self.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})

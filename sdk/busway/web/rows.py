@@ -31,9 +31,9 @@ def row_of(table: Table[K, V], key: K, *, what: str) -> V:
         Refused: 404 when there is no such row; 503 with Retry-After when this instance does not have, or not yet have, the partition
             that would hold it.
     """
-    found = table.get(key)
-    if found is not None:
-        return found
+    row = table.get(key)
+    if row is not None:
+        return row
     if not table.covers(key):
         raise not_here(what)
     raise Refused(404, f"nothing is known of {what}")

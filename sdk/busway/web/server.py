@@ -64,5 +64,5 @@ def parse_address(given: str) -> tuple[str | None, int]:
 
 def closing_of(request: HTTPConnection) -> asyncio.Event:
     """Set when the server that brought this request stops; never, under another server than `serving`."""
-    found: Any = request.scope.get(http_server.CLOSING)
-    return found if isinstance(found, asyncio.Event) else asyncio.Event()
+    closing: Any = request.scope.get(http_server.CLOSING)
+    return closing if isinstance(closing, asyncio.Event) else asyncio.Event()

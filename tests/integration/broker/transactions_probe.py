@@ -5,13 +5,13 @@ asked (`transactions_scenarios`).
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from tests.integration.broker.groups_probe import DEADLINE_S, Run
 
+from busway.net.machine import current_machine
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest
@@ -179,12 +179,12 @@ class TransactionsRun(Run):
 
     async def produce(
         self, label: str, name: str | None, identity: Identity, place: Place, *, sequence: int, at_most: int
-    ) -> None:
-        """Produce one record of a transaction, with a version that names topics."""
+    ) -> int:
+        """Produce one record of a transaction, with a version that names topics; the error."""
         builder = BatchBuilder(
             producer_id=identity[0], producer_epoch=identity[1], base_sequence=sequence, transactional=True
         )
-        builder.append(int(time.time() * 1000), None, label.encode())
+        builder.append(current_machine().wall_ms(), None, label.encode())
         data = PartitionProduceData(index=place[1], records=builder.build())
         request = ProduceRequest(
             transactional_id=name,
@@ -192,7 +192,10 @@ class TransactionsRun(Run):
             timeout_ms=10_000,
             topic_data=[TopicProduceData(name=place[0], partition_data=[data])],
         )
-        await self.ask(label, request, at_most=at_most)
+        answer = await self.ask(label, request, at_most=at_most)
+        code = answer.responses[0].partition_responses[0].error_code
+        assert isinstance(code, int)
+        return code
 
     async def read(self, label: str, place: Place, *, committed: bool) -> None:
         """What a reader sees: the records that are not of aborted transactions, and what the answer says beside."""

@@ -79,7 +79,7 @@ async def test_a_topic_that_others_write_is_read_to_its_end(cluster: Cluster, to
 
 
 async def test_damage_in_a_partition_loses_nothing_of_the_others(cluster: Cluster, topic: str) -> None:
-    """The records before the damage come first; the error names the offset to seek to, and goes on coming until then."""
+    """The records before the damage come first; the error names the offset to seek to, and comes as long as what is fetched is damaged."""
     await fill(cluster, topic, 20, partitions=2)
     good, bad = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
@@ -90,19 +90,11 @@ async def test_damage_in_a_partition_loses_nothing_of_the_others(cluster: Cluste
             batch = bytearray(found.chunks.popleft())
             batch[-1] ^= 1
             found.chunks.appendleft(memoryview(bytes(batch)))
-            values: list[bytes | None] = []
-            problems = 0
-            while len(values) < 10 or not problems:
-                try:
-                    for records in (await consumer.getmany(timeout_ms=100)).values():
-                        values += [record.value for record in records]
-                except DamagedData:
-                    problems += 1
+            values = [record.value for record in (await consumer.getmany(good, timeout_ms=100))[good]]
             assert values == [b"%d" % number for number in range(0, 20, 2)]
             with pytest.raises(DamagedData, match=f"{topic}-1 at offset 0.*seek to 10"):
-                await consumer.getmany(bad, timeout_ms=100)
-            consumer.seek(bad, 0)
-            assert (await consumer.getone(bad)).value == b"1"
+                await consumer.getmany(timeout_ms=100)
+            assert (await consumer.getone(bad)).value == b"1"  # on the broker nothing is wrong, or it was put right
             assert await consumer.position(good) == 10
 
 

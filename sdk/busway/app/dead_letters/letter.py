@@ -96,12 +96,12 @@ class DeadLetterSelection:
 
 def dead_letter(record: Record, *, done: bool) -> DeadLetter:
     """What a record of a dead-letter topic says; what it does not say is empty."""
-    found = {name: value or b"" for name, value in record.headers}
+    headers = {name: value or b"" for name, value in record.headers}
 
     def text(name: str) -> str:
-        return found.get(name, b"").decode(errors="replace")
+        return headers.get(name, b"").decode(errors="replace")
 
-    partition, offset = _number(found, "kafka_dlt-original-partition"), _number(found, "kafka_dlt-original-offset")
+    partition, offset = _number(headers, "kafka_dlt-original-partition"), _number(headers, "kafka_dlt-original-offset")
     topic = text("kafka_dlt-original-topic")
     return DeadLetter(
         partition=TopicPartition(record.topic, record.partition),
@@ -109,7 +109,7 @@ def dead_letter(record: Record, *, done: bool) -> DeadLetter:
         timestamp_ms=record.timestamp_ms,
         key=record.key,
         value=record.value,
-        headers=tuple(one for one in record.headers if not one[0].startswith(_REASONS)),
+        headers=tuple(header for header in record.headers if not header[0].startswith(_REASONS)),
         original=TopicPartition(topic, partition) if topic else None,
         original_offset=offset,
         group=text("kafka_dlt-original-consumer-group"),
@@ -117,7 +117,7 @@ def dead_letter(record: Record, *, done: bool) -> DeadLetter:
         error=text("kafka_dlt-exception-fqcn"),
         message=text("kafka_dlt-exception-message"),
         stack=text("kafka_dlt-exception-stacktrace"),
-        attempts=max(_number(found, "busway_dlt-attempts"), 0),
+        attempts=max(_number(headers, "busway_dlt-attempts"), 0),
         done=done,
     )
 

@@ -127,18 +127,18 @@ class DeadLetters:
                 yield letter
 
     async def _read(
-        self, topic: str, wanted: DeadLetterSelection, done: dict[TopicPartition, OffsetSet], *, open_only: bool
+        self, topic: str, selection: DeadLetterSelection, done: dict[TopicPartition, OffsetSet], *, open_only: bool
     ) -> AsyncGenerator[DeadLetter, None]:
         """Offsets that hold no record, but a marker, or one that is deleted, are put into `done`."""
-        next_offset = {one: found.below if open_only else 0 for one, found in done.items()}
-        partitions = None if wanted.partition is None else [wanted.partition]
+        next_offset = {partition: offsets.below if open_only else 0 for partition, offsets in done.items()}
+        partitions = None if selection.partition is None else [selection.partition]
         count = 0
         async with contextlib.aclosing(
             read_to_end(
                 self._bootstrap,
                 topic,
                 partitions,
-                starts={one.partition: offset for one, offset in next_offset.items()},
+                starts={partition.partition: offset for partition, offset in next_offset.items()},
                 client_id=_CLIENT,
             )
         ) as records:
@@ -147,25 +147,25 @@ class DeadLetters:
                 done[partition].add(next_offset[partition], record.offset)
                 next_offset[partition] = record.offset + 1
                 letter = dead_letter(record, done=record.offset in done[partition])
-                if (open_only and letter.done) or not wanted.takes(letter):
+                if (open_only and letter.done) or not selection.takes(letter):
                     continue
                 yield letter
                 count += 1
-                if count == wanted.limit:
+                if count == selection.limit:
                     return
 
     async def _done(self, topic: str) -> dict[TopicPartition, OffsetSet]:
         described = (await self._admin.describe_topics([topic]))[topic]
         committed = await self._admin.list_group_offsets(replayed_group(topic))
-        partitions = [TopicPartition(topic, one.number) for one in described.partitions]
+        partitions = [TopicPartition(topic, partition_info.number) for partition_info in described.partitions]
         ends = await self._admin.list_offsets(dict.fromkeys(partitions, _LATEST))
-        found = {}
-        for one in partitions:
-            at = committed.get(one)
+        done = {}
+        for partition in partitions:
+            at = committed.get(partition)
             # An offset behind the end is of a topic of that name that was deleted.
-            known = at is not None and at.offset <= ends.get(one, 0)
-            found[one] = OffsetSet.parse(at.offset, at.metadata) if at is not None and known else OffsetSet()
-        return found
+            of_this_log = at is not None and at.offset <= ends.get(partition, 0)
+            done[partition] = OffsetSet.parse(at.offset, at.metadata) if at is not None and of_this_log else OffsetSet()
+        return done
 
     # Doing
 
@@ -196,7 +196,7 @@ class DeadLetters:
         if rate is not None and rate <= 0:
             raise ValueError(f"rate: {rate:g} is not above 0")
         result = Replay()
-        partitions = {name: len(found.partitions) for name, found in (await self._admin.describe_topics()).items()}
+        partitions = {name: len(info.partitions) for name, info in (await self._admin.describe_topics()).items()}
         marking = _Marking(self, self._admin, topic, await self._done(topic))
         letters = self._read(topic, selection or DeadLetterSelection(), marking.done, open_only=True)
         async with Producer(self._bootstrap, client_id=_CLIENT) as producer, contextlib.aclosing(letters):
@@ -220,7 +220,8 @@ class DeadLetters:
         """
         marking = _Marking(self, self._admin, topic, await self._done(topic))
         letters = [
-            one async for one in self._read(topic, selection or DeadLetterSelection(), marking.done, open_only=True)
+            letter
+            async for letter in self._read(topic, selection or DeadLetterSelection(), marking.done, open_only=True)
         ]
         marking.check(letters)
         await marking.mark(letters)
@@ -237,12 +238,12 @@ class _Marking:
         self.done = done
 
     def _with(self, letters: Sequence[DeadLetter]) -> dict[TopicPartition, OffsetSet]:
-        found: dict[TopicPartition, OffsetSet] = {}
+        marked: dict[TopicPartition, OffsetSet] = {}
         for letter in letters:
-            if letter.partition not in found:
-                found[letter.partition] = self.done[letter.partition].copy()
-            found[letter.partition].add(letter.offset)
-        return found
+            if letter.partition not in marked:
+                marked[letter.partition] = self.done[letter.partition].copy()
+            marked[letter.partition].add(letter.offset)
+        return marked
 
     def check(self, letters: Sequence[DeadLetter]) -> None:
         """Refuse what could not be remembered."""
@@ -259,11 +260,11 @@ class _Marking:
             return
         for partition, done in (await self._letters._done(self._topic)).items():
             self.done[partition].update(done)
-        found = self._with(letters)
-        self.done.update(found)
+        marked = self._with(letters)
+        self.done.update(marked)
         await self._admin.alter_group_offsets(
             replayed_group(self._topic),
-            {partition: OffsetAndMetadata(done.below, done.text) for partition, done in found.items()},
+            {partition: OffsetAndMetadata(done.below, done.text) for partition, done in marked.items()},
         )
 
 

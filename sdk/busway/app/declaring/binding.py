@@ -90,9 +90,9 @@ class Binder:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise refusal(function, "has a yield, so a call would handle nothing; return instead")
         parts = self.parts(function)
-        found = tuple(part for part in parts.values() if isinstance(part, Dependency))
-        if found:
-            return Bound(_with_dependencies(function, parts, self.shared), found)
+        dependencies = tuple(part for part in parts.values() if isinstance(part, Dependency))
+        if dependencies:
+            return Bound(_with_dependencies(function, parts, self.shared), dependencies)
         return Bound(_call(function, typing.cast("Mapping[str, Get]", parts), self.shared), ())
 
     def parts(self, function: Callable[..., Any]) -> Parts:
@@ -122,10 +122,10 @@ class Binder:
             hint, depends = _marked(hints.get(name, parameter.annotation), parameter.default)
             if depends is not None:
                 parts[name] = self._dependency(depends, function)
-            elif (found := self._part(name, hint)) is not None:
-                parts[name] = found
-            elif (found := self._value(name, hint)) is not None:
-                values[name] = parameter, hint, found
+            elif (get := self._part(name, hint)) is not None:
+                parts[name] = get
+            elif (get := self._value(name, hint)) is not None:
+                values[name] = parameter, hint, get
             elif parameter.default is parameter.empty:
                 raise self._refusal(function, self._why(name, hint, value_taken=bool(values)))
         return {**parts, **self._taken(function, values)}
@@ -195,7 +195,7 @@ class Binder:
                 of, f"lives as long as the app and depends on {name_of(fn)}, which does not; give that scope='app' too"
             )
         if fn in self.inside:
-            ring = " → ".join(name_of(one) for one in (*self.inside[self.inside.index(fn) :], fn))
+            ring = " → ".join(name_of(function) for function in (*self.inside[self.inside.index(fn) :], fn))
             raise self._refusal(of, f"depends on itself: {ring}")
         run = (self.overrides or {}).get(fn, fn)
         if not callable(run):
@@ -217,33 +217,31 @@ class Binder:
         if value_taken:
             others = ", ".join(_BATCH_PARTS if self.batch else _PARTS)
             return f"parameter {name}: {shown} cannot be filled; the value is taken already, others are {others}"
-        wanted = " | ".join(sorted({_shown(topic.value) for topic in self.topics}))
-        names = ", ".join(one.name for one in self.topics)
+        value_types = " | ".join(sorted({_shown(topic.value) for topic in self.topics}))
+        names = ", ".join(topic.name for topic in self.topics)
         if self.batch:
-            return (
-                f"parameter {name} is annotated {shown}, a batch of {names} is list[{wanted}] or list[ConsumerRecord]"
-            )
-        return f"parameter {name} is annotated {shown}, the value of {names} is {wanted}"
+            return f"parameter {name} is annotated {shown}, a batch of {names} is list[{value_types}] or list[ConsumerRecord]"
+        return f"parameter {name} is annotated {shown}, the value of {names} is {value_types}"
 
 
 def fits(hint: Any, topics: Sequence[Topic[Any, Any]]) -> bool:
     """Whether the values of all these topics are of a type."""
     if hint is inspect.Parameter.empty or hint is Any:
         return True
-    allowed = [strip(one) for one in (hint, *(members(hint) or ()))]
+    allowed = [strip(alternative) for alternative in (hint, *(members(hint) or ()))]
     return all(_is_among(allowed, topic.value) for topic in topics)
 
 
 def _is_among(allowed: Sequence[Any], kind: Any) -> bool:
     kind = strip(kind)
-    if any(one == kind or _is_base(one, kind) for one in allowed):
+    if any(alternative == kind or _is_base(alternative, kind) for alternative in allowed):
         return True
     parts = members(kind)
     return parts is not None and all(_is_among(allowed, part) for part in parts)
 
 
 def _names_a_record(hint: Any) -> bool:
-    return any(is_record(strip(one)) for one in (hint, *(members(hint) or ())))
+    return any(is_record(strip(alternative)) for alternative in (hint, *(members(hint) or ())))
 
 
 def _is_base(hint: Any, kind: Any) -> bool:
@@ -255,7 +253,7 @@ def _marked(hint: Any, default: Any) -> tuple[Any, Wanted | None]:
     depends = default if isinstance(default, Wanted) else None
     if typing.get_origin(hint) is Annotated:
         hint, *extras = typing.get_args(hint)
-        depends = depends or next((one for one in extras if isinstance(one, Wanted)), None)
+        depends = depends or next((extra for extra in extras if isinstance(extra, Wanted)), None)
     return hint, depends
 
 

@@ -112,7 +112,7 @@ class Declarations(TableDeclarations):
         Raises:
             BadDeclaration: the name is illegal, or the topic was declared before in another way.
         """
-        found: Topic[Any, Any] = Topic(
+        topic: Topic[Any, Any] = Topic(
             name=name,
             key=key,
             value=value,
@@ -123,16 +123,16 @@ class Declarations(TableDeclarations):
             read_only=read_only,
             app=cast("App", self),
         )
-        known = self.topics.setdefault(name, found)
-        if (known.key, known.value, known.format, known.key_format) != (key, value, format, key_format):
+        declared = self.topics.setdefault(name, topic)
+        if (declared.key, declared.value, declared.format, declared.key_format) != (key, value, format, key_format):
             raise BadDeclaration(f"topic {name} was declared before with other types; declare it once and import it")
         if (
-            partitions not in {None, known.partitions}
-            or (configs and found.configs != known.configs)
-            or read_only != known.read_only
+            partitions not in {None, declared.partitions}
+            or (configs and topic.configs != declared.configs)
+            or read_only != declared.read_only
         ):
             raise BadDeclaration(f"topic {name} was declared before with other settings; declare it once and import it")
-        return known
+        return declared
 
     def subscribe(
         self,
@@ -173,9 +173,9 @@ class Declarations(TableDeclarations):
             BadDeclaration: no topic, options that do not go together, or a parameter that cannot be bound; names the line.
         """
 
-        for one in topics:
-            if not isinstance(one, Topic):
-                raise self._no_topic(one, "subscribe")
+        for topic in topics:
+            if not isinstance(topic, Topic):
+                raise self._no_topic(topic, "subscribe")
 
         def decorate(function: F) -> F:
             self._check_topics(function, topics, dead_letter=dead_letter)
@@ -202,10 +202,10 @@ class Declarations(TableDeclarations):
 
         return decorate
 
-    def _no_topic(self, found: Any, decorator: str) -> BadDeclaration:
-        if callable(found):
-            return refusal(found, f"stands under a bare {decorator}; write @app.{decorator}(topic)")
-        return BadDeclaration(f"{decorator} of app {self.name} takes what app.topic(…) returned, not {found!r:.80}")
+    def _no_topic(self, argument: Any, decorator: str) -> BadDeclaration:
+        if callable(argument):
+            return refusal(argument, f"stands under a bare {decorator}; write @app.{decorator}(topic)")
+        return BadDeclaration(f"{decorator} of app {self.name} takes what app.topic(…) returned, not {argument!r:.80}")
 
     def _check_topics(
         self, function: Callable[..., Any], topics: Sequence[Topic[Any, Any]], *, dead_letter: bool
@@ -275,7 +275,7 @@ class Declarations(TableDeclarations):
         """
         if not isinstance(extension, Extension):
             raise BadDeclaration(f"app {self.name}: extend takes an Extension, not {extension!r:.80}")
-        if not any(one is extension for one in self.extensions):
+        if not any(extended is extension for extended in self.extensions):
             self.extensions.append(extension)
         return extension
 

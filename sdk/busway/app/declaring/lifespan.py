@@ -22,16 +22,16 @@ def entered(lifespan: Lifespan, app: "App") -> AbstractAsyncContextManager[Any]:
     Raises:
         BadDeclaration: it is none; names its line.
     """
-    wanted = "takes the app, and is an async generator function that yields once or returns an async context manager"
+    rule = "takes the app, and is an async generator function that yields once or returns an async context manager"
     try:
         inspect.signature(lifespan).bind(app)
     except TypeError as problem:
-        raise refusal(lifespan, f"{wanted}: {problem}", "lifespan") from None
-    found: Any = lifespan(app)
-    if isinstance(found, AbstractAsyncContextManager):
-        return found
-    if not isinstance(found, AsyncIterator):
-        if inspect.iscoroutine(found):
-            found.close()
-        raise refusal(lifespan, f"{wanted}; it returned {type(found).__name__}", "lifespan")
-    return asynccontextmanager(lambda: found)()
+        raise refusal(lifespan, f"{rule}: {problem}", "lifespan") from None
+    returned: Any = lifespan(app)
+    if isinstance(returned, AbstractAsyncContextManager):
+        return returned
+    if not isinstance(returned, AsyncIterator):
+        if inspect.iscoroutine(returned):
+            returned.close()
+        raise refusal(lifespan, f"{rule}; it returned {type(returned).__name__}", "lifespan")
+    return asynccontextmanager(lambda: returned)()

@@ -78,18 +78,18 @@ class CompletedOffsets:
         runs = self._ahead.from_offset(self._last + 1) if self._ahead is not None else []
         if self._first < 0 or (self._committable is None and not self._finished and not runs):
             return None
-        found: list[tuple[int, int]] = []
+        finished_runs: list[tuple[int, int]] = []
         since: int | None = None
         for offset in self._begun if self._finished else ():
             if offset not in self._finished:
                 since = None
             elif since is None:
                 since = offset
-                found.append((offset, offset + 1))
+                finished_runs.append((offset, offset + 1))
             else:
                 # Offsets between two records that are finished hold none: compacted away, or a marker.
-                found[-1] = since, offset + 1
-        done = OffsetSet(self._first if self._committable is None else self._committable, found)
+                finished_runs[-1] = since, offset + 1
+        done = OffsetSet(self._first if self._committable is None else self._committable, finished_runs)
         for first, end in runs:
             done.add(first, end)
         return done

@@ -206,7 +206,7 @@ class Attempts:
             self.tell([item], "filtered", started, attempt)
         return wanted
 
-    async def call(self, given: Any, sent: Sent) -> None:
+    async def call(self, argument: Any, sent: Sent) -> None:
         """Call the handler with a record or a list of them.
 
         What a failed attempt sent is not waited for: the next attempt, or the dead letter, stands for the record.
@@ -218,9 +218,9 @@ class Attempts:
         unacknowledged.set(sent)
         try:
             if self._timeout_s is None:
-                await self._call(given)
+                await self._call(argument)
             else:
-                await self._call_until(given, self._timeout_s)
+                await self._call_until(argument, self._timeout_s)
         except asyncio.CancelledError as cancelled:
             # Only this task's own cancellation goes through; a handler that waited for something cancelled has failed.
             task = asyncio.current_task()
@@ -235,12 +235,12 @@ class Attempts:
             sent.clear()
             raise Exited(f"the handler raised {problem!r}, which is no Exception") from problem
 
-    async def _call_until(self, given: Any, timeout_s: float) -> None:
+    async def _call_until(self, argument: Any, timeout_s: float) -> None:
         mark = current.get()
         mark.deadline = deadline = asyncio.timeout(timeout_s)
         try:
             async with deadline:
-                await self._call(given)
+                await self._call(argument)
         except TimeoutError as problem:
             if not deadline.expired():
                 raise

@@ -40,8 +40,8 @@ class BatchLane(Lane):
     async def _handle(self, key: Hashable, item: Item, mark: Current) -> None:
         await self._fill()
         items = [item]
-        while (found := self.schedule.next()) is not None:
-            items.append(found[1])
+        while (following := self.schedule.next()) is not None:
+            items.append(following[1])
         mark.attempt = 1
         reads: list[_Read] = []
         for one in items:

@@ -46,14 +46,14 @@ async def prepare(app: "App", state: Any, hooks: Hooks, stack: AsyncExitStack) -
     """
     shared = Shared(app, state)
     stack.callback(shared.threads.close)
-    found = []
+    handlers = []
     for route in app.routes:
         bound = binder(route, shared).bind(route.function)
-        for dependency in (part for one in bound.dependencies for part in one.parts()):
+        for dependency in (part for outer in bound.dependencies for part in outer.parts()):
             if dependency.scope == "app" and dependency.fn not in shared.values:
                 shared.values[dependency.fn] = await dependency.make(Call(None, stack), shared)
-        found.append(Handler(route, hooks.around(route, layers(route, bound, app))))
-    return found
+        handlers.append(Handler(route, hooks.around(route, layers(route, bound, app))))
+    return handlers
 
 
 def binder(route: Route, shared: Shared | None = None) -> Binder:
@@ -154,7 +154,7 @@ def _may_return(function: Callable[..., Any], topic: Topic[Any, Any]) -> bool:
     except (NameError, TypeError):
         return True
     hint = Any if hint is None else hint
-    return all(_is_value(one, topic) for one in (members(hint) or (hint,)) if one is not type(None))
+    return all(_is_value(member, topic) for member in (members(hint) or (hint,)) if member is not type(None))
 
 
 def _is_value(hint: Any, topic: Topic[Any, Any]) -> bool:
@@ -164,4 +164,4 @@ def _is_value(hint: Any, topic: Topic[Any, Any]) -> bool:
         return True
     if typing.get_origin(hint) is not list:
         return hint is list
-    return all(_is_value(one, topic) for one in typing.get_args(hint))
+    return all(_is_value(item, topic) for item in typing.get_args(hint))

@@ -1,6 +1,6 @@
 """When a handler raises: again, or to the dead letters.
 
-What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What does not: waiting and sending (`worker`).
+What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What does not: waiting (`lane`) and sending (`attempts`).
 """
 
 import traceback

@@ -263,14 +263,21 @@ class Worker(RebalanceListener):
         async with self._committing:
             await self._commit_now(those)
 
-    async def _commit_now(self, those: Sequence[Assigned]) -> None:
-        new = {one: at for one in those if (at := one.committable) is not None and at != one.committed}
-        if not new:
+    async def _commit_now(self, partitions: Sequence[Assigned]) -> None:
+        offsets = {
+            assigned: at
+            for assigned in partitions
+            if (at := assigned.committable) is not None and at != assigned.committed
+        }
+        if not offsets:
             return
-        first = {one.partition: one.done.first if one.committed is None else one.committed.offset for one in new}
+        first = {
+            assigned.partition: assigned.done.first if assigned.committed is None else assigned.committed.offset
+            for assigned in offsets
+        }
         await self._reached("before-commit", first)
         try:
-            await self._send_commit({one.partition: at for one, at in new.items()})
+            await self._send_commit({assigned.partition: at for assigned, at in offsets.items()})
         except CommitFailed as problem:
             log.warning("the group has moved on; what was handled will be handled again: %s", problem)
             return
@@ -278,12 +285,12 @@ class Worker(RebalanceListener):
             log.warning("offsets were not committed, the next commit brings them: %s", problem)
             return
         moved = {
-            one.partition: at.offset
-            for one, at in new.items()
-            if one.committed is None or one.committed.offset != at.offset
+            assigned.partition: at.offset
+            for assigned, at in offsets.items()
+            if assigned.committed is None or assigned.committed.offset != at.offset
         }
-        for one, at in new.items():
-            one.committed = at
+        for assigned, at in offsets.items():
+            assigned.committed = at
         await self._parts.hooks.committed(moved)
         await self._reached("after-commit", first)
 
@@ -294,7 +301,7 @@ class Worker(RebalanceListener):
             if problem.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
                 raise
             # Brokers with a smaller offset.metadata.max.bytes than Kafka's own: what is finished ahead may come again there.
-            await self.consumer.commit({one: at.offset for one, at in offsets.items()})
+            await self.consumer.commit({partition: at.offset for partition, at in offsets.items()})
 
     async def _reached(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
         if self._parts.hooks.stepped:
@@ -326,7 +333,7 @@ class Worker(RebalanceListener):
         except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
             self._fail(problem)
             return
-        ahead = await self._finished_ahead([one for one in assigned if one not in offsets])
+        ahead = await self._finished_ahead([partition for partition in assigned if partition not in offsets])
         for partition in assigned:
             if partition in offsets:
                 self.consumer.seek(partition, offsets[partition])
@@ -339,14 +346,16 @@ class Worker(RebalanceListener):
             return {}
         try:
             committed = await self.consumer.committed_of(partitions)
-            found = {one: OffsetSet.parse(at.offset, at.metadata) for one, at in committed.items() if at.metadata}
-            found = {one: ahead for one, ahead in found.items() if ahead.end > ahead.below}
-            ends = await self.consumer.end_offsets(found) if found else {}
+            finished = {
+                partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in committed.items() if at.metadata
+            }
+            finished = {partition: ahead for partition, ahead in finished.items() if ahead.end > ahead.below}
+            ends = await self.consumer.end_offsets(finished) if finished else {}
         except BuswayError as problem:
             log.warning("what was finished ahead of the committed offsets is not known and handled again: %s", problem)
             return {}
         # A log that ends below has lost its tail: those offsets are, or will be, other records'.
-        return {one: ahead for one, ahead in found.items() if ahead.end <= ends.get(one, 0)}
+        return {partition: ahead for partition, ahead in finished.items() if ahead.end <= ends.get(partition, 0)}
 
     def _open(self, partition: TopicPartition, done: CompletedOffsets) -> None:
         if self._ending:
@@ -369,21 +378,21 @@ class Worker(RebalanceListener):
         """Others have the partitions already: stop."""
         async with self._closing:
             gone = self._take(lost)
-            await self._cancel({task for one in gone for lane in one.lanes for task in lane.close()})
+            await self._cancel({task for assigned in gone for lane in assigned.lanes for task in lane.close()})
             await self._tell_revoked(gone)
         self.progress.set()
 
     def _take(self, partitions: Iterable[TopicPartition]) -> list[Assigned]:
-        gone = [one for partition in partitions if (one := self._assigned.pop(partition, None)) is not None]
-        for one in gone:
-            one.closing = True
+        gone = [assigned for partition in partitions if (assigned := self._assigned.pop(partition, None)) is not None]
+        for assigned in gone:
+            assigned.closing = True
         return gone
 
     async def _tell_revoked(self, gone: Sequence[Assigned]) -> None:
         if not gone:
             return
         try:
-            await self._parts.hooks.revoked(sorted(one.partition for one in gone))
+            await self._parts.hooks.revoked(sorted(assigned.partition for assigned in gone))
         except BuswayError as problem:
             self._fail(problem)
 
@@ -405,7 +414,7 @@ class Worker(RebalanceListener):
         gone = self._take(partitions)
         if not gone:
             return
-        lanes = [lane for one in gone for lane in one.lanes]
+        lanes = [lane for assigned in gone for lane in assigned.lanes]
         if tasks := {task for lane in lanes for task in lane.close()}:
             _, late = await asyncio.wait(tasks, timeout=self._parts.drain_timeout_s)
             if late:

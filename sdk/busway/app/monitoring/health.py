@@ -132,12 +132,17 @@ class Health(Extension):
                 Admin(app.bootstrap_servers, client_id=f"{app.name}-health")
             )
         if unknown := self.progress.unknown:
-            found = await self._admin.list_group_offsets(app.group_id)
-            begin = await self._admin.list_offsets(dict.fromkeys(unknown - found.keys(), _EARLIEST))
-            known = {one: found[one].offset for one in unknown & found.keys()}
+            group_offsets = await self._admin.list_group_offsets(app.group_id)
+            begin = await self._admin.list_offsets(dict.fromkeys(unknown - group_offsets.keys(), _EARLIEST))
+            committed = {partition: group_offsets[partition].offset for partition in unknown & group_offsets.keys()}
             # Meanwhile the app may have committed, which is newer than what was asked.
             self.progress.committed(
-                {one: at for one, at in {**begin, **known}.items() if one in self.progress.unknown}, self.now_s()
+                {
+                    partition: at
+                    for partition, at in {**begin, **committed}.items()
+                    if partition in self.progress.unknown
+                },
+                self.now_s(),
             )
         ends = await self._admin.list_offsets(dict.fromkeys(partitions, _LATEST))
         self.progress.ends(ends, self.now_s())
@@ -162,9 +167,9 @@ class Health(Extension):
         if self.unreachable is not None:
             return Readiness(ready=False, reasons=(str(self.unreachable),))
         reasons = tuple(
-            f"{one.partition.topic}-{one.partition.partition} is {one.lag} records behind at offset {one.committed} and has "
-            f"finished none for {one.idle_s:.0f} s"
-            for one in self.progress.all(self.now_s())
-            if one.stuck_s >= self.stall_timeout_s
+            f"{progress.partition.topic}-{progress.partition.partition} is {progress.lag} records behind at offset {progress.committed} and has "
+            f"finished none for {progress.idle_s:.0f} s"
+            for progress in self.progress.all(self.now_s())
+            if progress.stuck_s >= self.stall_timeout_s
         )
         return Readiness(ready=not reasons, reasons=reasons)

@@ -145,18 +145,20 @@ class _Partitions(Collector):
         idle = GaugeMetricFamily(
             "busway_seconds_since_progress", "Since a record was finished, or the partition came.", labels=where
         )
-        found = self._health.progress.all(self._health.now_s())
-        for one in found:
-            labels = (one.partition.topic, str(one.partition.partition))
-            idle.add_metric(labels, one.idle_s)
-            if one.committed is not None:
-                offsets.add_metric(labels, one.committed)
-            if one.lag is not None and self._health.unreachable is None:
-                lags.add_metric(labels, one.lag)
+        partitions = self._health.progress.all(self._health.now_s())
+        for progress in partitions:
+            labels = (progress.partition.topic, str(progress.partition.partition))
+            idle.add_metric(labels, progress.idle_s)
+            if progress.committed is not None:
+                offsets.add_metric(labels, progress.committed)
+            if progress.lag is not None and self._health.unreachable is None:
+                lags.add_metric(labels, progress.lag)
         parked = GaugeMetricFamily("busway_parked_records", "Records that wait for their next attempt.", labels=where)
         for partition, count in self._health.parked().items():
             parked.add_metric((partition.topic, str(partition.partition)), count)
         yield from (offsets, lags, idle, parked)
-        yield GaugeMetricFamily("busway_assigned_partitions", "Partitions that this process has.", value=len(found))
+        yield GaugeMetricFamily(
+            "busway_assigned_partitions", "Partitions that this process has.", value=len(partitions)
+        )
         reachable = 1 if self._health.unreachable is None else 0
         yield GaugeMetricFamily("busway_brokers_reachable", "Whether the brokers answered.", value=reachable)

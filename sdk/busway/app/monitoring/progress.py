@@ -53,17 +53,17 @@ class Progress:
     @property
     def unknown(self) -> frozenset[TopicPartition]:
         """Those whose committed offset was not told yet."""
-        return frozenset(one for one, watched in self._watched.items() if watched.committed is None)
+        return frozenset(partition for partition, watched in self._watched.items() if watched.committed is None)
 
     def assigned(self, partitions: Iterable[TopicPartition], now_s: float) -> None:
         """Partitions came."""
-        for one in partitions:
-            self._watched[one] = _Watched(now_s)
+        for partition in partitions:
+            self._watched[partition] = _Watched(now_s)
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions went."""
-        for one in partitions:
-            self._watched.pop(one, None)
+        for partition in partitions:
+            self._watched.pop(partition, None)
 
     def finished(self, partition: TopicPartition, now_s: float) -> None:
         """A record was finished, for good."""
@@ -72,8 +72,8 @@ class Progress:
 
     def committed(self, offsets: Mapping[TopicPartition, int], now_s: float) -> None:
         """The group's offsets, as committed or as the brokers know them."""
-        for one, offset in offsets.items():
-            if (watched := self._watched.get(one)) is not None and watched.committed != offset:
+        for partition, offset in offsets.items():
+            if (watched := self._watched.get(partition)) is not None and watched.committed != offset:
                 if watched.committed is not None:
                     watched.moved_s = now_s
                     watched.behind_s = None
@@ -81,8 +81,8 @@ class Progress:
 
     def ends(self, offsets: Mapping[TopicPartition, int], now_s: float) -> None:
         """The ends of partitions, as the brokers know them now; a partition counts as stuck from the first look that shows lag."""
-        for one, offset in offsets.items():
-            if (watched := self._watched.get(one)) is None:
+        for partition, offset in offsets.items():
+            if (watched := self._watched.get(partition)) is None:
                 continue
             watched.end = offset
             if watched.committed is None or watched.committed >= offset:
@@ -94,7 +94,7 @@ class Progress:
         """Every partition, sorted."""
         return [
             PartitionProgress(
-                partition=one,
+                partition=partition,
                 committed=watched.committed,
                 lag=max(watched.end - watched.committed, 0)
                 if watched.committed is not None and watched.end is not None
@@ -102,5 +102,5 @@ class Progress:
                 idle_s=now_s - watched.moved_s,
                 stuck_s=now_s - watched.behind_s if watched.behind_s is not None else 0.0,
             )
-            for one, watched in sorted(self._watched.items())
+            for partition, watched in sorted(self._watched.items())
         ]

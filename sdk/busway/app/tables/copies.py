@@ -131,11 +131,11 @@ class Copies:
     async def _read_back(self, numbers: Set[int]) -> int:
         app, name = self._topic.app, self._topic.name
         read = 0
-        async with snapshot(app.bootstrap_servers, name, numbers, client_id=app.name) as found:
-            starts = self._starts(numbers, found)
+        async with snapshot(app.bootstrap_servers, name, numbers, client_id=app.name) as contents:
+            starts = self._starts(numbers, contents)
             self._forget(numbers - starts.keys())
             try:
-                async for record in found.records(starts):
+                async for record in contents.records(starts):
                     read += 1
                     await self._take(record)
             except (Undecodable, ValueError) as problem:
@@ -144,7 +144,7 @@ class Copies:
                     "delete that record, or read it with the type that wrote it"
                 ) from None
         for number in numbers:
-            self._copies[number] = Copy(known=found.ends.get(number))
+            self._copies[number] = Copy(known=contents.ends.get(number))
         return read
 
     async def _take(self, record: Record) -> None:
@@ -155,7 +155,7 @@ class Copies:
         assert typed.key is not None, "brokers refuse records without a key in a compacted topic"
         self._rows.set_row(typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED)))
 
-    def _starts(self, numbers: Set[int], found: Snapshot) -> Mapping[int, int]:
+    def _starts(self, numbers: Set[int], contents: Snapshot) -> Mapping[int, int]:
         """From where partitions that were given up are to be read on; the others are read from their beginning."""
         now_s = asyncio.get_running_loop().time()
         starts = {}
@@ -164,7 +164,7 @@ class Copies:
             if copy.known is None or copy.left_s is None or now_s - copy.left_s > _KEPT_S:
                 continue
             # Outside of the log it is of another log: the topic was made anew, or records were deleted.
-            if found.begins[number] <= copy.known <= found.ends[number]:
+            if contents.begins[number] <= copy.known <= contents.ends[number]:
                 starts[number] = copy.known
         return starts
 

@@ -236,9 +236,9 @@ class Table(Rows[K, V], Extension):
             )
         if attempt.partition not in self._held:
             raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
-        found = self.home(key)
-        if found is not None:
-            partition = found.partition
+        home = self.home(key)
+        if home is not None:
+            partition = home.partition
         elif partition is None:
             # The record's own key is at home where the record came from, however its sender chose the partition.
             partition = attempt.partition if key == attempt.key else self._partition_of(key)
@@ -248,7 +248,7 @@ class Table(Rows[K, V], Extension):
                 f"{attempt.topic}-{attempt.partition}, which another instance may have; "
                 "send what happened to a topic with that key, and change the row in its handler"
             )
-        return found
+        return home
 
     def _partition_of(self, key: K) -> int:
         if not self._partitions:
@@ -314,10 +314,10 @@ class Table(Rows[K, V], Extension):
                 f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the strategy 'range' keeps "
                 f"together; app {app.name} has partition_assignment_strategy={tuple(strategies)!r}"
             )
-        wanted = self._wanted if self._wanted.partitions > 0 else NewTopic(
+        new_topic = self._wanted if self._wanted.partitions > 0 else NewTopic(
             self.topic.name, count, configs=self._wanted.configs
         )  # fmt: skip
-        await create_missing(app, [wanted])
+        await create_missing(app, [new_topic])
         mine = (await partition_counts(app, [self.topic.name]))[self.topic.name]
         if mine != count:
             raise BadDeclaration(
@@ -344,7 +344,7 @@ class Table(Rows[K, V], Extension):
         Raises:
             BadRow: a record is not what the table holds; names partition and offset.
         """
-        new = {one.partition for one in partitions if one.topic in self._sources} - self._held
+        new = {partition.partition for partition in partitions if partition.topic in self._sources} - self._held
         self._copies.keep_only(self._held | new)
         if not new:
             return {}
@@ -357,7 +357,7 @@ class Table(Rows[K, V], Extension):
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Change the rows of these partitions no more; see `Copies.give_up`."""
-        gone = {one.partition for one in partitions if one.topic in self._sources} & self._held
+        gone = {partition.partition for partition in partitions if partition.topic in self._sources} & self._held
         self._held -= gone
         for partition in gone:
             self._turns.pop(partition, None)
@@ -370,20 +370,20 @@ class Table(Rows[K, V], Extension):
             return attempted  # its own order keeps calls for the same rows apart
         whole = _in_order(route)
 
-        async def in_turn(given: Any) -> Any:
-            record = given[-1] if isinstance(given, list) else given
+        async def in_turn(argument: Any) -> Any:
+            record = argument[-1] if isinstance(argument, list) else argument
             if record.topic not in self._sources:
-                return await attempted(given)
+                return await attempted(argument)
             # A record without a key has no row by its key, and is alone with nothing.
             key = WHOLE if whole else object() if (own := current.get().key) is None else own
             async with self._turns[record.partition].turn(key):
-                return await attempted(given)
+                return await attempted(argument)
 
         return in_turn
 
     def _attempted(self, route: Route, call: Call) -> Call:
-        async def attempted(given: Any) -> Any:
-            record: ConsumerRecord[Any, Any] = given[-1] if isinstance(given, list) else given
+        async def attempted(argument: Any) -> Any:
+            record: ConsumerRecord[Any, Any] = argument[-1] if isinstance(argument, list) else argument
             attempt: Attempt[K, V] = Attempt(
                 topic=record.topic,
                 partition=record.partition,
@@ -397,7 +397,7 @@ class Table(Rows[K, V], Extension):
             copy = self._copies.of(record.partition)
             copy.open += 1
             try:
-                result = await call(given)
+                result = await call(argument)
                 attempt.ended = True
                 await self._write(attempt, attempt.put)
             except BaseException:

@@ -406,6 +406,21 @@ class Groups(RuleBasedStateMachine):
         self.shard.end_transaction(producer_id, self.now, committed=committed)
         self.replay(self.twin, self.log[-1])
 
+    @rule(
+        group_id=st.sampled_from(GROUPS),
+        writers=st.lists(st.sampled_from([-1, *PRODUCERS]), min_size=2, max_size=4),
+        ended=st.lists(st.tuples(st.sampled_from(PRODUCERS), st.booleans()), max_size=3),
+    )
+    def writers_cross(self, group_id: str, writers: list[int], ended: list[tuple[int, bool]]) -> None:
+        """Several commit for one partition, within transactions and without, which end in another order."""
+        for at, producer_id in enumerate(writers):
+            if producer_id < 0:
+                self.commit("a", group_id, "t", at, True)
+            else:
+                self.commit_in_transaction("a", group_id, producer_id, "t", at, True)
+        for producer_id, committed in ended:
+            self.end_transaction(producer_id, committed)
+
     @rule(group_id=st.sampled_from(GROUPS), topic=st.sampled_from("tu"))
     def delete_offsets(self, group_id: str, topic: str) -> None:
         try:

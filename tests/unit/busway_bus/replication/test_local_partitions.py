@@ -21,7 +21,7 @@ from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.testing.sim_files import SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
 
-T, U = UUID(int=0x77), UUID(int=0x88)
+T, U, V = UUID(int=0x77), UUID(int=0x88), UUID(int=0x99)
 
 
 class Watched(SimFiles):
@@ -164,7 +164,7 @@ async def test_where_one_partition_cannot_be_made_the_rest_is_served_and_it_come
 
 
 async def test_a_disk_that_refuses_a_deletion_does_not_keep_other_changes_from_being_followed(local, files, caplog):
-    """The topic is gone for clients, its files wait for the next start, and new topics are made."""
+    """The topic is gone for clients, and new topics are made; one of its name is when its files could be set aside."""
     image = await change(local, ClusterImage(), *creation("t", T, 2))
     files.full = ("t-",)
     image = await change(local, image, RemoveTopicRecord(topic_id=T), *creation("u", U, 1))
@@ -172,7 +172,20 @@ async def test_a_disk_that_refuses_a_deletion_does_not_keep_other_changes_from_b
         local.find("t", 0)
     assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     local.find("u", 0)
-    assert "keep their files until the next start" in caplog.text
+    assert "cannot be set aside yet" in caplog.text
+    await change(local, image, *creation("t", V, 1))
+    await local.reopen()
+    with pytest.raises(KafkaError, match="offline"):
+        local.find("t", 0)
+    files.full = ()
+    await local.reopen()
+    assert local.find("t", 0).topic_id == V
+    await local.reopen()
+    assert local.find("t", 0).topic_id == V
+    while local._remover is not None:
+        await local._remover
+    assert [name for name in files.list(".") if name.startswith("t-")] == ["t-0"]
+    assert local.undeleted
 
 
 async def test_what_the_picture_does_not_know_yet_is_reported(local, files):

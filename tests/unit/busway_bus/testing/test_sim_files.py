@@ -120,6 +120,22 @@ def test_what_a_failed_sync_left_out_is_never_written() -> None:
     assert files.read_bytes("d/a") == b"\0\0\0" or files.read_bytes("d/a") == b""
 
 
+def test_what_is_written_again_is_synced_again() -> None:
+    """Also what a failed sync left out."""
+    files = tree()
+    file = files.open("d/a")
+    file.append([b"one"])
+    files.failing_syncs = True
+    with pytest.raises(OSError, match="sync"):
+        file.sync()
+    files.failing_syncs = False
+    again = files.open("d/a")
+    again.rewrite(0)
+    again.sync()
+    files.cut_power(everything)
+    assert files.read_bytes("d/a") == b"one"
+
+
 def test_a_full_disk_takes_no_more() -> None:
     """Until there is room again."""
     files = tree()

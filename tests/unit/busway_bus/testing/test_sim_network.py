@@ -126,6 +126,28 @@ def test_silence_is_of_one_direction_and_ends() -> None:
     World().run(workload)
 
 
+def test_what_was_sent_before_a_close_comes_when_the_silence_ends() -> None:
+    """The last words and the end of a peer that has closed its socket while nobody heard it."""
+
+    async def workload(world: World) -> None:
+        client, server, near, far = await pair(world)
+        world.network.silence("server", "client")
+
+        async def leave() -> None:
+            far[1].write(b"last words")
+            far[1].close()
+            await far[1].wait_closed()
+
+        reading = client.start(drain, near[0])
+        await server.run(leave)
+        await world.sleep(30)
+        assert not reading.done()
+        world.network.heal()
+        assert b"".join(await reading) == b"last words"
+
+    World().run(workload)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_killed_process_is_noticed_and_one_without_power_is_not(seed: int) -> None:
     """Until its host is back and is sent something that it knows nothing of."""
