@@ -49,9 +49,11 @@ def unverified() -> Iterator[Cluster]:
         yield Cluster(bootstrap_servers=kafka.bootstrap_servers)
 
 
-@pytest.fixture(params=["busway", "apache", "apache_before_890"])
+@pytest.fixture(
+    params=["busway", *(pytest.param(name, marks=pytest.mark.java) for name in ("apache", "apache_before_890"))]
+)
 async def transactional(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    """Each of the two protocols of transactions, the newer one of both brokers."""
+    """Both brokers, and Apache Kafka with each of the two protocols of transactions."""
     if request.param == "busway":
         async with LocalCluster(properties={**SHORT_SESSIONS, **QUICK_TRANSACTIONS}) as running:
             yield Cluster(bootstrap_servers=running.bootstrap_servers)
