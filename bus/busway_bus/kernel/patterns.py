@@ -17,7 +17,6 @@ from busway_bus.kernel.limits import (
 
 _WORK_AT_ONCE: Final = 2_000
 """States looked at between two stops."""
-PATTERN_REPEAT_MAX: Final = 1_000
 
 Test: TypeAlias = Callable[[str], bool]
 
