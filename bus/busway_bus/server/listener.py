@@ -46,6 +46,7 @@ class Listeners:
         self._memory = RequestMemory(REQUEST_BYTES_MAX if queued_max < 0 else queued_max)
         self._connections_max = 0
         self._empty = asyncio.Event()
+        self._closing = False
 
     async def bind(self) -> None:
         """Bind the ports, without accepting yet.
@@ -58,7 +59,8 @@ class Listeners:
 
     async def _bind(self, endpoint: Endpoint) -> None:
         backlog = max(self._config.get("socket.listen.backlog.size"), 128)
-        door = acceptor(partial(self._accept, endpoint.name), self._shared, backlog)
+        send_buffer_bytes = self._config.get("socket.send.buffer.bytes")
+        door = acceptor(partial(self._accept, endpoint.name), self._shared, backlog, send_buffer_bytes)
         try:
             port = await door.bind(endpoint.host, endpoint.port)
         except (OSError, ValueError) as problem:
@@ -91,6 +93,8 @@ class Listeners:
             stream.abort()
 
     def _admits(self, connection: Connection) -> bool:
+        if self._closing:
+            return False  # an event loop brings who came before the door was closed
         if len(self._connections) >= self._connections_max:
             configured = self._connections_max == self._config.get("max.connections")
             limit = (
@@ -142,6 +146,7 @@ class Listeners:
         Args:
             finish: do and answer first what has come whole, for `STOP_WAIT_MS` at most; otherwise it is as if the process died.
         """
+        self._closing = True
         for door in self._acceptors:
             door.close()
         if finish:
