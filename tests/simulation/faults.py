@@ -24,7 +24,9 @@ _LOOK_S: Final = 0.2
 _SLOWEST: Final = 1_500.0
 """Times that work in threads may take longer than usual: about three seconds for a sync."""
 _BEFORE_LENGTH: Final = 8
+_BASE_OFFSET: Final = range(8)
 _LEADER_EPOCH: Final = range(12, 16)
+_CRC: Final = 17
 """Where it is in a batch."""
 _AGAIN_S: Final = 1.0
 """An operator starts a node again so long after it has exited."""
@@ -264,7 +266,7 @@ class Faults:
         if not whole:
             return
         at = (
-            protected(whole, self._chance.randrange(len(whole)))
+            protected(whole, self._chance.randrange(len(whole)), compacted=self._is_compacted(path))
             if path.endswith(".log")
             else self._chance.randrange(len(whole))
         )
@@ -273,6 +275,11 @@ class Faults:
         self._damaged[path] = (whole, damaged)
         topic, _, number = path.partition("/")[0].rpartition("-")
         self._scenario.note("damage", f"{path} at byte {at}", partition=Partition(topic, int(number)))
+
+    def _is_compacted(self, path: str) -> bool:
+        topics = {topic.name: topic.rules for topic in self._plan.topics}
+        rules = topics.get(path.partition("/")[0].rpartition("-")[0])
+        return rules is not None and rules.compacted
 
     def _repair(self) -> None:
         """Put back what was damaged, where it still is as it was damaged."""
@@ -295,12 +302,15 @@ def content_of(disk: SimFiles, path: str) -> bytes | None:
     return bytes(node.cached) if isinstance(node, Content) else None
 
 
-def protected(batches: bytes, at: int) -> int:
-    """A byte of a log whose damage can be noticed: this one, or that behind the leader epoch, which no checksum covers in Kafka's format."""
+def protected(batches: bytes, at: int, *, compacted: bool) -> int:
+    """A byte of a log whose damage can be noticed: this one, or one behind the leader epoch or the base offset, which no checksum covers in
+    Kafka's format; a wrong base offset shows by the gap before it, unless the log is compacted."""
     start = 0
     while start + HEADER_BYTES <= len(batches):
         end = start + _BEFORE_LENGTH + 4 + int.from_bytes(batches[start + _BEFORE_LENGTH : start + _BEFORE_LENGTH + 4])
         if at < end:
+            if compacted and at - start in _BASE_OFFSET:
+                return at + _CRC - _BASE_OFFSET.start
             return at + 4 if at - start in _LEADER_EPOCH else at
         start = end
     return at
