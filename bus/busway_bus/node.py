@@ -6,6 +6,7 @@ What does not: anything a part does.
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from uuid import UUID
@@ -15,16 +16,19 @@ from busway_bus.controller.brokers import RegisterBroker, addresses
 from busway_bus.controller.controller import ITSELF, Controller
 from busway_bus.controller.leaders import BeginEpochs
 from busway_bus.coordinator.groups import LOAD_GRACE_S, GroupCoordinator
+from busway_bus.coordinator.marker_writer import LocalMarkerWriter
+from busway_bus.coordinator.producer_ids import ProducerIds
+from busway_bus.coordinator.transactions import TransactionCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.files import DataDirectory
-from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.kernel.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
-from busway_bus.metadata.features import SUPPORTED
+from busway_bus.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.replication.fetch_sessions import FetchSessions
@@ -117,6 +121,28 @@ class Node:
             await self._register(metadata.image)
             await self._report(replicas.local)
             metadata.watch(lambda: self._reports.set() if replicas.local.report() else None)
+            groups = GroupCoordinator(
+                self.config,
+                replicas,
+                self._machine,
+                create_topic=functools.partial(self._create_internal, OFFSETS_TOPIC),
+                image=lambda: metadata.image.topics.get(OFFSETS_TOPIC),
+                topic_exists=lambda name: name in metadata.image.topics,
+            )
+            markers = LocalMarkerWriter(replicas, groups)
+            producer_ids = ProducerIds(self._controller, self.config.node_id, lambda: metadata.image)
+            transactions = TransactionCoordinator(
+                self.config,
+                replicas,
+                self._machine,
+                create_topic=functools.partial(self._create_internal, TRANSACTIONS_TOPIC),
+                image=lambda: metadata.image.topics.get(TRANSACTIONS_TOPIC),
+                exists=lambda topic, number: metadata.image.partition(topic, number) is not None,
+                version=lambda: metadata.image.features.get(TRANSACTION_VERSION, 0),
+                new_producer_id=producer_ids.take,
+                writer=markers,
+            )
+            replicas.verifications.verifier = transactions
             self._services = NodeServices(
                 config=self.config,
                 machine=self._machine,
@@ -129,20 +155,16 @@ class Node:
                 creations=Creations(),
                 turns=replicas.turns,
                 sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
-                groups=GroupCoordinator(
-                    self.config,
-                    replicas,
-                    self._machine,
-                    create_topic=self._create_offsets_topic,
-                    partitions=lambda: _count(metadata.image, OFFSETS_TOPIC),
-                    topic_id=lambda: _topic_id(metadata.image, OFFSETS_TOPIC),
-                    topic_exists=lambda name: name in metadata.image.topics,
-                ),
+                groups=groups,
+                transactions=transactions,
+                markers=markers,
+                producer_ids=producer_ids,
             )
-            groups = self._services.groups
-            metadata.watch(groups.runtime.follow)
-            groups.runtime.load()
-            await groups.runtime.wait_loaded(within_s=LOAD_GRACE_S)
+            for runtime in (groups.runtime, transactions.runtime):
+                metadata.watch(runtime.follow)
+                runtime.load()
+            loading = (groups.runtime, transactions.runtime)
+            await asyncio.gather(*(runtime.wait_loaded(within_s=LOAD_GRACE_S) for runtime in loading))
             await self._listeners.serve(self._services, self._files.connections_max())
         except BaseException:
             await self._listeners.close()
@@ -222,9 +244,9 @@ class Node:
             features=tuple((name, lowest, highest) for name, (lowest, highest) in SUPPORTED.items()),
         )
 
-    async def _create_offsets_topic(self) -> None:
+    async def _create_internal(self, topic: str) -> None:
         try:
-            await create_topic(self.services, OFFSETS_TOPIC)
+            await create_topic(self.services, topic)
         except KafkaError as problem:
             # Whoever asked before may be gone, but what it asked for was carried out.
             if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -265,6 +287,16 @@ class Node:
             every(_SNAPSHOT_S, "the snapshot of the metadata", services.metadata.maintain),
             every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.logs.checkpoint),
             every(config.get("offsets.retention.check.interval.ms") / 1000, "expiring offsets", services.groups.expire),
+            every(
+                config.get("transaction.abort.timed.out.transaction.cleanup.interval.ms") / 1000,
+                "aborting overdue transactions",
+                services.transactions.abort_overdue,
+            ),
+            every(
+                config.get("transaction.remove.expired.transaction.cleanup.interval.ms") / 1000,
+                "expiring transactional ids",
+                services.transactions.expire,
+            ),
         ]
 
     async def _reopen(self) -> None:
@@ -273,6 +305,7 @@ class Node:
         await self.services.replicas.local.reopen()
         await self._report(self.services.replicas.local)
         self.services.groups.runtime.look_again()
+        self.services.transactions.runtime.look_again()
 
     async def stop(self, *, clean: bool = True) -> None:
         """Close the doors, finish what is under way, leave the data so that the next start trusts it.
@@ -288,6 +321,7 @@ class Node:
         await self._listeners.close(finish=clean)
         if self._services is not None:
             await self._services.creations.close()
+            await self._services.transactions.close()
             self._services.groups.runtime.close()
             await self._services.metadata.drain()
             await self._services.replicas.close()
@@ -306,16 +340,6 @@ class Node:
     def _disk_failed(self, problem: OSError) -> None:
         log.critical("the disk under %s failed: %s; nothing is acknowledged any more", self.config.data_dir, problem)
         self.failed.set()
-
-
-def _count(image: ClusterImage, topic: str) -> int:
-    topic_image = image.topics.get(topic)
-    return len(topic_image.partitions) if topic_image is not None else 0
-
-
-def _topic_id(image: ClusterImage, topic: str) -> UUID | None:
-    topic_image = image.topics.get(topic)
-    return topic_image.topic_id if topic_image is not None else None
 
 
 def _partitions(image: ClusterImage) -> dict[tuple[str, int], UUID]:

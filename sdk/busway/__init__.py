@@ -33,10 +33,15 @@ if TYPE_CHECKING:
         ConnectionFailed,
         DamagedData,
         DeliveryFailed,
+        InvalidTransactionState,
         MessageTooLarge,
         NotRunning,
         OffsetReset,
+        ProducerFenced,
         RequestTimedOut,
+        TransactionAbortable,
+        TransactionFailed,
+        TransactionInDoubt,
         UnsupportedByBroker,
     )
     from busway.producer.producer import Producer
@@ -45,7 +50,14 @@ if TYPE_CHECKING:
     from busway.serde.infer import Alias, AvroType, Float32, Int32, Precision
     from busway.serde.records import CannotInfer
     from busway.serde.registry import RegistryClient, RegistryRefused, RegistryUnreachable
-    from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, RecordMetadata, TopicPartition
+    from busway.types import (
+        GroupMetadata,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        Record,
+        RecordMetadata,
+        TopicPartition,
+    )
 
 __all__ = [
     "Admin",
@@ -76,10 +88,12 @@ __all__ = [
     "ExtensionFailed",
     "Float32",
     "GlobalTable",
+    "GroupMetadata",
     "HandlerFailed",
     "HandlerTimedOut",
     "Handling",
     "Int32",
+    "InvalidTransactionState",
     "MessageTooLarge",
     "NewTopic",
     "NotHere",
@@ -89,6 +103,7 @@ __all__ = [
     "OffsetReset",
     "Precision",
     "Producer",
+    "ProducerFenced",
     "RebalanceListener",
     "Record",
     "RecordMetadata",
@@ -102,6 +117,9 @@ __all__ = [
     "TooManyGaps",
     "Topic",
     "TopicPartition",
+    "TransactionAbortable",
+    "TransactionFailed",
+    "TransactionInDoubt",
     "TransactionalInbox",
     "Undecodable",
     "Unencodable",
@@ -166,10 +184,15 @@ _WHERE: Final = {
         "ConnectionFailed",
         "DamagedData",
         "DeliveryFailed",
+        "InvalidTransactionState",
         "MessageTooLarge",
         "NotRunning",
         "OffsetReset",
+        "ProducerFenced",
         "RequestTimedOut",
+        "TransactionAbortable",
+        "TransactionFailed",
+        "TransactionInDoubt",
         "UnsupportedByBroker",
     ),
     "busway.producer.producer": ("Producer",),
@@ -192,6 +215,7 @@ _WHERE: Final = {
         "RegistryUnreachable",
     ),
     "busway.types": (
+        "GroupMetadata",
         "OffsetAndMetadata",
         "OffsetAndTimestamp",
         "Record",

@@ -55,6 +55,38 @@ class CommitFailed(BuswayError):
     """Offsets were not committed because the group has moved on; the partitions belong to others now."""
 
 
+class TransactionFailed(BuswayError):
+    """A transaction cannot go on. Raised as it is, the producer cannot go on either: what the text names has to be mended, and a new
+    producer started. `TransactionAbortable` says that the next transaction may succeed (KIP-1050).
+
+    Attributes:
+        code: the protocol's error code; None where no broker refused anything.
+    """
+
+    def __init__(self, text: str, code: ErrorCode | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class TransactionAbortable(TransactionFailed):
+    """This transaction cannot be committed any more: abort it and do its work again in another one; the producer goes on."""
+
+
+class ProducerFenced(TransactionFailed):
+    """Another producer with the same transactional_id has taken over, or the transaction was open for longer than its timeout. Nothing
+    that this producer has not committed will be; stop it."""
+
+
+class TransactionInDoubt(TransactionFailed):
+    """A commit was asked for and not answered in time: whether the transaction is committed is not known. `commit_transaction()` asks
+    again, and so does nothing else."""
+
+
+class InvalidTransactionState(BuswayError):
+    """A call that does not fit what the producer's transaction is doing: a record outside of a transaction, say. A mistake in the
+    program."""
+
+
 class NotRunning(BuswayError):
     """The client was not started, or was stopped."""
 

@@ -48,6 +48,10 @@ class ProducerOptions:
         request_timeout_ms: wait for an answer.
         delivery_timeout_ms: from `send` to success or failure, retries included.
         metadata_timeout_ms: wait for a topic that is not there yet.
+        transactional_id: makes the producer transactional, and names it for the brokers: a new producer of this name fences the one
+            before it and aborts what that left open. Instances that run side by side need names of their own.
+        transaction_timeout_ms: a transaction that is open for longer is aborted by its coordinator, and the producer fenced; at most the
+            brokers' transaction.max.timeout.ms.
     """
 
     acks: Literal["all", -1, 1, 0, "1", "0"] = "all"
@@ -62,9 +66,13 @@ class ProducerOptions:
     request_timeout_ms: _Positive = 30_000
     delivery_timeout_ms: _Positive = 120_000
     metadata_timeout_ms: _Positive = 60_000
+    transactional_id: str | None = None
+    transaction_timeout_ms: _Positive = 60_000
 
     def __post_init__(self) -> None:
         _check(self)
+        if self.transactional_id is not None and not (self.transactional_id and self.enable_idempotence):
+            raise ValueError("a transactional_id is a name that is not empty, and needs enable_idempotence=True")
         if self.enable_idempotence and ACKS[self.acks] != -1:
             raise ValueError("enable_idempotence needs acks='all'; set enable_idempotence=False for less")
 

@@ -46,6 +46,22 @@ class OffsetAndMetadata:
     leader_epoch: int = -1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadata:
+    """A consumer as its group knows it: what a producer fences offsets with that it commits in a transaction (KIP-447).
+
+    Attributes:
+        generation: of the group, -1 for offsets that no member commits.
+        member_id: empty with generation -1.
+        instance_id: of a static member.
+    """
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
     """The first record at or after a moment."""

@@ -47,6 +47,11 @@ def span(text: str, low: int, high: int) -> tuple[int, int] | None:
     return (start, end) if start <= end else None
 
 
+def versions_of(field: dict[str, Any]) -> str:
+    """In which versions a field exists; one that is always tagged need not say it twice."""
+    return str(field.get("versions") or field["taggedVersions"])
+
+
 def snake(name: str) -> str:
     return re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name)).lower()
 
@@ -84,14 +89,14 @@ def compare(
 ) -> Iterator[str]:
     """Every difference between our class and their fields, as text."""
     ours = {field.name: field for field in fields_of(cls)}
-    served = [field for field in fields if span(field["versions"], low, high)]
+    served = [field for field in fields if span(versions_of(field), low, high)]
     if list(ours) != [snake(field["name"]) for field in served]:
         yield f"{path}: fields {list(ours)} != {[snake(field['name']) for field in served]}"
         return
     for their in served:
         our = ours[snake(their["name"])]
         where = f"{path}.{our.name}"
-        versions = span(their["versions"], low, high)
+        versions = span(versions_of(their), low, high)
         assert versions is not None
         yield from differ(where, "versions", (max(our.since, low), min(our.until, high)), versions)
         nullable = span(their.get("nullableVersions", "none"), *versions)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tools.jars import kafka_libs, need
 
+from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log.cleaner import Cleaner
 from busway_bus.log.compaction import plan
 from busway_bus.log.log_config import LogConfig
@@ -16,13 +17,14 @@ from busway_bus.log.partition_log import PartitionLog
 from busway_protocol.records.builder import BatchBuilder
 
 NOW = 1_700_000_000_000
+FILES = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
 def dump(directory: Path) -> str:
     """What DumpLogSegments 4.3.1 says of every file, record by record; its index checks find nothing."""
-    names = sorted(path for path in directory.iterdir() if path.suffix in {".log", ".index", ".timeindex", ".snapshot"})
+    names = sorted(path for path in directory.iterdir() if path.suffix in FILES)
     main = [
         need("java", "openjdk-17-jdk-headless"), "-cp", f"{kafka_libs()}/*", "org.apache.kafka.tools.DumpLogSegments"
     ]  # fmt: skip
@@ -108,3 +110,39 @@ def test_kafka_reads_what_compaction_leaves(tmp_path):
     assert sorted({int(offset) for offset in re.findall(r"\| offset: (\d+)", output)}) == sorted(last.values())
     assert re.search(r"count: 0 ", output)
     assert re.search(r"deleteHorizonMs: OptionalLong\[\d+\]", output)
+
+
+def test_kafka_reads_our_transactions(tmp_path):
+    """Markers, the indexes of aborted transactions and the open ones in a snapshot say what was written, over several segments."""
+    files = OsFiles(str(tmp_path))
+    files.make_directory("t-0")
+    log = PartitionLog(files, "t-0", LogConfig(segment_bytes=2_000, index_interval_bytes=512), now_ms=NOW)
+    aborted: list[tuple[int, int, int]] = []
+    for at in range(30):
+        producer, committed = at % 3, at % 4 != 1
+        builder = BatchBuilder(producer_id=producer, producer_epoch=at, base_sequence=0, transactional=True)
+        builder.append(NOW, b"k", os.urandom(150))
+        first = log.append_own(builder.build(), leader_epoch=0, now_ms=NOW).first_offset
+        marker = EndTransaction(
+            producer_id=producer,
+            producer_epoch=at + 1,
+            committed=committed,
+            coordinator_epoch=at // 10,
+            transaction_version=2,
+        )
+        ended = log.append_marker(marker, leader_epoch=0, now_ms=NOW)
+        if not committed:
+            aborted.append((producer, first, ended.last_offset))
+    builder = BatchBuilder(producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    builder.append(NOW, b"k", b"open")
+    log.append_own(builder.build(), leader_epoch=0, now_ms=NOW)
+    log.close(clean=True)
+    files.close()
+    output = dump(tmp_path / "t-0")
+    entry = r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)"
+    told = sorted({tuple(map(int, found)) for found in re.findall(entry, output)}, key=lambda found: found[1])
+    assert told == [(producer, first, last, last + 1) for producer, first, last in aborted]
+    assert output.count("endTxnMarker: COMMIT coordinatorEpoch: ") == 30 - len(aborted)
+    assert output.count("endTxnMarker: ABORT coordinatorEpoch: ") == len(aborted)
+    assert re.search(r"producerId: 9 .*currentTxnFirstOffset: OptionalLong.60", output)
+    assert re.search(r"producerId: 2 producerEpoch: 30 coordinatorEpoch: 2", output)

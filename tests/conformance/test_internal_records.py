@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from tests.conformance.test_definitions import compare, span
 from tests.integration.broker.groups_probe import Run, run_against
+from tests.integration.broker.transactions_probe import TransactionsRun, transactions_against
 from tests.support.apache_kafka import ApacheKafka, java
 from tools.jars import kafka_libs
 
 from busway_bus.groups import records as group_records
 from busway_bus.metadata import records as metadata_records
 from busway_bus.testing.local_cluster import LocalCluster
+from busway_bus.transactions import records as transaction_records
 from busway_protocol.messages.groups_classic import DeleteGroupsRequest
 from busway_protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from busway_protocol.messages.transactions import InitProducerIdRequest
@@ -30,6 +32,7 @@ GROUP_TYPES = [
     group_records.GroupMetadataKey,
     group_records.GroupMetadataValue,
 ]
+TRANSACTION_TYPES = [transaction_records.TransactionLogKey, transaction_records.TransactionLogValue]
 METADATA_TYPES = [
     metadata_records.RegisterBrokerRecord,
     metadata_records.TopicRecord,
@@ -51,11 +54,13 @@ def definition(jar: str, folder: str, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("cls", [*GROUP_TYPES, *METADATA_TYPES])
+@pytest.mark.parametrize("cls", [*GROUP_TYPES, *TRANSACTION_TYPES, *METADATA_TYPES])
 def test_the_definition_equals_kafkas(cls: type[Any]) -> None:
     """Names, order, types, versions, nullability, tags, defaults: no difference either way."""
     if cls in GROUP_TYPES:
         theirs = definition("kafka-group-coordinator-4.3.1.jar", "message", cls.__name__)
+    elif cls in TRANSACTION_TYPES:
+        theirs = definition("kafka-transaction-coordinator-4.3.1.jar", "message", cls.__name__)
     else:
         theirs = definition("kafka-metadata-4.3.1.jar", "metadata", cls.__name__)
     info = info_of(cls)
@@ -148,6 +153,60 @@ async def test_the_offsets_topic_holds_what_kafka_writes() -> None:
 
 def _offsets(data: Path) -> Iterator[dict[str, Any]]:
     return dump("--offsets-decoder", data, "__consumer_offsets")
+
+
+async def transactions(run: TransactionsRun) -> None:
+    """Lives that leave every kind of record: both kinds of clients, commits and aborts, an id that is fenced."""
+    for name, version in (("old", 3), ("new", 5)):
+        identity = await run.begun("begin", name)
+        await run.begun("go on", name, identity)
+        identity = await run.begun("begin anew", name)
+        for commit in (True, False):
+            if version == 3:
+                await run.add("add", name, identity, ("one", 0), ("two", 1))
+            else:
+                await run.batch("add", name, identity, ("one", 0), ("two", 1), verify=False)
+            ended = await run.end("end", name, identity, commit=commit, at_most=version)
+            identity = identity if version == 3 else ended
+        await run.add("add", name, identity)
+        await run.begun("fence", name)
+
+
+def transaction_log(data: Path) -> dict[str, list[Any]]:
+    """The records of each transactional id in order, as Kafka's tool reads them; times are there or not, ids by their order."""
+    found: dict[str, list[Any]] = {}
+    ids: dict[int, int] = {}
+    for record in dump("--transaction-log-decoder", data, "__transaction_state"):
+        name, payload = record["key"]["data"]["transactionalId"], record["payload"]
+        if name == "ready":
+            continue
+        value = payload["data"]
+        for field in ("producerId", "previousProducerId", "nextProducerId"):
+            if value.get(field, -1) >= 0:
+                value[field] = ids.setdefault(value[field], len(ids))
+        for field in ("transactionLastUpdateTimestampMs", "transactionStartTimestampMs"):
+            value[field] = value[field] > 0
+        for topic in value["transactionPartitions"] or ():
+            topic["partitionIds"].sort()
+        (value["transactionPartitions"] or []).sort(key=lambda topic: topic["topic"])
+        found.setdefault(name, []).append(payload)
+    return found
+
+
+@pytest.mark.slow
+async def test_the_topic_of_transactions_holds_what_kafka_writes() -> None:
+    """The same requests leave the same records, in the same versions and order, as DumpLogSegments reads them in both."""
+    settings = {"transaction.state.log.num.partitions": "1"}
+    async with LocalCluster(properties=settings) as cluster:
+        async with transactions_against(cluster.bootstrap_servers) as run:
+            await transactions(run)
+        ours = await asyncio.to_thread(transaction_log, Path(cluster.data_dir))
+    with ApacheKafka(settings) as kafka:
+        async with transactions_against(kafka.bootstrap_servers) as run:
+            await transactions(run)
+        theirs = await asyncio.to_thread(transaction_log, kafka.data_dir)
+    assert len(ours["new"]) > 8
+    assert ours == theirs
 
 
 @pytest.mark.slow

@@ -56,12 +56,19 @@ class ApacheKafka(Program):
     Args:
         properties: broker settings over the defaults of Kafka.
         heap: the JVM's `-Xmx`; Kafka's own start script says 1 GB.
+        features: levels that the cluster is made with, where they are not those of the release.
     """
 
-    def __init__(self, properties: Mapping[str, str] | None = None, heap: str = "1g") -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        heap: str = "1g",
+        features: Mapping[str, int] | None = None,
+    ) -> None:
         super().__init__("apache-kafka")
         self._properties = dict(properties or {})
         self._heap = heap
+        self._features = dict(features or {})
         self._output = self._folder / "server.log"
         self.bootstrap_servers = ""
         self.start_seconds = 0.0
@@ -99,7 +106,8 @@ class ApacheKafka(Program):
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if not (self.data_dir / "meta.properties").exists():
             cluster_id = java("kafka.tools.StorageTool", "random-uuid").strip().splitlines()[-1]
-            java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+            levels = [text for name, level in self._features.items() for text in ("--feature", f"{name}={level}")]
+            java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config), *levels)
         begun = time.monotonic()
         command = [need("java", JDK), f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseG1GC"]
         command += [

@@ -18,7 +18,7 @@ from busway_bus.kernel.config_def import ConfigError
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import CREATED_PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
 from busway_bus.kernel.topic_configs import parse_topic_configs
-from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.kernel.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.delta import placement
 from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage, TopicImage, metric_name
 from busway_bus.metadata.records import TOPIC, ConfigRecord, RemoveTopicRecord, TopicRecord
@@ -205,6 +205,9 @@ def grow(image: ClusterImage, growth: Growth) -> Decision[UUID]:
     """
     if growth.name == OFFSETS_TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "growing the offsets topic would move groups to other partitions")
+    if growth.name == TRANSACTIONS_TOPIC:
+        text = "growing the topic of transactions would move transactional ids to other partitions"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     topic = image.topics.get(growth.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -252,7 +255,7 @@ def delete(image: ClusterImage, topic: str | UUID) -> Decision[tuple[str, UUID]]
     """Delete one topic.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, or INVALID_REQUEST for the topic of transactions.
     """
     name = image.names.get(topic) if isinstance(topic, UUID) else topic
     if name is None:
@@ -260,6 +263,9 @@ def delete(image: ClusterImage, topic: str | UUID) -> Decision[tuple[str, UUID]]
     existing = image.topics.get(name)
     if existing is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    if name == TRANSACTIONS_TOPIC:
+        text = f"{name} is the broker's own: without it open transactions would never end"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     return Decision(records=(RemoveTopicRecord(topic_id=existing.topic_id),), reply=(name, existing.topic_id))
 
 

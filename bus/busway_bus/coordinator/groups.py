@@ -11,15 +11,17 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from busway_bus.coordinator.runtime import Runtime
+from busway_bus.coordinator.transactional import TransactionalRuntime
+from busway_bus.coordinator.verifications import TransactionalProducer, Verifications
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
-from busway_bus.groups.offsets import CommittedOffset, NewOffset
-from busway_bus.groups.shard import GroupShard, Place
+from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
+from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
-from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX
 from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.kernel.transactions import EndTransaction, TransactionVerifier
+from busway_bus.metadata.image import TopicImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -28,6 +30,12 @@ from busway_protocol.types import ZERO_UUID
 log = logging.getLogger("busway.groups")
 LOAD_GRACE_S: Final = 0.5
 """How long a start waits for the groups: a small node answers for them from its first moment, a large one serves all else."""
+_COME_AGAIN: Final = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
+"""What coordinators of transactions do not know as answers to a marker, as in Kafka."""
 Parked = Callable[["asyncio.Future[Any]"], None]
 
 
@@ -36,8 +44,7 @@ class GroupCoordinator:
 
     Args:
         create_topic: makes the offsets topic.
-        partitions: how many it has, 0 while it is not there.
-        topic_id: its id, None while it is not there.
+        image: that topic as `Runtime` wants it.
         topic_exists: whether there is a topic of this name.
     """
 
@@ -48,15 +55,13 @@ class GroupCoordinator:
         machine: Machine,
         *,
         create_topic: Callable[[], Awaitable[None]],
-        partitions: Callable[[], int],
-        topic_id: Callable[[], UUID | None],
+        image: Callable[[], TopicImage | None],
         topic_exists: Callable[[str], bool],
     ) -> None:
         self._config = config
         self._replicas = replicas
         self._machine = machine
         self._create_topic = create_topic
-        self._partitions = partitions
         self._topic_exists = topic_exists
         self._limits = GroupLimits(
             min_session_timeout_ms=config.get("group.min.session.timeout.ms"),
@@ -65,15 +70,15 @@ class GroupCoordinator:
             max_size=config.get("group.max.size"),
             max_offset_metadata_bytes=config.get("offset.metadata.max.bytes"),
         )
-        self.runtime = Runtime(
+        self.runtime = TransactionalRuntime(
             OFFSETS_TOPIC,
             lambda: GroupShard(limits=self._limits, new_member_id=self._new_member_id),
             replicas=replicas,
             machine=machine,
-            partitions=partitions,
-            topic_id=topic_id,
+            image=image,
         )
         self._creating = asyncio.Lock()
+        self._verifications = Verifications()
 
     def _new_member_id(self, prefix: str) -> str:
         """A member id as Kafka makes them: what the client calls itself, and a random part."""
@@ -82,7 +87,7 @@ class GroupCoordinator:
     async def ensure(self) -> None:
         """Make sure that the offsets topic is there and loaded, or begun to be."""
         async with self._creating:
-            if self._partitions() == 0:
+            if self.runtime.partitions == 0:
                 await self._create_topic()
             self.runtime.load()
 
@@ -139,10 +144,57 @@ class GroupCoordinator:
             lambda shard: shard.commit(group_id, member_id, instance_id, generation, offsets, now=now, wall_ms=wall_ms),
         )
 
-    async def offsets(self, group_id: str) -> dict[Place, CommittedOffset]:
-        """How far a group has read, as far as that is durable."""
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[Place, NewOffset],
+        *,
+        producer: TransactionalProducer,
+        verifier: TransactionVerifier,
+        add: bool,
+    ) -> dict[Place, ErrorCode]:
+        """Store how far a group has read, to be in force when the producer's transaction is committed; a code for each, when it is durable.
+
+        Args:
+            verifier: asked whether the partition that keeps the group belongs to the transaction, before its first offsets there.
+            add: have it added where it does not (KIP-890).
+
+        Raises:
+            KafkaError: see `GroupShard.commit_in_transaction` too; what `verifier` says; TRANSACTION_ABORTABLE where the transaction has ended
+                meanwhile; INVALID_PRODUCER_EPOCH where a newer producer has taken over.
+        """
         number = self.runtime.partition_of(group_id)
-        return await self.runtime.read(number, lambda shard: dict(shard.offsets.get(group_id, {})))
+        if not self.runtime.is_open(number, producer.producer_id, producer.epoch):
+            await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add)
+        wall_ms = self._machine.wall_ms()
+        return await self.runtime.write_in_transaction(
+            number,
+            producer.producer_id,
+            producer.epoch,
+            lambda shard: shard.commit_in_transaction(
+                group_id, member_id, instance_id, generation, offsets, wall_ms=wall_ms
+            ),
+        )
+
+    async def end_transaction(self, number: int, marker: EndTransaction) -> ErrorCode:
+        """Write the end of a producer's transaction to a partition of the offsets topic, and let what it committed there be in force;
+        NOT_LEADER_OR_FOLLOWER where the transaction's coordinator has to come again."""
+        self._verifications.ended(marker.producer_id)
+        try:
+            await self.runtime.end_transaction(number, marker)
+        except KafkaError as problem:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if problem.code in _COME_AGAIN else problem.code
+        return ErrorCode.NONE
+
+    async def offsets(self, group_id: str) -> tuple[dict[Place, CommittedOffset], frozenset[Place]]:
+        """How far a group has read, and the partitions of which an open transaction may change that; both as far as it is durable."""
+        number = self.runtime.partition_of(group_id)
+        return await self.runtime.read(
+            number, lambda shard: (dict(shard.offsets.get(group_id, {})), frozenset(shard.pending.of(group_id)))
+        )
 
     async def delete_offsets(self, group_id: str, places: Collection[Place]) -> dict[Place, ErrorCode]:
         """Forget offsets of a group; a code for each.
@@ -169,7 +221,7 @@ class GroupCoordinator:
 
     async def delete(self, group_id: str) -> ErrorCode:
         """Delete a group that is empty, with its offsets."""
-        if self._partitions() == 0:
+        if self.runtime.partitions == 0:
             return ErrorCode.GROUP_ID_NOT_FOUND
         number = self.runtime.partition_of(group_id)
         return await self.runtime.write(number, lambda shard: shard.delete_group(group_id))
@@ -178,21 +230,19 @@ class GroupCoordinator:
         """Remove offsets that nobody needs any more, and groups that have nothing left."""
         self.runtime.load()
         for number, shard in self.runtime.shards().items():
-            group_ids = tuple(shard.groups)
-            for start in range(0, len(group_ids), GROUPS_PER_EXPIRY_MAX):
+            for part in shard.expirable():
                 if self.runtime.shards().get(number) is not shard:
                     break  # the topic was deleted meanwhile
-                batch = group_ids[start : start + GROUPS_PER_EXPIRY_MAX]
                 try:
-                    await self.runtime.write(number, functools.partial(self._expired, group_ids=batch))
+                    await self.runtime.write(number, functools.partial(self._expired, part=part))
                 except KafkaError as problem:
                     log.error("what has expired in %s-%d cannot be removed: %s", OFFSETS_TOPIC, number, problem)
                     return
                 await asyncio.sleep(0)
 
-    def _expired(self, shard: GroupShard, group_ids: Collection[str]) -> Decision[None]:
+    def _expired(self, shard: GroupShard, part: Mapping[str, Sequence[Place]]) -> Decision[None]:
         retention_ms = self._config.get("offsets.retention.minutes") * 60_000
-        return shard.expire(group_ids, self._machine.wall_ms(), retention_ms, self._lives)
+        return shard.expire(part, self._machine.wall_ms(), retention_ms, self._lives)
 
     def _lives(self, topic: str, topic_id: UUID) -> bool:
         """Whether it is still the topic that an offset was committed for; one without an id may be any of that name."""

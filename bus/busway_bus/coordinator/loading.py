@@ -1,23 +1,22 @@
 """Loads shards from their logs, in slices beside everything else, and keeps in mind what could not be loaded.
 
-What lives here: reading a log, applying what counts of it, trying again what the disk refused. What does not: what is done with a shard
-that is loaded (`runtime`).
+What lives here: when a log is read, and trying again what the disk refused. What does not: which of its records count (`replay`), and what
+is done with a shard that is loaded (`runtime`).
 """
 
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.coordinator.replies import refusal
-from busway_bus.coordinator.shard import Record, Shard
+from busway_bus.coordinator.shard import Shard
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.partition_state import Role
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
-from busway_protocol.records.batch import read_header, verify_crc
-from busway_protocol.records.record import decode_records
 
 S = TypeVar("S", bound=Shard)
 log = logging.getLogger("busway.coordinator")
@@ -75,7 +74,7 @@ class Loader(Generic[S]):
             self._fail(number, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its end is not durable"))
         else:
             task = self._tasks[number] = asyncio.ensure_future(self._load(partition.log))
-            task.add_done_callback(functools.partial(self._over, number))
+            task.add_done_callback(functools.partial(self._over, number, partition.leader_epoch))
 
     def refusal(self, number: int) -> KafkaError:
         """Why a partition's shard is not there: COORDINATOR_LOAD_IN_PROGRESS while it is read, NOT_COORDINATOR where another broker leads
@@ -124,14 +123,17 @@ class Loader(Generic[S]):
 
     async def _load(self, stored: PartitionLog) -> S:
         shard = self._new_shard()
-        records = await self._replicas.slices.run(_latest_records(shard, stored))
-        await self._replicas.turns.run("", _applied(shard, records, self._now()))
+        records = await self._replicas.slices.run(latest_records(shard, stored.batches()))
+        await self._replicas.turns.run("", apply_records(shard, records, self._now()))
         return shard
 
-    def _over(self, number: int, task: "asyncio.Task[S]") -> None:
+    def _over(self, number: int, leader_epoch: int, task: "asyncio.Task[S]") -> None:
         if self._tasks.get(number) is not task:
             return  # it was stopped
         del self._tasks[number]
+        if not self.led(number) or self._replicas.find(self._topic, number).leader_epoch != leader_epoch:
+            self.begin(number)  # another broker may have written to it meanwhile
+            return
         problem = task.exception()
         if problem is not None:
             self._fail(number, problem)
@@ -146,28 +148,3 @@ class Loader(Generic[S]):
             expected = isinstance(problem, (ProtocolError, KafkaError, OSError))
             text = "%s-%d cannot be read, what it keeps is not served: %s"
             log.error(text, self._topic, number, problem, exc_info=None if expected else problem)
-
-
-def _latest_records(shard: Shard, stored: PartitionLog) -> Generator[None, None, list[Record]]:
-    """What counts of a whole log, a step at a time: of each key the last record, unless it is a tombstone."""
-    last: dict[bytes, bytes | None] = {}
-    for batch in stored.batches():
-        verify_crc(batch, read_header(batch))
-        for record in decode_records(batch):
-            if record.key is not None:
-                last[record.key] = record.value
-        yield
-    records: list[Record] = []
-    for key, value in last.items():
-        if value is not None:
-            decoded = shard.decode(key, value)
-            if decoded is not None:
-                records.append(decoded)
-            yield
-    return records
-
-
-def _applied(shard: Shard, records: list[Record], now: int) -> Generator[None, None, None]:
-    for record in records:
-        shard.apply(record, now)
-        yield

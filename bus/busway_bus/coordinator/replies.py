@@ -16,9 +16,14 @@ Durable = asyncio.Future[None]
 _NOT_HERE: Final = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 """What an append is refused with where another broker may be the coordinator; after all else this one may be so again, as in Kafka."""
 
+_OF_PRODUCERS: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+"""What is no matter of the log, but of whose transaction it is."""
+
 
 def refusal(problem: KafkaError) -> KafkaError:
     """What a client is told of a log that refuses: to look for the coordinator again, or to come again."""
+    if problem.code in _OF_PRODUCERS:
+        return problem
     code = ErrorCode.NOT_COORDINATOR if problem.code in _NOT_HERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return KafkaError(code, problem.message)
 

@@ -12,7 +12,6 @@ import functools
 import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
-from uuid import UUID
 
 from busway_bus.coordinator import replies
 from busway_bus.coordinator.loading import Loader
@@ -21,6 +20,7 @@ from busway_bus.coordinator.replies import Durable
 from busway_bus.coordinator.shard import Record, Shard
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import RECORDS_PER_OWN_BATCH_MAX
+from busway_bus.metadata.image import TopicImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -31,7 +31,7 @@ R = TypeVar("R")
 log = logging.getLogger("busway.coordinator")
 
 
-class _Loaded(Generic[S]):
+class Loaded(Generic[S]):
     """A shard that is served.
 
     Attributes:
@@ -53,8 +53,8 @@ class Runtime(Generic[S]):
 
     Args:
         new_shard: makes an empty one.
-        partitions: how many the topic has, 0 while it is not there.
-        topic_id: its id, None while it is not there.
+        image: the topic in the cluster's current picture, None while it is not there; another object whenever anything of it changes.
+        loaded: told of each partition whose shard is served from now on.
     """
 
     def __init__(
@@ -64,16 +64,16 @@ class Runtime(Generic[S]):
         *,
         replicas: ReplicaManager,
         machine: Machine,
-        partitions: Callable[[], int],
-        topic_id: Callable[[], UUID | None],
+        image: Callable[[], TopicImage | None],
+        loaded: Callable[[int, S], None] = lambda number, shard: None,
     ) -> None:
         self._topic = topic
         self._replicas = replicas
         self._machine = machine
-        self._partitions = partitions
-        self._topic_id = topic_id
-        self._current: UUID | None = None
-        self._loaded: dict[int, _Loaded[S]] = {}
+        self._image = image
+        self._told_loaded = loaded
+        self._followed: TopicImage | None = None
+        self._loaded: dict[int, Loaded[S]] = {}
         self._loader = Loader(topic, replicas, new_shard, self.now, self._serve)
         self._epoch_ms = machine.wall_ms() - int(machine.monotonic_s() * 1000)
 
@@ -83,13 +83,19 @@ class Runtime(Generic[S]):
 
     # Finding
 
+    @property
+    def partitions(self) -> int:
+        """How many the topic has, 0 while it is not there."""
+        image = self._image()
+        return 0 if image is None else len(image.partitions)
+
     def partition_of(self, key: str) -> int:
         """The partition that keeps `key`.
 
         Raises:
             KafkaError: NOT_COORDINATOR, there is no topic yet: nobody has asked for a coordinator.
         """
-        count = self._partitions()
+        count = self.partitions
         if count == 0:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._topic} is not there yet")
         return partition_for(key, count)
@@ -118,7 +124,7 @@ class Runtime(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic} is being read")
         return self.shards()
 
-    def _find(self, number: int) -> _Loaded[S]:
+    def _find(self, number: int) -> Loaded[S]:
         if number not in self._loaded:
             self.load()
         loaded = self._loaded.get(number)
@@ -175,11 +181,11 @@ class Runtime(Generic[S]):
         """
         return await self.write(number, lambda shard: Decision(reply=operation(shard)))
 
-    def _decide(self, loaded: _Loaded[S], operation: Callable[[S], Decision[R]]) -> Decision[R]:
+    def _decide(self, loaded: Loaded[S], operation: Callable[[S], Decision[R]]) -> Decision[R]:
         decision = operation(loaded.shard)
         try:
             if decision.records:
-                self._append(loaded, decision.records)
+                self._append(loaded, decision.records, BatchBuilder, loaded.shard.apply)
         except KafkaError as problem:
             replies.fail([waiter for waiter, _ in decision.due], problem)
             raise
@@ -191,7 +197,13 @@ class Runtime(Generic[S]):
             loaded.durable.add_done_callback(functools.partial(replies.answer, decision.due))
         return decision
 
-    def _append(self, loaded: _Loaded[S], records: tuple[Record, ...]) -> None:
+    def _append(
+        self,
+        loaded: Loaded[S],
+        records: tuple[Record, ...],
+        new_batch: Callable[[], BatchBuilder],
+        apply: Callable[[Record, int], None],
+    ) -> None:
         """Append and apply; no await in between, so that what was decided still holds.
 
         Raises:
@@ -199,7 +211,7 @@ class Runtime(Generic[S]):
         """
         for start in range(0, len(records), RECORDS_PER_OWN_BATCH_MAX):
             part = records[start : start + RECORDS_PER_OWN_BATCH_MAX]
-            builder, wall_ms = BatchBuilder(), self._machine.wall_ms()
+            builder, wall_ms = new_batch(), self._machine.wall_ms()
             for record in part:
                 builder.append(wall_ms, *loaded.shard.encode(record))
             try:
@@ -209,12 +221,16 @@ class Runtime(Generic[S]):
                 raise replies.refusal(problem) from problem
             now = self.now()
             for record in part:
-                loaded.shard.apply(record, now)
-            if durable is not None:
-                loaded.durable = durable
-                durable.add_done_callback(functools.partial(self._settled, loaded))
+                apply(record, now)
+            self._appended(loaded, durable)
 
-    def _settled(self, loaded: _Loaded[S], durable: Durable) -> None:
+    def _appended(self, loaded: Loaded[S], durable: Durable | None) -> None:
+        """All of the log is durable when this is."""
+        if durable is not None:
+            loaded.durable = durable
+            durable.add_done_callback(functools.partial(self._settled, loaded))
+
+    def _settled(self, loaded: Loaded[S], durable: Durable) -> None:
         problem = durable.exception()
         if loaded.durable is durable and problem is None:
             loaded.durable = None
@@ -224,7 +240,7 @@ class Runtime(Generic[S]):
 
     # Timers
 
-    def _set_timer(self, loaded: _Loaded[S]) -> None:
+    def _set_timer(self, loaded: Loaded[S]) -> None:
         deadline = loaded.shard.next_deadline()
         if deadline is None or (loaded.timer is not None and loaded.timer[0] <= deadline):
             return  # a timer that comes too early finds nothing to do, and costs less than one that is set anew each time
@@ -233,7 +249,7 @@ class Runtime(Generic[S]):
         delay_s = max(0, deadline - self.now()) / 1000
         loaded.timer = deadline, asyncio.get_running_loop().call_later(delay_s, self._tick, loaded)
 
-    def _tick(self, loaded: _Loaded[S]) -> None:
+    def _tick(self, loaded: Loaded[S]) -> None:
         loaded.timer = None
         try:
             self._decide(loaded, lambda shard: shard.tick(self.now()))
@@ -245,7 +261,7 @@ class Runtime(Generic[S]):
     def load(self) -> None:
         """Begin to load every shard that is not loaded yet."""
         self.follow()
-        for number in range(self._partitions()):
+        for number in range(self.partitions):
             if number not in self._loaded:
                 self._loader.begin(number)
 
@@ -259,24 +275,29 @@ class Runtime(Generic[S]):
         self.load()
 
     def _serve(self, number: int, shard: S) -> None:
-        loaded = self._loaded[number] = _Loaded(number, shard)
+        loaded = self._loaded[number] = Loaded(number, shard)
         self._set_timer(loaded)
+        self._told_loaded(number, shard)
 
     # Unloading
 
     def follow(self) -> None:
         """Let go of the shards of a topic that was deleted, and of partitions that this node leads no more: who waits has to look for
         the coordinator again. The node calls it whenever the metadata changes."""
-        topic_id = self._topic_id()
-        deleted = topic_id != self._current
-        if deleted:
-            self._current = topic_id
+        image, before = self._image(), self._followed
+        if image is before:
+            return
+        self._followed = image
+        if image is None or before is None or image.topic_id != before.topic_id:
             self._loader.stop()
-        for number, loaded in tuple(self._loaded.items()):
-            if deleted or not self._loader.led(number):
+            for loaded in tuple(self._loaded.values()):
                 self._unload(loaded)
+            return
+        for number, (placed, placed_before) in enumerate(zip(image.partitions, before.partitions, strict=False)):
+            if placed is not placed_before and number in self._loaded and not self._loader.led(number):
+                self._unload(self._loaded[number])
 
-    def _unload(self, loaded: _Loaded[S]) -> None:
+    def _unload(self, loaded: Loaded[S]) -> None:
         del self._loaded[loaded.number]
         if loaded.timer is not None:
             loaded.timer[1].cancel()

@@ -1,13 +1,14 @@
 """What the runtime asks of the state that one partition of an internal topic holds.
 
-What lives here: the interface. What does not: any such state; it need not know this module, as it only has to have these methods.
+What lives here: the interface, and what more it asks where records may be part of a transaction. What does not: any such state; it
+need not know this module, as it only has to have these methods.
 
 A shard is pure. Its operations are methods of its own that return a `Decision`; they may change what is lost with the coordinator
 anyway (who waits, timers), but what the log keeps changes by `apply` alone, now and when the log is read. So where a decision's
 records cannot be written, nothing has happened.
 """
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from busway_bus.kernel.decision import Decision, Waiter
 
@@ -46,4 +47,21 @@ class Shard(Protocol):
 
     def unloaded(self) -> list[Waiter]:
         """This node looks after it no longer: the waiters of all requests that are parked."""
+        ...
+
+
+@runtime_checkable
+class TransactionalShard(Shard, Protocol):
+    """The state of a partition in which producers' transactions may write too.
+
+    Of records with one key the last of those says everything that belong to no transaction, or to one that was committed. What an open
+    one has written and what was taken over before may be told of in any order that leaves the order for each key.
+    """
+
+    def apply_pending(self, record: Record, producer_id: int, now: int, /) -> None:
+        """Keep a record that is in the log until the producer's transaction is over."""
+        ...
+
+    def end_transaction(self, producer_id: int, now: int, /, *, committed: bool) -> None:
+        """The marker that ends the producer's transaction is in the log; there may be nothing that it has written."""
         ...

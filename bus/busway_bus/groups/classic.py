@@ -254,6 +254,14 @@ class ClassicGroup:
             return error
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
+    def commit_in_transaction(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether offsets may be committed within a transaction (KIP-447): by a member of this generation, or by anyone while it is
+        empty. Producers that cannot say whose offsets they are, before TxnOffsetCommit 3, are believed, as in Kafka."""
+        unnamed = not member_id and instance_id is None
+        if generation < 0 and (unnamed or self.state is State.EMPTY):
+            return ErrorCode.NONE
+        return self.check_member(member_id, instance_id, generation)
+
     def commit(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
         """Whether offsets may be committed: by a member, which shows so that it is alive, or by anyone while it is empty."""
         if generation < 0 and self.state is State.EMPTY:

@@ -6,6 +6,7 @@ What lives here: the values. What does not: the states (`classic_states`), who i
 from dataclasses import dataclass, field
 
 from busway_bus.groups.memory import GroupMemory
+from busway_bus.kernel.limits import PENDING_OFFSETS_BYTES_MAX
 from busway_protocol.errors import ErrorCode
 
 
@@ -62,7 +63,12 @@ class Synced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """Kafka's group.* settings and offset.metadata.max.bytes, and what all groups may hold."""
+    """Kafka's group.* settings and offset.metadata.max.bytes, and what all groups may hold.
+
+    Attributes:
+        memory: of their members.
+        pending: of offsets within transactions.
+    """
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -70,3 +76,6 @@ class GroupLimits:
     max_size: int = 2**31 - 1
     max_offset_metadata_bytes: int = 4_096
     memory: GroupMemory = field(default_factory=GroupMemory)
+    pending: GroupMemory = field(
+        default_factory=lambda: GroupMemory(PENDING_OFFSETS_BYTES_MAX, PENDING_OFFSETS_BYTES_MAX)
+    )

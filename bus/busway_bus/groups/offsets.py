@@ -9,6 +9,9 @@ from uuid import UUID
 from busway_bus.groups.records import OffsetCommitValue
 from busway_protocol.types import ZERO_UUID
 
+Place = tuple[str, int]
+"""A topic's name and the number of a partition of it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:

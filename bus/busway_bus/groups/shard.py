@@ -4,7 +4,7 @@ What lives here: the tables, every operation on them, and `apply`, the only way 
 is read. What does not: the group machine (`classic`), storage and waiting (`coordinator.runtime`).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -12,7 +12,8 @@ from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_states import State
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
 from busway_bus.groups.expiry import expired
-from busway_bus.groups.offsets import CommittedOffset, NewOffset
+from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
+from busway_bus.groups.pending import PendingOffsets, pending_bytes
 from busway_bus.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -26,14 +27,12 @@ from busway_bus.groups.records import (
 )
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Decision, Waiter
-from busway_bus.kernel.limits import GROUPS_PER_TICK_MAX
+from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, GROUPS_PER_TICK_MAX, OFFSETS_PER_EXPIRY_MAX
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 Change = tuple[Key, Value | None]
-Place = tuple[str, int]
-"""A topic's name and the number of a partition of it."""
 TopicExists = Callable[[str, UUID], bool]
 
 
@@ -46,6 +45,7 @@ class GroupShard:
     Attributes:
         groups: by group id.
         offsets: group id → (topic, partition) → how far it has read.
+        pending: what is not decided of it, as the transactions are open in which it was committed.
     """
 
     def __init__(self, *, limits: GroupLimits, new_member_id: Callable[[str], str]) -> None:
@@ -53,6 +53,7 @@ class GroupShard:
         self._new_member_id = new_member_id
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets: dict[str, dict[Place, CommittedOffset]] = {}
+        self.pending = PendingOffsets(limits.pending)
         self._deadlines = Deadlines()
 
     # What is written down
@@ -91,13 +92,31 @@ class GroupShard:
     def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         place = (key.topic, key.partition)
         if value is not None:
+            self.pending.overtake(key.group, place)
             self._group(key.group)
             self.offsets.setdefault(key.group, {})[place] = CommittedOffset.from_record(value)
             return
+        self.pending.forget(key.group, place)
         table = self.offsets.get(key.group, {})
         table.pop(place, None)
         if not table:
             self.offsets.pop(key.group, None)
+
+    def apply_pending(self, change: Change, producer_id: int, now: int) -> None:
+        """Keep one record until the producer's transaction is over; nothing but offsets is ever written within one."""
+        key, value = change
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+            self._group(key.group)
+            offset = CommittedOffset.from_record(value)
+            self.pending.put(producer_id, key.group, (key.topic, key.partition), offset)
+        else:
+            self.apply(change, now)
+
+    def end_transaction(self, producer_id: int, now: int, *, committed: bool) -> None:
+        """Let what the producer's transaction has committed be in force, or forget it."""
+        for group_id, offsets in self.pending.end(producer_id, committed=committed):
+            self._group(group_id)
+            self.offsets.setdefault(group_id, {}).update(offsets)
 
     def _group(self, group_id: str) -> ClassicGroup:
         """The group, an empty one where there is none."""
@@ -213,6 +232,38 @@ class GroupShard:
         code = ErrorCode.NONE if group is None else group.commit(member_id, instance_id, generation, now)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
+        return self._commit(group_id, offsets, wall_ms)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[Place, NewOffset],
+        *,
+        wall_ms: int,
+    ) -> Decision[dict[Place, ErrorCode]]:
+        """As `commit`, of records that are `apply_pending` until the transaction is over.
+
+        Raises:
+            KafkaError: ILLEGAL_GENERATION where there is no such group, COORDINATOR_NOT_AVAILABLE while open transactions have more
+                than they may, or what `ClassicGroup.commit_in_transaction` refuses it with.
+        """
+        group = self.groups.get(group_id)
+        if group is None and generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"group {group_id} does not exist")
+        code = ErrorCode.NONE if group is None else group.commit_in_transaction(member_id, instance_id, generation)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        if not self.pending.fits(sum(pending_bytes(place, offset.metadata) for place, offset in offsets.items())):
+            text = "open transactions have committed more offsets than there is room for"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        return self._commit(group_id, offsets, wall_ms)
+
+    def _commit(
+        self, group_id: str, offsets: Mapping[Place, NewOffset], wall_ms: int
+    ) -> Decision[dict[Place, ErrorCode]]:
         codes: dict[Place, ErrorCode] = {}
         records: list[Change] = []
         for (topic, partition), offset in offsets.items():
@@ -238,7 +289,11 @@ class GroupShard:
             place: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.reads(place[0]) else ErrorCode.NONE for place in places
         }
         table = self.offsets.get(group_id, {})
-        forgotten = [place for place, code in codes.items() if code is ErrorCode.NONE and place in table]
+        forgotten = [
+            place
+            for place, code in codes.items()
+            if code is ErrorCode.NONE and (place in table or self.pending.holds(group_id, place))
+        ]
         return Decision(records=_forget(group_id, forgotten), reply=codes)
 
     # Deleting
@@ -250,28 +305,49 @@ class GroupShard:
             return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
         if group.state is not State.EMPTY:
             return Decision(reply=ErrorCode.NON_EMPTY_GROUP)
-        offsets = _forget(group_id, sorted(self.offsets.get(group_id, {})))
+        offsets = _forget(group_id, sorted({*self.offsets.get(group_id, ()), *self.pending.of(group_id)}))
         return Decision(records=(*offsets, (GroupMetadataKey(group=group_id), None)), reply=ErrorCode.NONE)
 
+    def expirable(self) -> Iterator[dict[str, Sequence[Place]]]:
+        """All groups with their offsets, a bounded part of them at a time, for `expire`; a group with many is in several parts."""
+        part: dict[str, Sequence[Place]] = {}
+        count = 0
+        for group_id in tuple(self.groups):
+            places = tuple(self.offsets.get(group_id, ()))
+            for start in range(0, max(len(places), 1), OFFSETS_PER_EXPIRY_MAX):
+                some = places[start : start + OFFSETS_PER_EXPIRY_MAX]
+                if part and (len(part) >= GROUPS_PER_EXPIRY_MAX or count + len(some) > OFFSETS_PER_EXPIRY_MAX):
+                    yield part
+                    part, count = {}, 0
+                part[group_id] = some
+                count += len(some)
+        if part:
+            yield part
+
     def expire(
-        self, group_ids: Collection[str], now: int, retention_ms: int, topic_exists: TopicExists
+        self, part: Mapping[str, Sequence[Place]], now: int, retention_ms: int, topic_exists: TopicExists
     ) -> Decision[None]:
-        """Remove offsets that are not needed any more, and empty groups that have none left.
+        """Remove offsets that are not needed any more, and empty groups that have none left. What an open transaction has committed
+        stays until that is over, and what it is to take the place of, as in Kafka.
 
         Args:
-            group_ids: whom to look at.
+            part: whom to look at, and which of their offsets.
             now: by the wall clock, as commits are.
             topic_exists: asked with the name and the id that an offset was committed for.
         """
         records: list[Change] = []
-        for group_id in group_ids:
+        for group_id, places in part.items():
             group = self.groups.get(group_id)
             if group is None:
                 continue
             table = self.offsets.get(group_id, {})
-            places = expired(group, table, now=now, retention_ms=retention_ms, topic_exists=topic_exists)
-            records += _forget(group_id, places)
-            if len(places) == len(table) and group.state is State.EMPTY and not group.roster.pending:
+            settled = {
+                place: table[place] for place in places if place in table and not self.pending.holds(group_id, place)
+            }
+            over = expired(group, settled, now=now, retention_ms=retention_ms, topic_exists=topic_exists)
+            records += _forget(group_id, over)
+            unused = group.state is State.EMPTY and not group.roster.pending and not self.pending.holds(group_id)
+            if unused and len(over) == len(table):
                 records.append((GroupMetadataKey(group=group_id), None))
         return Decision(records=tuple(records), reply=None)
 

@@ -25,6 +25,7 @@ API = ApiKey.API_VERSIONS
 VERSIONS = (0, 4)
 NEEDS = ()
 NAMED_SINCE = 3
+ZERO_LEVEL_SINCE = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 _advertised: list[ApiVersion] = []
@@ -42,11 +43,12 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     names = (request.client_software_name, request.client_software_version)
     if context.api_version >= NAMED_SINCE and not all(_SOFTWARE.match(name) for name in names):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    lowest_told = 0 if context.api_version >= ZERO_LEVEL_SINCE else 1  # older clients cannot read a lowest level of 0
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=_advertised,
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            SupportedFeatureKey(name=name, min_version=max(lowest, lowest_told), max_version=highest)
             for name, (lowest, highest) in SUPPORTED.items()
         ],
         finalized_features_epoch=0,

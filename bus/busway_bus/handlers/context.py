@@ -12,9 +12,12 @@ from uuid import UUID
 
 from busway_bus.controller.controller import Controller, ControllerRequestContext
 from busway_bus.coordinator.groups import GroupCoordinator
+from busway_bus.coordinator.producer_ids import ProducerIds
+from busway_bus.coordinator.transactions import TransactionCoordinator
 from busway_bus.handlers.creations import Creations
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.principal import ANONYMOUS, Principal
+from busway_bus.kernel.transactions import MarkerWriter
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
@@ -48,9 +51,11 @@ class NodeServices:
     replicas: ReplicaManager
     sessions: FetchSessions
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: MarkerWriter
+    producer_ids: ProducerIds
     creations: Creations
     turns: Turns
-    producer_ids: range = range(0)
 
     @property
     def node_id(self) -> int:

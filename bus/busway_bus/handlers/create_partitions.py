@@ -2,7 +2,7 @@
 
 Versions: 2 is flexible, 3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599), which is not done here.
 Behaviour: the count is the new total; validate_only checks without creating.
-*Not supported*: more partitions for the offsets topic, whose groups they would move.
+*Not supported*: more partitions for the topics of offsets and of transactions, whose groups and ids they would move.
 """
 
 from collections import Counter

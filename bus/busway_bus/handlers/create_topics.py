@@ -2,7 +2,7 @@
 
 Versions: 4 accepts -1 for the defaults (KIP-464), 5 is flexible and answers with the settings (KIP-525), 7 with the topic id.
 Behaviour: each topic for itself; validate_only checks without creating. Texts are Kafka's.
-*Not supported*: tiered storage, which is refused as by a Kafka without it.
+*Not supported*: tiered storage, which is refused as by a Kafka without it; making the topic of transactions, which the broker makes.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from busway_bus.handlers.config_entries import ConfigEntry, Source, topic_entrie
 from busway_bus.handlers.context import Large, NodeServices, RequestContext, finished
 from busway_bus.handlers.topic_creation import create_topics
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
+from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
 from busway_bus.metadata.image import TopicImage
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -33,6 +34,10 @@ NEEDS = (
     Access(Operation.CREATE, Resource.TOPIC),
     Access(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
 )
+_OWN: Final = (
+    NewTopic(name=TRANSACTIONS_TOPIC),
+    KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {TRANSACTIONS_TOPIC} is prohibited."),
+)
 _TWICE: Final = (NewTopic(name=""), KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
 DESCRIBED_AT_ONCE: Final = 8
 """Topics that are described while all others wait."""
@@ -43,11 +48,15 @@ OWN_KEY = "durability"
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | Large:
     """Create them; of a name that comes twice nothing, and one row."""
     counts = Counter(topic.name for topic in request.topics)
-    new_topics = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1]
+    new_topics = [
+        _new_topic(topic) for topic in request.topics if counts[topic.name] == 1 and topic.name != TRANSACTIONS_TOPIC
+    ]
     replies = await create_topics(
         context.node, tuple(new_topics), context.for_controller, validate_only=request.validate_only
     )
     outcomes = dict(zip((topic.name for topic in new_topics), zip(new_topics, replies, strict=True), strict=True))
+    if counts[TRANSACTIONS_TOPIC] == 1:
+        outcomes[TRANSACTIONS_TOPIC] = _OWN
     steps = _response([(name, *outcomes.get(name, _TWICE)) for name in counts], context)
     return await context.in_turns(steps) if len(counts) > DESCRIBED_AT_ONCE else finished(steps)
 

@@ -3,7 +3,7 @@
 Versions: 4 is flexible, 5 has error texts, 6 takes ids (KIP-516).
 Behaviour: each topic for itself; delete.topic.enable=false refuses all. The topic of committed offsets can be deleted as in Kafka: its
 groups end, and the next that asks for a coordinator has it made anew.
-*Not supported*: nothing is left out.
+*Not supported*: deleting the topic of transactions (INVALID_REQUEST), without which open ones would never end.
 """
 
 from collections import Counter

@@ -2,7 +2,8 @@
 
 Versions: 7 has sessions (KIP-227), 9 checks the leader epoch (KIP-320), 11 names the rack, 12 is flexible and tells a diverging
 epoch, 13 names topics by id (KIP-516), 15 moves the replica's state, 18 tells a follower's high watermark.
-Behaviour: consumers read below the high watermark; the first batch comes even when it is over the limit (KIP-74), the last one may
+Behaviour: consumers read below the high watermark, with isolation level 1 below the last stable offset, and are told which
+transactions in there were aborted (KIP-98); the first batch comes even when it is over the limit (KIP-74), the last one may
 be cut off, as in Kafka; answers when min_bytes are there, a partition has an error to tell or max_wait_ms is over. The batches are
 read from the files as the client takes them. A batch damaged on disk is CORRUPT_MESSAGE for its own partition.
 *Not supported*: followers, which one node does not have.
@@ -26,6 +27,7 @@ from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -259,7 +261,7 @@ class _Fetch(Pending):
             partition_index=request.partition,
             error_code=ErrorCode.NONE,
             high_watermark=partition.state.high_watermark,
-            last_stable_offset=partition.state.last_stable_offset,
+            last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.start_offset,
             diverging_epoch=_NOT_DIVERGING,
             current_leader=_UNTOLD_LEADER,
@@ -283,13 +285,19 @@ class _Fetch(Pending):
         """
         request = cached.request
         try:
-            batches = partition.log.slice(
-                request.fetch_offset,
-                min(max(left, 0), request.partition_max_bytes),
-                up_to=data.last_stable_offset if self._request.isolation_level else data.high_watermark,
-                min_one=self._bytes == 0,
-                wait=wait,
-            )
+            max_bytes, min_one = min(max(left, 0), request.partition_max_bytes), self._bytes == 0
+            if self._request.isolation_level:
+                batches, aborted = partition.log.committed_slice(
+                    request.fetch_offset, max_bytes, up_to=data.last_stable_offset, min_one=min_one, wait=wait
+                )
+                data.aborted_transactions = [
+                    AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                    for producer_id, first_offset in aborted
+                ]
+            else:
+                batches = partition.log.slice(
+                    request.fetch_offset, max_bytes, up_to=data.high_watermark, min_one=min_one, wait=wait
+                )
             if batches is None:
                 return 0
             size = len(batches)

@@ -1,41 +1,42 @@
-"""FindCoordinator (key 10, versions 0-6): which broker looks after a group.
+"""FindCoordinator (key 10, versions 0-6): which broker looks after a group or a transactional id.
 
 Versions: 1 has a key type, 3 is flexible, 4 asks for many at once (KIP-699), 6 knows share groups (KIP-932).
-Behaviour: the leader of the partition that keeps a group coordinates it; the topic of offsets is made when the first group asks. While that
-partition has no leader, COORDINATOR_NOT_AVAILABLE.
-*Not supported*: transactions and share groups, refused so that a producer fails at once and with our words. Java's does on
-INVALID_REQUEST. librdkafka, which knows the versions before 4 only, asks again for as long as it is let on every error but
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED: in these versions a transaction is refused with that one.
+Behaviour: the leader of the partition that keeps a key coordinates it; the topic of offsets, or of transactions, is made when somebody asks
+first. While that partition has no leader, COORDINATOR_NOT_AVAILABLE.
+*Not supported*: share groups, refused with INVALID_REQUEST.
 """
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 from busway_bus.coordinator.placement import partition_for
-from busway_bus.handlers.context import RequestContext
-from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.kernel.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-log = logging.getLogger("busway.groups")
+log = logging.getLogger("busway.coordinator")
 
 API = ApiKey.FIND_COORDINATOR
 VERSIONS = (0, 6)
 NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID))
 BATCHED_SINCE = 4
 GROUP, TRANSACTION = 0, 1
+TOPICS: Final[Mapping[int, str]] = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Answer every key."""
-    missing = ""
-    if request.key_type == GROUP:
+    missing, ensure = "", _ensure(request.key_type, context.node)
+    if ensure is not None:
         try:
-            await context.node.groups.ensure()
+            await ensure()
         except KafkaError as problem:
             missing = problem.message or problem.code.name
-            log.error("the topic of the groups cannot be made: %s", missing)
+            log.error("%s cannot be made: %s", TOPICS[request.key_type], missing)
     if context.api_version >= BATCHED_SINCE:
         coordinators = [_served(key, request.key_type, missing, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=coordinators)
@@ -46,20 +47,23 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
     )
 
 
+def _ensure(key_type: int, node: NodeServices) -> Callable[[], Awaitable[None]] | None:
+    """What makes sure that there are coordinators of this type; None where there are none."""
+    if key_type == GROUP:
+        return node.groups.ensure
+    return node.transactions.ensure if key_type == TRANSACTION else None
+
+
 def _served(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
     """The coordinator, unless there are none of this type."""
     code, text = ErrorCode.NONE, ""
-    if key_type == TRANSACTION:
-        batched = context.api_version >= BATCHED_SINCE
-        code = ErrorCode.INVALID_REQUEST if batched else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        text = "transactions are not served by this version of Busway; remove transactional.id"
-    elif key_type != GROUP:
+    if key_type not in TOPICS:
         code, text = ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served by this version"
     elif missing:
         code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, missing
     if code is not ErrorCode.NONE:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text)
-    return _coordinator(key, OFFSETS_TOPIC, context)
+    return _coordinator(key, TOPICS[key_type], context)
 
 
 def _coordinator(key: str, topic_name: str, context: RequestContext) -> Coordinator:

@@ -1,56 +1,46 @@
-"""InitProducerId (key 22, versions 0-5): an identity for an idempotent producer (KIP-98).
+"""InitProducerId (key 22, versions 0-5): an identity for an idempotent or transactional producer (KIP-98).
 
-Versions: 2 is flexible, 3 brings back an id and epoch to be raised (KIP-360), 5 may answer abortable errors (KIP-890).
-Behaviour: a new id each time, also for who names one: it need not be his, and the next epoch of it would fence whose it is.
-*Not supported*: transactional ids, refused with the error on which every client gives up at once (see FindCoordinator).
+Versions: 2 is flexible, 3 brings back an id and epoch to be raised (KIP-360), 4 answers PRODUCER_FENCED where older ones say
+INVALID_PRODUCER_EPOCH (KIP-588), 5 may answer abortable errors (KIP-890).
+Behaviour: without a transactional id a new id each time, also for who names one: it need not be his, and the next epoch of it would fence
+whose it is. With one its id in the next epoch, which fences whoever had it; an open transaction is aborted first. As many transactional
+ids are kept as fit into memory (POLICY_VIOLATION), which Kafka does not bound.
+*Not supported*: two-phase commit (KIP-939), which Kafka 4.3 does not serve either.
 """
 
-import logging
-
-from busway_bus.controller.producer_ids import AllocateProducerIds
 from busway_bus.handlers.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 
-log = logging.getLogger("busway.producers")
-
 API = ApiKey.INIT_PRODUCER_ID
 VERSIONS = (0, 5)
 NEEDS = (Access(Operation.WRITE, Resource.TRANSACTIONAL_ID), Access(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER))
 NONE = -1
+FENCED_SINCE = 4
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Give out the next id."""
-    if request.transactional_id is not None:
-        code = (
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST
-        )
-        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
+    """Give out an identity."""
     try:
-        producer_id = await _next(context)
+        producer_id, epoch = await _identity(request, context)
     except KafkaError as problem:
-        log.error("no producer ids can be given out: %s", problem)
-        # As Kafka's ProducerIdManager: the one answer on which every client asks again.
-        return InitProducerIdResponse(
-            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=-1, producer_epoch=-1
-        )
-    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+        code = problem.code
+        if code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        return InitProducerIdResponse(error_code=code, producer_id=NONE, producer_epoch=NONE)
+    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch)
 
 
-async def _next(context: RequestContext) -> int:
-    node = context.node
-    while not node.producer_ids:
-        # Several may come here at once; each reserves a block, and the blocks that lose the race are never given out.
-        broker = node.image.brokers[node.node_id]
-        command = AllocateProducerIds(broker_id=node.node_id, broker_epoch=broker.epoch)
-        block = await node.controller.request(command, context.for_controller)
-        if not node.producer_ids:
-            node.producer_ids = block
-    first = node.producer_ids[0]
-    node.producer_ids = node.producer_ids[1:]
-    return first
+async def _identity(request: InitProducerIdRequest, context: RequestContext) -> tuple[int, int]:
+    node, expected = context.node, (request.producer_id, request.producer_epoch)
+    if (expected[0] == NONE) != (expected[1] == NONE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "producer id and epoch go together")
+    if request.transactional_id is None:
+        return await node.producer_ids.take(), 0
+    if not request.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    return await node.transactions.begin(
+        request.transactional_id, request.transaction_timeout_ms, None if expected[0] == NONE else expected
+    )

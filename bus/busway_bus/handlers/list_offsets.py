@@ -2,7 +2,7 @@
 
 Versions: 2 has the isolation level, 4 the leader epoch, 6 is flexible, 7 asks for the largest timestamp (-3), 8 for the earliest
 local offset (-4), 9 for the last tiered one (-5), 11 for the earliest pending upload (-6).
-Behaviour: -1 is the high watermark, -2 the log start; a timestamp gives the first record at or after it (KIP-79). Only what
+Behaviour: -1 is the high watermark, with isolation level 1 the last stable offset, -2 the log start; a timestamp gives the first record at or after it (KIP-79). Only what
 consumers may read counts, for -3 too.
 *Not supported*: tiers; -4 is the log start, -5 and -6 answer -1.
 """
@@ -28,8 +28,8 @@ API = ApiKey.LIST_OFFSETS
 VERSIONS = (1, 11)
 NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC),)
 LEADER_EPOCH_SINCE = 4
-Searches = list[tuple[ListOffsetsPartitionResponse, Partition, int]]
-"""Answers that are not complete, each with the timestamp to look for."""
+Searches = list[tuple[ListOffsetsPartitionResponse, Partition, int, bool]]
+"""Answers that are not complete, each with the timestamp to look for, and whether only committed records count."""
 NOTHING: OffsetAndTimestamp = (-1, -1, -1)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
@@ -64,24 +64,25 @@ def _response(
         topic_response = ListOffsetsTopicResponse(name=topic.name, partitions=[])
         response.topics.append(topic_response)
         for partition in topic.partitions:
-            topic_response.partitions.append(_look_up(topic.name, partition, context, searches))
+            committed = request.isolation_level > 0
+            topic_response.partitions.append(_look_up(topic.name, partition, committed, context, searches))
             yield
     return response
 
 
 def _look_up(
-    topic: str, query: ListOffsetsPartition, context: RequestContext, searches: Searches
+    topic: str, query: ListOffsetsPartition, committed: bool, context: RequestContext, searches: Searches
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=query.partition_index, error_code=ErrorCode.NONE)
     try:
         partition = context.node.replicas.find(topic, query.partition_index)
         partition.check_epoch(query.current_leader_epoch)
-        located = _at_hand(partition, query.timestamp)
+        located = _at_hand(partition, query.timestamp, committed)
     except KafkaError as problem:
         answer.error_code = problem.code
         return answer
     if located is None:
-        searches.append((answer, partition, query.timestamp))
+        searches.append((answer, partition, query.timestamp, committed))
     else:
         _tell(answer, located, context)
     return answer
@@ -95,10 +96,10 @@ def _tell(answer: ListOffsetsPartitionResponse, located: OffsetAndTimestamp, con
 
 async def _searched(response: ListOffsetsResponse, searches: Searches, context: RequestContext) -> ListOffsetsResponse:
     replicas = context.node.replicas
-    for answer, partition, timestamp in searches:
+    for answer, partition, timestamp, committed in searches:
         try:
             try:
-                located = await replicas.slices.run(_search(partition, timestamp))
+                located = await replicas.slices.run(_search(partition, timestamp, committed))
             except (ProtocolError, OSError) as problem:
                 replicas.find(partition.topic, partition.number)  # a topic that was deleted meanwhile is no damage
                 raise KafkaError(partition.damaged(problem)) from problem
@@ -108,10 +109,10 @@ async def _searched(response: ListOffsetsResponse, searches: Searches, context: 
     return response
 
 
-def _at_hand(partition: Partition, timestamp: int) -> OffsetAndTimestamp | None:
+def _at_hand(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp | None:
     """What can be said without reading; None where a search has to tell."""
     if timestamp == LATEST:
-        return partition.high_watermark, -1, partition.leader_epoch
+        return _readable(partition, committed), -1, partition.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return partition.log.start_offset, -1, partition.leader_epoch
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING}:
@@ -121,8 +122,12 @@ def _at_hand(partition: Partition, timestamp: int) -> OffsetAndTimestamp | None:
     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
 
 
-def _search(partition: Partition, timestamp: int) -> Search:
-    up_to = partition.high_watermark
+def _readable(partition: Partition, committed: bool) -> int:
+    return partition.last_stable_offset if committed else partition.high_watermark
+
+
+def _search(partition: Partition, timestamp: int, committed: bool) -> Search:
+    up_to = _readable(partition, committed)
     if timestamp == MAX_TIMESTAMP:
         return partition.log.search_largest_time(up_to=up_to)
     return partition.log.search_time(timestamp, up_to=up_to)

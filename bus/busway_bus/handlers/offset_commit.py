@@ -6,8 +6,7 @@ Behaviour: by a member of the current generation, or by anyone while the group i
 *Not supported*: member epochs; such groups do not exist here.
 """
 
-from busway_bus.groups.offsets import NewOffset
-from busway_bus.groups.shard import Place
+from busway_bus.groups.offsets import NewOffset, Place
 from busway_bus.handlers.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

@@ -2,7 +2,8 @@
 
 Versions: 2 asks for all topics with null, 5 has the leader epoch, 6 is flexible, 7 can ask for stable offsets (KIP-447),
 8 for many groups (KIP-709), 9 has member epochs (KIP-848), 10 topic ids.
-Behaviour: a partition without an offset answers -1, one committed for an earlier topic of the same name too. Offsets are always stable, there are no transactions.
+Behaviour: a partition without an offset answers -1, one committed for an earlier topic of the same name too. Where stable offsets are asked
+for, UNSTABLE_OFFSET_COMMIT is the answer for a partition whose offset an open transaction may change.
 *Not supported*: member epochs.
 """
 
@@ -35,6 +36,11 @@ GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
+UNSTABLE = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
+"""Stands for an offset that an open transaction may change."""
+UNSTABLE_FIRST = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
+"""The same where it would be the first; who asks for all offsets of a group is not told of it, as in Kafka."""
+
 Table = dict[tuple[str, int], CommittedOffset]
 TopicPartitions = list[tuple[str | None, UUID, Sequence[int]]]
 
@@ -42,9 +48,9 @@ TopicPartitions = list[tuple[str | None, UUID, Sequence[int]]]
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Large:
     """Look every group up."""
     if context.api_version >= GROUPS_SINCE:
-        return await _groups(request.groups, context)
+        return await _groups(request.groups, context, stable=request.require_stable)
     try:
-        table = await _table(request.group_id, context)
+        table = await _table(request.group_id, context, stable=request.require_stable)
         code = ErrorCode.NONE
     except KafkaError as problem:
         table, code = {}, problem.code
@@ -66,7 +72,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
-                        error_code=code,
+                        error_code=_code(name, committed, code),
                     )
                     for number, committed in _committed(table, name, numbers)
                 ],
@@ -76,7 +82,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
     )
 
 
-async def _groups(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext) -> Large:
+async def _groups(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, stable: bool) -> Large:
     """The answer for many groups; one whose offsets are all asked for is told once, however often it is named."""
     answers: list[OffsetFetchResponseGroup] = []
     whole: set[str] = set()
@@ -86,7 +92,7 @@ async def _groups(groups: Sequence[OffsetFetchRequestGroup], context: RequestCon
         if group.topics is None:
             whole.add(group.group_id)
         try:
-            table = await _table(group.group_id, context)
+            table = await _table(group.group_id, context, stable=stable)
         except KafkaError as problem:
             answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=problem.code))
         else:
@@ -119,7 +125,7 @@ def _group(
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
-                        error_code=ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID,
+                        error_code=_code(name, committed, ErrorCode.NONE),
                     )
                     for number, committed in _committed(table, name, numbers)
                 ],
@@ -129,31 +135,42 @@ def _group(
     return answer
 
 
+def _code(name: str | None, committed: CommittedOffset, code: ErrorCode) -> ErrorCode:
+    if name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if committed is UNSTABLE or committed is UNSTABLE_FIRST else code
+
+
 def _id(image: ClusterImage, name: str | None) -> UUID:
     """The id of a topic; it may be gone since its offsets were looked up."""
     topic = image.topics.get(name or "")
     return topic.topic_id if topic is not None else ZERO_UUID
 
 
-async def _table(group_id: str, context: RequestContext) -> Table:
-    """The offsets of a group, once they are durable: a crash must not take back what was told.
+async def _table(group_id: str, context: RequestContext, *, stable: bool) -> Table:
+    """The offsets of a group, once they are durable: a crash must not take back what was told; `UNSTABLE` where stable ones are asked for
+    and an open transaction may change it.
 
     Those of topics that are gone wait for the next check to be removed; they are not shown, least of all for a new topic of
     the same name.
     """
-    offsets = await context.node.groups.offsets(group_id)
+    offsets, pending = await context.node.groups.offsets(group_id)
     topics = context.node.image.topics
-    return {
+    table = {
         (name, number): committed
         for (name, number), committed in offsets.items()
         if name in topics and committed.of_topic(topics[name].topic_id)
     }
+    if stable:
+        table |= {place: UNSTABLE if place in table else UNSTABLE_FIRST for place in pending if place[0] in topics}
+    return table
 
 
 def _all(table: dict[tuple[str, int], CommittedOffset]) -> TopicPartitions:
     by_topic: dict[str, list[int]] = {}
-    for topic, number in table:
-        by_topic.setdefault(topic, []).append(number)
+    for (topic, number), committed in table.items():
+        if committed is not UNSTABLE_FIRST:
+            by_topic.setdefault(topic, []).append(number)
     return [(topic, ZERO_UUID, sorted(numbers)) for topic, numbers in by_topic.items()]
 
 

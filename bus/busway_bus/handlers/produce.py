@@ -1,22 +1,26 @@
 """Produce (key 0, versions 3-13): append one batch to each partition named.
 
 Versions: 7 allows zstd (KIP-110), 8 tells which records were refused (KIP-467), 9 is flexible, 10 adds leader hints,
-13 names topics by id (KIP-516). Version 0 is advertised although it is refused: older librdkafka turns compression off
+11 knows TRANSACTION_ABORTABLE, 12 adds a partition to its producer's transaction with the first batch (KIP-890), 13 names topics by id (KIP-516). Version 0 is advertised although it is refused: older librdkafka turns compression off
 when it is not listed (KAFKA-18659).
 Behaviour: acks 0 gets no answer, where it is refused its connection ends, as in Kafka; 1 and -1 are the same on one node; acknowledged means on disk unless the topic says otherwise.
 Every batch is looked through, compressed ones too. Where Kafka would number records anew whose offsets do not follow each other,
 they are refused; so is a batch that inflates to more than 16 times max.message.bytes, or its default where that is more.
-*Not supported*: transactional batches, which are refused.
+Before the first batch of a transaction in a partition the transaction's coordinator is asked whether it is ongoing there; meanwhile
+what its producer sends waits. Clients may not write control batches.
 """
 
 import asyncio
 from functools import partial
+from typing import NamedTuple
 
 from busway_bus.handlers.context import CloseConnection, RequestContext
 from busway_bus.handlers.pending import Pending
 from busway_bus.kernel.topics import INTERNAL
 from busway_bus.log.inspection import RecordsRefused
 from busway_bus.log.partition_log import AppendInfo
+from busway_bus.log.producer_state import Verification
+from busway_bus.log.validate import check_batch
 from busway_bus.replication.manager import Allowance
 from busway_bus.replication.partition import Partition
 from busway_bus.security.operations import Access, Operation, Resource
@@ -31,7 +35,7 @@ from busway_protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from busway_protocol.records.batch import CODEC_MASK, CRC_START, TRANSACTIONAL
+from busway_protocol.records.batch import CODEC_MASK, CRC_START, TRANSACTIONAL, CorruptBatch, read_header
 
 API = ApiKey.PRODUCE
 VERSIONS = (3, 13)
@@ -43,6 +47,8 @@ NEEDS = (
 ADVERTISED_MIN = 0
 PIPELINED = True
 TOPIC_IDS_SINCE = 13
+ABORTABLE_SINCE = 11
+ADDS_SINCE = 12
 ZSTD_SINCE = 7
 ZSTD = 4
 
@@ -52,21 +58,32 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
     return _Writing(request, context).answer()
 
 
+class _Transactional(NamedTuple):
+    """A batch of a transaction."""
+
+    partition: Partition
+    records: memoryview
+    response: PartitionProduceResponse
+
+
 class _Writing(Pending):
     """One request's batches on their way into the logs, and the answer to it: complete when the last of them is acknowledged."""
 
-    __slots__ = ("_allowance", "_context", "_request", "_waiting")
+    __slots__ = ("_allowance", "_context", "_request", "_transactional", "_waiting")
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         super().__init__()
         self._request = request
         self._context = context
         self._allowance = Allowance()
+        self._transactional: list[_Transactional] = []
         self._waiting = 1  # for the end of this request itself, so that no acknowledgement completes it before
 
     def answer(self) -> "ProduceResponse | Pending | None":
         """Append everything."""
         self.response = ProduceResponse(responses=[self._topic(topic) for topic in self._request.topic_data])
+        if self._transactional:
+            self._take_in_transactional()
         self._waiting -= 1
         if self._waiting:
             return self
@@ -94,16 +111,35 @@ class _Writing(Pending):
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             partition = replicas.find(name, batch.index)
-            written = replicas.take_in(partition, self._records(name, batch), self._request.acks, self._allowance)
+            records = self._records(name, batch)
         except KafkaError as problem:
             _refuse(response, problem)
             return response
+        if len(records) > CRC_START + 1 and records[CRC_START + 1] & TRANSACTIONAL:
+            self._transactional.append(_Transactional(partition, records, response))
+        else:
+            self._take_in(partition, records, response)
+        return response
+
+    def _take_in(
+        self,
+        partition: Partition,
+        records: memoryview,
+        response: PartitionProduceResponse,
+        verification: Verification | None = None,
+    ) -> None:
+        try:
+            written = self._context.node.replicas.take_in(
+                partition, records, self._request.acks, self._allowance, verification
+            )
+        except KafkaError as problem:
+            _refuse(response, problem)
+            return
         if isinstance(written, asyncio.Task):
             self._waiting += 1
             written.add_done_callback(partial(self._written, partition, response))
         else:
             self._place(partition, response, written)
-        return response
 
     def _written(
         self, partition: Partition, response: PartitionProduceResponse, task: "asyncio.Task[AppendInfo]"
@@ -148,6 +184,86 @@ class _Writing(Pending):
         else:
             self.complete(self.response)
 
+    # Transactions
+
+    def _take_in_transactional(self) -> None:
+        """Write the batches of the producer's transaction, those at once that it has begun in their partitions already."""
+        try:
+            producers = {read_header(records)[9:11] for _, records, _ in self._transactional}
+            if self._request.transactional_id is None:
+                raise KafkaError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "batches of a transaction need a transactional id"
+                )
+            if len(producers) > 1:
+                raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a transaction has one producer id and epoch")
+        except CorruptBatch as problem:
+            self._refuse_transactional(KafkaError(ErrorCode.INVALID_RECORD, str(problem)))
+            return
+        except KafkaError as problem:
+            self._refuse_transactional(problem)
+            return
+        ((producer_id, epoch),) = producers
+        verifications = self._context.node.replicas.verifications
+        unverified = []
+        for batch in self._transactional:
+            if verifications.waiting(producer_id) or not batch.partition.log.producers.is_open(producer_id, epoch):
+                unverified.append(batch)
+            else:
+                self._take_in(*batch)
+        if unverified:
+            self._waiting += 1
+            work = partial(self._verify, self._request.transactional_id, (producer_id, epoch), unverified)
+            verifications.in_turn(producer_id, work).add_done_callback(self._verified)
+
+    def _refuse_transactional(self, problem: KafkaError) -> None:
+        for batch in self._transactional:
+            _refuse(batch.response, problem)
+
+    async def _verify(self, transactional_id: str, producer: tuple[int, int], batches: list[_Transactional]) -> None:
+        """Write batches whose transaction may not have begun in their partitions, where its coordinator agrees."""
+        node, add = self._context.node, self._context.api_version >= ADDS_SINCE
+        asked: list[tuple[_Transactional, Verification]] = []
+        for batch in batches:
+            try:
+                header = check_batch(batch.records, batch.partition.log.config)
+                verification = batch.partition.log.producers.verification(header, node.machine.wall_ms(), from_zero=add)
+            except KafkaError as problem:
+                _refuse(batch.response, problem)
+                continue
+            if verification is None:  # one that came before has begun it
+                self._take_in(*batch)
+            else:
+                asked.append((batch, verification))
+        if not asked:
+            return
+        problems = await node.replicas.verifications.verify(
+            transactional_id,
+            producer,
+            {(batch.partition.topic, batch.partition.number) for batch, _ in asked},
+            add=add,
+            abortable=self._context.api_version >= ABORTABLE_SINCE,
+        )
+        for batch, verification in asked:
+            key = batch.partition.topic, batch.partition.number
+            refusal = problems[key]
+            if node.replicas.local.get(key) is not batch.partition:
+                refusal = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{key[0]} was deleted meanwhile")
+            if refusal is None:
+                self._take_in(*batch, verification)
+            else:
+                _refuse(batch.response, refusal)
+
+    def _verified(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():
+            return  # the node stops
+        problem = task.exception()
+        if problem is not None:
+            assert isinstance(problem, Exception)
+            self.problem = problem
+        self._one_less()
+
+    # The request
+
     def _records(self, name: str, data: PartitionProduceData) -> memoryview:
         """The batch for a partition.
 
@@ -163,8 +279,6 @@ class _Writing(Pending):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker alone")
         if len(records) > CRC_START + 1:
             attributes = records[CRC_START + 1]
-            if attributes & TRANSACTIONAL:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "transactions are not served by this version")
             if attributes & CODEC_MASK == ZSTD and self._context.api_version < ZSTD_SINCE:
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
         return records

@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from busway_bus.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -21,9 +23,12 @@ from busway_bus.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -35,6 +40,7 @@ from busway_bus.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -43,6 +49,8 @@ from busway_bus.handlers import (
     produce,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from busway_bus.handlers.api_versions import advertise
 from busway_bus.handlers.context import RequestContext
@@ -70,6 +78,11 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     delete_records,
     init_producer_id,
     offset_for_leader_epoch,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    write_txn_markers,
+    txn_offset_commit,
     describe_configs,
     alter_configs,
     describe_log_dirs,
@@ -82,6 +95,9 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     offset_delete,
     describe_quorum,
     describe_cluster,
+    describe_producers,
+    describe_transactions,
+    list_transactions,
     list_config_resources,
     describe_topic_partitions,
 )

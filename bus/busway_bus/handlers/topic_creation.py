@@ -8,7 +8,7 @@ from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic, check_
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.stretches import request_each
 from busway_bus.kernel.limits import SEGMENT_BYTES_MIN
-from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.kernel.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.image import TopicImage
 from busway_protocol.errors import KafkaError
 
@@ -62,13 +62,29 @@ def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | 
 
 def _as_kept(topic: NewTopic, node: NodeServices) -> NewTopic:
     """An internal topic as the broker keeps it, whatever a client wants of it."""
-    if topic.name != OFFSETS_TOPIC:
-        return topic
     config, brokers = node.config, sum(1 for _ in node.image.usable_brokers())
-    segment_bytes = max(config.get("offsets.topic.segment.bytes"), SEGMENT_BYTES_MIN)
-    return NewTopic(
-        name=topic.name,
-        partitions=config.get("offsets.topic.num.partitions"),
-        replication_factor=min(config.get("offsets.topic.replication.factor"), brokers),
-        configs={"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)},
-    )
+    if topic.name == OFFSETS_TOPIC:
+        segment_bytes = max(config.get("offsets.topic.segment.bytes"), SEGMENT_BYTES_MIN)
+        return NewTopic(
+            name=topic.name,
+            partitions=config.get("offsets.topic.num.partitions"),
+            replication_factor=min(config.get("offsets.topic.replication.factor"), brokers),
+            configs={"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)},
+        )
+    if topic.name == TRANSACTIONS_TOPIC:
+        replicas = min(config.get("transaction.state.log.replication.factor"), brokers)
+        in_sync = min(config.get("transaction.state.log.min.isr"), replicas)
+        segment_bytes = max(config.get("transaction.state.log.segment.bytes"), SEGMENT_BYTES_MIN)
+        return NewTopic(
+            name=topic.name,
+            partitions=config.get("transaction.state.log.num.partitions"),
+            replication_factor=replicas,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(in_sync),
+                "segment.bytes": str(segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    return topic

@@ -68,6 +68,9 @@ def _topic_defaults() -> Iterator[ConfigKey]:
 SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     [
         *_topic_defaults(),
+        _key("add.partitions.to.txn.retry.backoff.max.ms", _I, 100,
+             "How long, in ms, a request waits at most for the last transaction of its transactional id to end.",
+             at_least=0),
         _key("busway.insecure", _B, False,
              "Allow listening beyond loopback although nothing is authenticated or encrypted."),
         _key("advertised.listeners", _W, None,
@@ -145,6 +148,24 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "Largest request, in bytes; a larger one is refused before it is read.", at_least=1),
         _key("socket.send.buffer.bytes", _I, 102_400,
              "SO_SNDBUF of clients' sockets: bytes on their way to one client; -1 lets the system choose.", at_least=-1),
+        _key("transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, 10_000,
+             "How often, in ms, transactions are looked through for those that took too long.", at_least=1),
+        _key("transaction.max.timeout.ms", _I, 900_000,
+             "Longest timeout, in ms, that a transactional producer may ask for.", at_least=1),
+        _key("transaction.partition.verification.enable", _B, True,
+             "Whether a partition asks the coordinator before it takes the first records of a transaction."),
+        _key("transaction.remove.expired.transaction.cleanup.interval.ms", _I, 3_600_000,
+             "How often, in ms, transactional ids are looked through for what has expired.", at_least=1),
+        _key("transaction.state.log.min.isr", _I, 2,
+             "Replicas that have to have what becomes of a transaction, at most as many as there are.", at_least=1),
+        _key("transaction.state.log.num.partitions", _I, 50,
+             "Partitions of the topic of transactions; fixed once it exists.", at_least=1),
+        _key("transaction.state.log.replication.factor", _H, 3,
+             "Replicas of the topic of transactions, at most as many as there are brokers.", at_least=1),
+        _key("transaction.state.log.segment.bytes", _I, 104_857_600,
+             "Segment size, in bytes, of the topic of transactions.", at_least=1),
+        _key("transactional.id.expiration.ms", _I, 604_800_000,
+             "A transactional id that nobody uses is forgotten after so many ms.", at_least=1),
     ]
 )  # fmt: skip
 

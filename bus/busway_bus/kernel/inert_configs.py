@@ -21,7 +21,6 @@ _B, _S, _I, _L, _D, _W, _H = (
 )
 
 _INERT: Final[tuple[tuple[str, ConfigType, ConfigValue], ...]] = (
-    ("add.partitions.to.txn.retry.backoff.max.ms", _I, 100),
     ("add.partitions.to.txn.retry.backoff.ms", _I, 20),
     ("alter.log.dirs.replication.quota.window.num", _I, 11),
     ("alter.log.dirs.replication.quota.window.size.seconds", _I, 1),
@@ -155,16 +154,7 @@ _INERT: Final[tuple[tuple[str, ConfigType, ConfigValue], ...]] = (
     ("socket.connection.setup.timeout.ms", _L, 10_000),
     ("socket.receive.buffer.bytes", _I, 102_400),
     ("telemetry.max.bytes", _I, 1_048_576),
-    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, 10_000),
-    ("transaction.max.timeout.ms", _I, 900_000),
-    ("transaction.partition.verification.enable", _B, True),
-    ("transaction.remove.expired.transaction.cleanup.interval.ms", _I, 3_600_000),
     ("transaction.state.log.load.buffer.size", _I, 5_242_880),
-    ("transaction.state.log.min.isr", _I, 2),
-    ("transaction.state.log.num.partitions", _I, 50),
-    ("transaction.state.log.replication.factor", _H, 3),
-    ("transaction.state.log.segment.bytes", _I, 104_857_600),
-    ("transactional.id.expiration.ms", _I, 604_800_000),
 )
 
 INERT_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(

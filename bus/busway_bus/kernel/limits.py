@@ -168,6 +168,39 @@ MEMBER_BYTES: Final = 1024
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Members that were handed an id and have not come back with it yet, for one group."""
 
+TRANSACTIONS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What all transactional ids of a node may take: a hundred thousand of them. Kafka has no such bound, and anybody may make ids."""
+
+TRANSACTION_BYTES: Final = 512
+"""What a transactional id takes beside its name and its partitions."""
+
+TRANSACTION_PARTITION_BYTES: Final = 128
+"""What each partition of an open transaction takes."""
+
+TRANSACTION_PARTITIONS_MAX: Final = 10_000
+"""Partitions that one transaction writes to: each of its records names all of them."""
+
+TRANSACTIONS_PER_TICK_MAX: Final = 100
+"""Transactions that are aborted for their age, or forgotten, while all others wait."""
+
+ENDING_AT_ONCE_MAX: Final = 100
+"""Transactions whose markers are being written at a time: after a start there may be very many."""
+
+MARKER_RETRY_S: Final = (0.05, 1.0)
+"""First and longest wait before markers that could not be written are tried again."""
+
+PATTERN_CHARS_MAX: Final = 1_000
+"""Of a regular expression of a client."""
+
+PATTERN_STATES_MAX: Final = 2_000
+"""What a regular expression comes to: it may say `{1000}`, and each character of a text takes a step in each state at worst."""
+
+PATTERN_DEPTH_MAX: Final = 50
+"""Parentheses in each other."""
+
+PATTERN_REPEAT_MAX: Final = 1_000
+"""What stands in braces, as in RE2."""
+
 SILENT_WAIT_MS_MIN: Final = 1_000
 """How long silent static members are waited for at least; a member may ask for 0, and the timer must not spin."""
 
@@ -180,6 +213,15 @@ GROUPS_PER_TICK_MAX: Final = 100
 GROUPS_PER_EXPIRY_MAX: Final = 100
 """Groups of which is looked for what has expired while all others wait."""
 
+OFFSETS_PER_EXPIRY_MAX: Final = 1_000
+"""The same in offsets: one group may have as many as there are partitions, and each that has expired is a record to write."""
+
+PENDING_OFFSETS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Offsets of all groups that were committed within transactions that are open: they may be as many as producers like."""
+
+PENDING_OFFSET_BYTES: Final = 512
+"""What one of them takes beside the names that it brings."""
+
 RECORDS_PER_OWN_BATCH_MAX: Final = 1_000
 """Records in a batch that a coordinator writes: one decision with very many must not make a batch that nobody can fetch."""
 
@@ -188,3 +230,10 @@ STOP_WAIT_MS: Final = 5_000
 
 TYPED_SETTINGS_MAX: Final = 1_000
 """Different settings of topics that are remembered in their typed form, which takes half a millisecond to make."""
+
+VERIFICATIONS_MAX: Final = 10_000
+"""Producers of one partition whose coordinator is being asked whether their transaction is ongoing, or has said no; of more, the oldest
+has to ask again."""
+
+ABORTED_PER_FETCH_MAX: Final = 10_000
+"""Aborted transactions that a fetch names for one partition; where there are more in what would be read, less is read."""

@@ -10,6 +10,8 @@ it replaces are renamed to `.deleted`. What a start finds says what to do: `.cle
 from collections.abc import Iterator, Sequence
 
 from busway_bus.kernel.limits import CLEANED_KEYS_MAX
+from busway_bus.log.aborted import AbortedTransaction
+from busway_bus.log.cleaned_transactions import CleanedTransactions
 from busway_bus.log.compaction import KeyOffsets, Plan, cleaned_batch, due, groups, plan
 from busway_bus.log.file_names import SWAP
 from busway_bus.log.partition_log import PartitionLog
@@ -25,7 +27,7 @@ def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
     Raises:
         CorruptBatch: the first dirty batch cannot be read.
     """
-    segments = log.closed_segments()
+    segments = log.stable_segments()
     possible = plan(segments, cleaned=cleaned if cleaned <= log.end_offset else 0, config=log.config, now_ms=now_ms)
     if possible is None:
         return None
@@ -51,8 +53,9 @@ class Cleaner:
         self._plan = chosen
         self._now_ms = now_ms
         self._config = log.config
-        self._segments = [segment for segment in log.closed_segments() if segment.base_offset < chosen.end]
-        self._producers = log.producers.last_offsets()
+        self._segments = [segment for segment in log.stable_segments() if segment.base_offset < chosen.end]
+        self._producers = log.producers.last_records()
+        self._transactions = CleanedTransactions()
         self._offsets = KeyOffsets(chosen.first_dirty, keys_max)
         self._new: Segment | None = None
         self._placed: Segment | None = None
@@ -73,14 +76,17 @@ class Cleaner:
         Raises:
             ProtocolError: a batch is damaged, so the log cannot be cleaned.
         """
+        transactions = CleanedTransactions()
         for segment in self._segments:
             segment.check()
             if segment.next_offset <= self._plan.first_dirty:
                 continue
+            transactions.add(self._log.aborted(segment, segment.next_offset))
             for header, position in segment.headers():
                 if header.last_offset >= self._plan.first_dirty:
                     _, records = self._read(segment, header, position)
-                    if not self._offsets.add(header, records):
+                    over, _ = _passed(transactions, header, records)
+                    if not self._offsets.add(header, records, rolled_back=over):
                         return
                 yield
 
@@ -95,11 +101,13 @@ class Cleaner:
         Raises:
             ProtocolError: a batch is damaged.
         """
-        new = self._new = self._log.new_segment(group[0].base_offset, group[-1].created_ms)
+        new = self._new = self._log.kept.new_segment(group[0].base_offset, group[-1].created_ms)
         changed = len(group) > 1
         for segment in group:
+            self._transactions.add(self._log.aborted(segment, segment.next_offset))
             for header, position in segment.headers():
                 batch, records = self._read(segment, header, position)
+                over, ended = _passed(self._transactions, header, records)
                 last_of_group = header.next_offset == group[-1].next_offset
                 cleaned = cleaned_batch(
                     batch,
@@ -108,10 +116,13 @@ class Cleaner:
                     self._offsets,
                     now_ms=self._now_ms,
                     delete_retention_ms=self._config.delete_retention_ms,
-                    keep_empty=last_of_group or self._producers.get(header.producer_id) == header.last_offset,
+                    keep_empty=last_of_group or self._is_last_of_producer(header),
+                    over=over,
                 )
                 changed |= cleaned is not batch
-                if cleaned is not None:
+                if cleaned is not None and ended is not None:
+                    new.append_abort([bytes(cleaned)], read_header(cleaned), self._config, ended)
+                elif cleaned is not None:
                     new.append([bytes(cleaned)], read_header(cleaned), self._config)
                 yield
         assert new.next_offset == group[-1].next_offset, "a cleaned segment ends where its last one did"
@@ -124,8 +135,8 @@ class Cleaner:
             return False
         self._new.finish()
         self._new.sync()
-        self._new.indexes.sync()
-        return self._log.rename(self._new, SWAP)
+        self._new.sync_indexes()
+        return self._log.kept.rename(self._new, SWAP)
 
     def put_in_place(self, group: Sequence[Segment], now_ms: int) -> bool:
         """Let the log read from the new segment, on the thread that appends; False when the old ones are gone by now."""
@@ -139,7 +150,7 @@ class Cleaner:
         """Set the old files aside and give the new ones their names."""
         assert self._placed is not None
         self._log.remove_deleted(now_ms)
-        self._log.rename(self._placed, "")
+        self._log.kept.rename(self._placed, "")
         self._placed = None
 
     def abandon(self) -> None:
@@ -150,8 +161,24 @@ class Cleaner:
                 self._new.delete()
             self._new = None
 
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Whether a batch tells the last sequence of its producer, or where it has none in its epoch, that epoch."""
+        last = self._producers.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_offset >= 0:
+            return last.last_offset == header.last_offset
+        return header.is_control and header.producer_epoch == last.epoch
+
     def _read(self, segment: Segment, header: BatchHeader, position: int) -> tuple[bytes, list[Record]]:
         batch = segment.read(position, header.size_bytes)
         verify_crc(batch, header)
         limit = inflated_max(len(batch), self._config.max_message_bytes)
         return batch, decode_records(batch, max_decompressed=limit)
+
+
+def _passed(
+    transactions: CleanedTransactions, header: BatchHeader, records: Sequence[Record]
+) -> tuple[bool, AbortedTransaction | None]:
+    """Let the transactions know of a batch; whether it is over with it, and the entry that the index needs."""
+    return transactions.control(header, records) if header.is_control else (transactions.records(header), None)

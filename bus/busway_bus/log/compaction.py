@@ -50,7 +50,7 @@ class Plan:
 
 
 def plan(segments: Sequence[SegmentView], *, cleaned: int, config: LogConfig, now_ms: int) -> Plan | None:
-    """What could be cleaned, None when there is nothing; `segments` are those that are closed and on disk.
+    """What could be cleaned, None when there is nothing; `segments` are those that are closed, on disk, and without open transactions.
 
     Args:
         cleaned: the end of the last cleaning.
@@ -111,12 +111,12 @@ class KeyOffsets:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def add(self, header: BatchHeader, records: Sequence[Record]) -> bool:
+    def add(self, header: BatchHeader, records: Sequence[Record], *, rolled_back: bool = False) -> bool:
         """Take in a batch; False when the map is full, and `end` says how far it came.
 
-        What belongs to a transaction supersedes nothing: it may have been aborted.
+        What was rolled back supersedes nothing.
         """
-        if not (header.is_control or header.is_transactional):
+        if not (header.is_control or rolled_back):
             for record in records:
                 if record.offset < self.end or record.key is None:
                     continue
@@ -154,28 +154,36 @@ def cleaned_batch(
     now_ms: int,
     delete_retention_ms: int,
     keep_empty: bool,
+    over: bool = False,
 ) -> Buffer | None:
     """What stays of a batch: the batch itself where nothing changes, None where nothing is left.
 
     Args:
         records: what is in the batch.
+        over: whether its records were rolled back, or it is the end of a transaction that nothing is left of.
         keep_empty: keep the header of a batch that loses all its records, for its producer's sequence or its last offset.
     """
-    if header.is_control or header.is_transactional:
-        return batch  # their end is decided with the transactions, which are not served yet
     until = horizon(header)
     expired = until is not None and until <= now_ms
-    # A tombstone that the map does not know yet may still have a value before it.
-    retained = [
-        record
-        for record in records
-        if not offsets.superseded(record) and (record.value is not None or not expired or record.offset >= offsets.end)
-    ]
+    if header.is_control:
+        retained = [] if over and expired else list(records)
+    elif over:
+        retained = []
+    else:
+        # A tombstone that the map does not know yet may still have a value before it.
+        retained = [
+            record
+            for record in records
+            if not offsets.superseded(record)
+            and (record.value is not None or not expired or record.offset >= offsets.end)
+        ]
     if not retained:
         if not keep_empty:
             return None
         return batch if header.records_count == 0 else _empty(header)
-    begins = until is None and any(record.value is None for record in retained)
+    begins = until is None and (
+        over if header.is_control else any(record.value is None for record in retained)
+    )  # a reader who is behind sees a tombstone, or the end of a transaction, for so long yet
     if len(retained) == header.records_count and not begins:
         return batch
     return _rebuilt(header, retained, now_ms + delete_retention_ms if begins else until)

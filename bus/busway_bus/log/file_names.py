@@ -7,7 +7,9 @@ them (`checkpoints`).
 from typing import Final
 
 LOG: Final = ".log"
-SEGMENT_FILES: Final = (".index", ".timeindex", LOG)
+TRANSACTIONS: Final = ".txnindex"
+"""The aborted transactions whose end is in a segment; there only where it has any."""
+SEGMENT_FILES: Final = (".index", ".timeindex", TRANSACTIONS, LOG)
 """What a segment is made of, the log last: while it has its name, the segment is there."""
 SNAPSHOT: Final = ".snapshot"
 """The producers' state as of the offset in the name."""

@@ -40,15 +40,15 @@ class FlushPoint(NamedTuple):
         """
         try:
             if self.epochs is not None:
-                self.log.keep_epochs(self.epochs)
+                self.log.kept.write_epochs(self.epochs)
             for segment, snapshot in self.rolled:
                 segment.sync()
-                segment.indexes.sync()
-                self.log.keep_snapshot(segment.next_offset, snapshot, self.truncations)
+                segment.sync_indexes()
+                self.log.kept.write_snapshot(segment.next_offset, snapshot, self.truncations)
             self.active.sync()
             if self.snapshot is not None:
-                self.active.indexes.sync()
-                self.log.keep_snapshot(self.end_offset, self.snapshot, self.truncations, instead_of=self.outdated)
+                self.active.sync_indexes()
+                self.log.kept.write_snapshot(self.end_offset, self.snapshot, self.truncations, instead_of=self.outdated)
         except OSError:
             if not self.log.closed:
                 raise

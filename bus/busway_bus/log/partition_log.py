@@ -6,57 +6,38 @@ through once (`inspection`), what is read never. Neither appends, reads nor roll
 """
 
 import logging
-import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
 from busway_bus.kernel.files import Files
-from busway_bus.log import reading, times
-from busway_bus.log.file_names import CLEANED, DELETED, EPOCHS, SNAPSHOT, file_name
+from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.log import deleted, reading, times
+from busway_bus.log.aborted import AbortedTransaction
+from busway_bus.log.append_info import AppendInfo, marker_batch, stamped
+from busway_bus.log.deleted import Deleted
+from busway_bus.log.file_names import EPOCHS, SNAPSHOT
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.inspection import Inspected, finished, inspect
+from busway_bus.log.kept_files import KeptFiles
 from busway_bus.log.log_config import LogConfig
+from busway_bus.log.producer_state import Verification
 from busway_bus.log.reading import Extent
-from busway_bus.log.recovery import CorruptLog, recover, replayed, write_snapshot
+from busway_bus.log.recovery import CorruptLog, recover, replayed
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import Segment
 from busway_bus.log.snapshots import SnapshotSchedule
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import (
-    HEADER_BYTES,
     BatchHeader,
-    CorruptBatch,
-    assign_offset,
     read_header,
-    set_log_append_time,
 )
+from busway_protocol.records.control import TransactionMarker
 from busway_protocol.types import Buffer
 
 log = logging.getLogger("busway.log")
 
 __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
-
-
-class AppendInfo(NamedTuple):
-    """Where a batch was put. `log_append_time_ms` is -1 for CreateTime topics."""
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Deleted:
-    """A segment that is no longer part of the log, its files to be removed when due, its producers' snapshot perhaps too."""
-
-    due_ms: int
-    segment: Segment
-    snapshot: bool
 
 
 class PartitionLog:
@@ -65,7 +46,7 @@ class PartitionLog:
     Attributes:
         start_offset: first offset that may be read.
         flushed_offset: everything below it is on disk.
-        closed: whether the files are closed.
+        kept: what other threads write beside it.
     """
 
     def __init__(
@@ -86,6 +67,7 @@ class PartitionLog:
         """
         self._files = files
         self.directory = directory
+        self.kept = KeptFiles(files, directory)
         self.config = config
         recovered = recover(files, directory, config, now_ms=now_ms, flushed=flushed, cleaned=cleaned, clean=clean)
         self._segments = recovered.segments
@@ -95,15 +77,19 @@ class PartitionLog:
         self.producers = recovered.producers
         self._rolled: list[tuple[Segment, bytes]] = []
         self._new_epoch = recovered.new_epoch
-        self._truncations = 0
+
         self._undated = False
-        self._deleted: list[_Deleted] = []
+        self._has_aborted = any(segment.transactions.count for segment in self._segments)
+        self._deleted: list[Deleted] = []
         self.start_offset = self._segments[0].base_offset
         self.flushed_offset = self.end_offset
-        self.closed = False
-        self._closing = threading.Lock()
 
     # What is there
+
+    @property
+    def closed(self) -> bool:
+        """Whether the files are closed."""
+        return self.kept.closed
 
     @property
     def end_offset(self) -> int:
@@ -114,6 +100,11 @@ class PartitionLog:
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that has not ended, None where all have."""
+        return self.producers.first_unstable_offset
 
     @property
     def active(self) -> Segment:
@@ -133,15 +124,20 @@ class PartitionLog:
         batch = finished(inspect(records, header, self.config, now_ms))
         return self.append_inspected(batch, leader_epoch=leader_epoch, now_ms=now_ms)
 
-    def append_inspected(self, batch: Inspected, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def append_inspected(
+        self, batch: Inspected, *, leader_epoch: int, now_ms: int, verification: Verification | None = None
+    ) -> AppendInfo:
         """Write a batch that was looked through.
 
+        Args:
+            verification: what its coordinator has said yes to, where it is the first of a transaction here.
+
         Raises:
-            KafkaError: its sequence numbers are not next; nothing was written.
+            KafkaError: its sequence numbers are not next, or its transaction is not ongoing; nothing was written.
             OSError: the disk failed.
         """
         header = batch.header
-        seen = self.producers.check(header) if header.producer_id >= 0 else None
+        seen = self.producers.check(header, verification) if header.producer_id >= 0 else None
         if seen is not None:
             return AppendInfo(
                 first_offset=seen.first_offset,
@@ -153,36 +149,65 @@ class PartitionLog:
         return self._write(batch.records, header, leader_epoch, now_ms)
 
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write a batch that this broker built itself: no limits, no sequence numbers."""
-        return self._write(batch, read_header(batch), leader_epoch, now_ms)
+        """Write a batch that this broker built itself: no limits, no sequence numbers.
 
-    def _write(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> AppendInfo:
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, it is for a producer that another has taken over from.
+            OSError: the disk failed.
+        """
+        header = read_header(batch)
+        if header.producer_id >= 0:
+            self.producers.check_epoch(header.producer_id, header.producer_epoch)
+        return self._write(batch, header, leader_epoch, now_ms)
+
+    def append_marker(self, marker: EndTransaction, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Write the end of a producer's transaction, whether it has one open here or not.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; nothing was written.
+            OSError: the disk failed.
+        """
+        self.producers.check_marker(marker)
+        batch, written = marker_batch(marker, now_ms)
+        return self._write(batch, read_header(batch), leader_epoch, now_ms, written)
+
+    def _write(
+        self,
+        records: Buffer,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        marker: TransactionMarker | None = None,
+    ) -> AppendInfo:
         first = self.end_offset
         last = first + header.last_offset_delta
-        append_time = -1
-        pieces: list[bytes | bytearray | memoryview]
-        if self.config.message_timestamp_type == "LogAppendTime":
-            append_time = now_ms
-            whole = bytearray(records)
-            assign_offset(whole, base_offset=first, leader_epoch=leader_epoch)
-            set_log_append_time(whole, now_ms)
-            pieces = [whole]
-            header = read_header(whole)
-        else:
-            head = bytearray(memoryview(records)[:HEADER_BYTES])
-            assign_offset(head, base_offset=first, leader_epoch=leader_epoch)
-            pieces = [head, memoryview(records)[HEADER_BYTES:]]
-            header = BatchHeader(first, header.batch_length, leader_epoch, *header[3:])
+        pieces, header = stamped(
+            records, header, first=first, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
+        )
         segment = self._segments[-1]
         if segment.full(header.size_bytes, last, self.config):
             self.roll(now_ms)
             segment = self._segments[-1]
-        segment.append(pieces, header, self.config)
+        ended = None if marker is None else self.producers.ended_by(header, marker)
+        if ended is not None and ended.aborted:
+            segment.append_abort(pieces, header, self.config, AbortedTransaction.of(ended))
+            self._has_aborted = True
+        else:
+            segment.append(pieces, header, self.config)
         segment.modified_ms = now_ms
         self._new_epoch |= self.epochs.assign(leader_epoch, first)
-        self.producers.apply(header, now_ms)
+        began = False
+        if marker is None:
+            began = self.producers.apply(header, now_ms)
+        else:
+            self.producers.end(header, marker, now_ms)
         return AppendInfo(
-            first_offset=first, last_offset=last, log_append_time_ms=append_time, log_start_offset=self.start_offset
+            first_offset=first,
+            last_offset=last,
+            log_append_time_ms=now_ms if self.config.message_timestamp_type == "LogAppendTime" else -1,
+            log_start_offset=self.start_offset,
+            began=began,
+            ended=ended,
         )
 
     def roll(self, now_ms: int) -> None:
@@ -214,40 +239,22 @@ class PartitionLog:
             epochs = self.epochs.text().encode()
             self._new_epoch = False  # a sync that fails is the last
         return FlushPoint(
-            self, tuple(self._rolled), active, self.end_offset, epochs, self._truncations, snapshot, outdated
+            self, tuple(self._rolled), active, self.end_offset, epochs, self.kept.truncations, snapshot, outdated
         )
 
     def flushed(self, point: FlushPoint) -> None:
         """Note that `point` is on disk."""
         if point.rolled:
             self._rolled = [entry for entry in self._rolled if entry not in point.rolled]
-        if point.truncations == self._truncations:  # else what took the place of the lost end is not what was synced
+        if (
+            point.truncations == self.kept.truncations
+        ):  # else what took the place of the lost end is not what was synced
             self.flushed_offset = max(self.flushed_offset, point.end_offset)
 
     @property
     def wants_flush(self) -> bool:
         """Whether segments were rolled that no flush has covered yet; or a snapshot is due."""
         return bool(self._rolled) or self._snapshots.requested
-
-    def keep_epochs(self, content: bytes) -> None:
-        """Write which leader epoch began where, unless the log was closed, and its directory perhaps made anew.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        with self._closing:
-            if not self.closed:
-                self._files.replace(f"{self.directory}/{EPOCHS}", content)
-
-    def keep_snapshot(self, offset: int, snapshot: bytes, truncations: int, *, instead_of: Sequence[int] = ()) -> None:
-        """Write the producers' state as of `offset`, likewise; one that cannot be written is no failure (see `recovery`). Where the
-        log was truncated since the state was taken, nobody knows whether it ever comes to that."""
-        with self._closing:
-            if self.closed or truncations != self._truncations:
-                return
-            if write_snapshot(self._files, self.directory, offset, snapshot):
-                for outdated in instead_of:
-                    self._files.remove(f"{self.directory}/{file_name(outdated, SNAPSHOT)}")
 
     # Reading
 
@@ -278,6 +285,29 @@ class PartitionLog:
         """
         extent = self.extent(offset, up_to=up_to, wait=wait)
         return None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
+
+    def committed_slice(
+        self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
+    ) -> tuple[FileSlice | None, Sequence[tuple[int, int]]]:
+        """As `slice`, for a reader of committed records: with (producer id, first offset) of each aborted transaction that may have
+        records in there.
+
+        Raises:
+            KafkaError, CorruptBatch, ColdPages: as of `extent`.
+        """
+        extent = self.extent(offset, up_to=up_to, wait=wait)
+        batches = None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
+        if extent is None or batches is None or not self._has_aborted:
+            return batches, ()
+        return reading.committed(self._segments, extent, batches, offset, up_to, wait=wait)
+
+    def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
+        """The aborted transactions with their markers in a segment or behind it, of those that begin before `upper`.
+
+        Raises:
+            CorruptBatch: an index is damaged.
+        """
+        return reading.aborted(tuple(self._segments), first, upper)
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
         """What `slice` is, read at once."""
@@ -319,7 +349,7 @@ class PartitionLog:
         self.start_offset = max(self.start_offset, offset)
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
             segment = self._segments.pop(0)
-            self._deleted.append(_Deleted(now_ms + self.config.file_delete_delay_ms, segment, snapshot=True))
+            self._deleted.append(Deleted(now_ms + self.config.file_delete_delay_ms, segment, snapshot=True))
 
     def maintain(self, now_ms: int) -> None:
         """Roll by age and delete by retention; the files follow with `remove_deleted`."""
@@ -329,21 +359,6 @@ class PartitionLog:
         if "delete" in self.config.cleanup_policy:
             self._retain(now_ms)
         self._snapshots.settle(self.active.size)
-
-    def date(self, now_ms: int) -> None:
-        """Look up how old the oldest segments are, as far as retention wants to know. Waits for the disk: for another thread than the
-        loop's."""
-        self._undated = False
-        if "delete" not in self.config.cleanup_policy or self.config.retention_ms < 0:
-            return
-        for segment in tuple(self._segments[:-1]):
-            try:
-                newest = segment.max_timestamp
-            except CorruptBatch as problem:
-                log.error("nobody knows how old %s is, it is not deleted by its age: %s", segment.path(".log"), problem)
-                return
-            if now_ms - (newest if newest >= 0 else segment.modified_ms) <= self.config.retention_ms:
-                return
 
     @property
     def has_deleted(self) -> bool:
@@ -357,18 +372,17 @@ class PartitionLog:
         Waits for the disk: for another thread than the loop's.
         """
         for entry in tuple(self._deleted):
-            segment = entry.segment
-            with self._closing:
+            with self.kept.guard:
                 if self.closed:
                     return
-                if not segment.deleted:
-                    segment.rename(DELETED)
-                    if entry.snapshot:
-                        self._files.remove(f"{self.directory}/{file_name(segment.base_offset, SNAPSHOT)}")
-                if entry.due_ms <= now_ms:
-                    segment.delete()
+                if entry.remove(self._files, self.directory, now_ms):
                     self._deleted.remove(entry)
         self.date(now_ms)
+
+    def date(self, now_ms: int) -> None:
+        """Look up how old the oldest segments are, as far as retention asks. Waits for the disk, likewise."""
+        self._undated = False
+        deleted.date(tuple(self._segments[:-1]), self.config, now_ms)
 
     def _retain(self, now_ms: int) -> None:
         count = expendable(self._segments, self.config, now_ms)
@@ -392,27 +406,11 @@ class PartitionLog:
             closed.append(segment)
         return tuple(closed)
 
-    def new_segment(self, base_offset: int, created_ms: int) -> Segment:
-        """An empty segment beside the log, made in any thread, to be put in place with `swap_in`.
-
-        Raises:
-            OSError: the disk failed, or the log was closed meanwhile.
-        """
-        with self._closing:
-            if self.closed:
-                raise FileNotFoundError(self.directory)
-            for name in self._files.list(self.directory):
-                if name.endswith(CLEANED):
-                    self._files.remove(f"{self.directory}/{name}")
-            return Segment(self._files, self.directory, base_offset, created_ms, suffix=CLEANED)
-
-    def rename(self, segment: Segment, suffix: str) -> bool:
-        """Give a segment's files another ending, in any thread; False when the log was closed meanwhile."""
-        with self._closing:
-            if self.closed:
-                return False
-            segment.rename(suffix)
-            return True
+    def stable_segments(self) -> tuple[Segment, ...]:
+        """Those of them that no open transaction has records in, or begins before."""
+        unstable = self.first_unstable_offset
+        closed = self.closed_segments()
+        return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
     def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
         """Read from `new` instead of the consecutive `old` ones from now on; False when they are not there any more."""
@@ -423,13 +421,13 @@ class PartitionLog:
             return False
         self._segments[at : at + len(old)] = [new]
         due = now_ms + self.config.file_delete_delay_ms
-        self._deleted += [_Deleted(due, segment, snapshot=segment is not old[0]) for segment in old]
+        self._deleted += [Deleted(due, segment, snapshot=segment is not old[0]) for segment in old]
         return True
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Cut everything at and behind `offset`, as a follower does that has gone astray."""
-        with self._closing:
-            self._truncations += 1
+        with self.kept.guard:
+            self.kept.truncations += 1
         for name in self._files.list(self.directory):
             if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
                 self._files.remove(f"{self.directory}/{name}")
@@ -449,8 +447,8 @@ class PartitionLog:
             self._segments[-1].finish()
             self._snapshots.requested = True
             self.flush_point().sync()
-        with self._closing:
-            self.closed = True
+        with self.kept.guard:
+            self.kept.closed = True
         for segment in self._segments:
             segment.close()
         for entry in self._deleted:

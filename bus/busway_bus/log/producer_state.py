@@ -1,20 +1,29 @@
-"""What a partition remembers of its producers: sequence numbers, so that a retried batch is not written twice (KIP-98).
+"""What a partition remembers of its producers: sequence numbers, so that a retried batch is not written twice, and open transactions
+(KIP-98, KIP-890).
 
-What lives here: the last five batches of each producer id, the decision about a new batch, and the snapshot in Kafka's format.
-What does not: disks and clocks. Transactions will add the open ones here; until then no batch is transactional.
+What lives here: the last five batches of each producer id, the transaction that it has open, the decision about a new batch and about
+the end of a transaction, and the snapshot in Kafka's format. What does not: disks and clocks; when a reader may know of the end of a
+transaction (`replication.partition_state`); who is asked whether a batch belongs to one (`replication.verification`).
 """
 
 import struct
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
+from busway_bus.kernel.limits import VERIFICATIONS_MAX
+from busway_bus.kernel.transactions import EndTransaction
 from busway_protocol.errors import ErrorCode, KafkaError
-from busway_protocol.records.batch import BatchHeader
+from busway_protocol.records.batch import TRANSACTIONAL, BatchHeader
+from busway_protocol.records.control import TransactionMarker
 from busway_protocol.records.crc import crc32c
 
 BATCHES_KEPT: Final = 5
 SEQUENCES: Final = 2**31
+LAST_EPOCH: Final = 2**15 - 1
+NEW_EPOCH_SINCE: Final = 2
+"""The transaction version from which on the end of a transaction has an epoch of its own (KIP-890)."""
 _HEADER: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
@@ -34,38 +43,213 @@ class BatchSeen:
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer id; `seen_ms` is when it wrote last by the broker's clock, whatever times its records have."""
+    """One producer id.
+
+    Attributes:
+        seen_ms: when it wrote last by the broker's clock, whatever times its records have.
+        coordinator_epoch: of the last marker that ended a transaction of it, -1 before the first.
+        transaction_start: the first offset of its open transaction, -1 without one.
+        marker_timestamp: of the last marker, in ms.
+    """
 
     epoch: int
     seen_ms: int
+    coordinator_epoch: int = -1
+    transaction_start: int = -1
+    marker_timestamp: int = -1
     batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+
+    @property
+    def last_sequence(self) -> int:
+        """Of the last batch of its epoch, -1 before the first."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_timestamp(self) -> int:
+        """Of what was written last, a marker included, in ms; -1 where nothing is known."""
+        return max(self.batches[-1].timestamp if self.batches else -1, self.marker_timestamp)
+
+
+class Ended(NamedTuple):
+    """A transaction that a marker ends.
+
+    Attributes:
+        last_offset: that of the marker.
+        last_stable_offset: where the oldest transaction begins that is open still, or the offset behind the marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+    last_stable_offset: int
+
+
+class LastOfProducer(NamedTuple):
+    """What compaction must not lose of a producer: the last offset of its last batch, -1 where its epoch has none."""
+
+    last_offset: int
+    epoch: int
+
+
+@dataclass(slots=True, eq=False)
+class Verification:
+    """A producer's question to its coordinator, asked before its first batch of a transaction; void as soon as anything of the
+    transaction, its end included, is written.
+
+    Attributes:
+        lowest_sequence: of all batches that waited for an answer: none behind it may be written first.
+        from_zero: whether the producer's epoch begins with the transaction (transaction version 2), and so its sequence.
+    """
+
+    seen_ms: int
+    epoch: int
+    lowest_sequence: int
+    from_zero: bool
 
 
 class ProducerState:
-    """The producers of one partition."""
+    """The producers of one partition.
 
-    __slots__ = ("_entries",)
+    Attributes:
+        first_unstable_offset: where the oldest open transaction begins, None where none is open; may be read in any thread.
+    """
+
+    __slots__ = ("_entries", "_open", "_verifications", "first_unstable_offset")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        self._open: OrderedDict[int, int] = OrderedDict()
+        """Producers with an open transaction and where it begins, which are in the order of these offsets."""
+        self._verifications: dict[int, Verification] = {}
+        self.first_unstable_offset: int | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def check(self, header: BatchHeader) -> BatchSeen | None:
-        """Judge a batch before it is written: None to write it, or the earlier batch that it repeats.
+    def __iter__(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """Every producer id that is remembered."""
+        return iter(self._entries.items())
+
+    # Transactions
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has a transaction open, in this epoch."""
+        return producer_id in self._open and self._entries[producer_id].epoch == epoch
+
+    def verification(self, header: BatchHeader, now_ms: int, *, from_zero: bool) -> Verification | None:
+        """What has to be answered with yes before a transactional batch may be written; None where its transaction is open already.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER.
+            KafkaError: INVALID_PRODUCER_EPOCH.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if self.is_open(producer_id, epoch):
+            return None
+        self.check_epoch(producer_id, epoch)
+        waiting = self._verifications.get(producer_id)
+        if waiting is None:
+            if len(self._verifications) >= VERIFICATIONS_MAX:
+                del self._verifications[next(iter(self._verifications))]
+            waiting = self._verifications[producer_id] = Verification(now_ms, epoch, header.base_sequence, from_zero)
+        elif epoch > waiting.epoch:
+            waiting.epoch, waiting.lowest_sequence = epoch, header.base_sequence
+        elif epoch == waiting.epoch:
+            waiting.lowest_sequence = min(waiting.lowest_sequence, header.base_sequence)
+        waiting.from_zero = from_zero
+        return waiting
+
+    def holds(self, producer_id: int, verification: Verification | None) -> bool:
+        """Whether nothing was written to a producer's transaction, nor its end, since this was asked for."""
+        return verification is not None and self._verifications.get(producer_id) is verification
+
+    def check_marker(self, marker: EndTransaction) -> None:
+        """Judge the end of a transaction before it is written. One that is repeated is written again, as in Kafka.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self._entries.get(marker.producer_id)
+        if entry is None:
+            return
+        stale = marker.producer_epoch < entry.epoch
+        if marker.transaction_version >= NEW_EPOCH_SINCE and marker.producer_epoch == entry.epoch:
+            # The records of a transaction have an older epoch than its end, unless there was none left.
+            stale = entry.transaction_start >= 0 and entry.epoch < LAST_EPOCH
+        if stale:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {marker.producer_id} has epoch {entry.epoch} now, the end of its transaction {marker.producer_epoch}",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a coordinator with epoch {entry.coordinator_epoch} has ended transactions of producer {marker.producer_id}, "
+                f"the marker has {marker.coordinator_epoch}",
+            )
+
+    def ended_by(self, header: BatchHeader, marker: TransactionMarker) -> Ended | None:
+        """The transaction that a marker at its final offset would end, None where none is open."""
+        first_offset = self._open.get(header.producer_id)
+        if first_offset is None:
+            return None
+        others = (offset for producer_id, offset in self._open.items() if producer_id != header.producer_id)
+        return Ended(
+            producer_id=header.producer_id,
+            first_offset=first_offset,
+            last_offset=header.last_offset,
+            aborted=not marker.committed,
+            last_stable_offset=next(others, header.next_offset),
+        )
+
+    def end(self, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
+        """A marker was written, now or as far as is known."""
+        self._verifications.pop(header.producer_id, None)
+        if self._open.pop(header.producer_id, None) is not None:
+            self.first_unstable_offset = next(iter(self._open.values()), None)
+        entry = self._entry(header, now_ms)
+        entry.transaction_start = -1
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.marker_timestamp = marker.timestamp
+
+    # Batches
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Refuse a producer that another has taken over from.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {entry.epoch} now, the batch has {epoch}",
+            )
+
+    def check(self, header: BatchHeader, verification: Verification | None = None) -> BatchSeen | None:
+        """Judge a batch before it is written: None to write it, or the earlier batch that it repeats.
+
+        Args:
+            verification: what its coordinator has said yes to, where the batch is the first of a transaction here.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
+            if header.attributes & TRANSACTIONAL:
+                self._check_transaction(header, verification, None)
             return None
         if header.producer_epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} has epoch {entry.epoch} now, the batch has {header.producer_epoch}",
-            )
+            self.check_epoch(header.producer_id, header.producer_epoch)
+        if header.producer_epoch == entry.epoch:
+            last_sequence = header.last_sequence
+            for seen in entry.batches:
+                if seen.first_sequence == header.base_sequence and seen.last_sequence == last_sequence:
+                    return seen
+        if header.attributes & TRANSACTIONAL or entry.transaction_start >= 0:
+            self._check_transaction(header, verification, entry)
         if header.producer_epoch > entry.epoch:
             if header.base_sequence != 0:
                 raise KafkaError(
@@ -73,13 +257,7 @@ class ProducerState:
                     f"a new epoch of producer {header.producer_id} starts at sequence {header.base_sequence}, not 0",
                 )
             return None
-        last_sequence = header.last_sequence
-        for seen in entry.batches:
-            if seen.first_sequence == header.base_sequence and seen.last_sequence == last_sequence:
-                return seen
-        if not entry.batches:
-            return None
-        expected = (entry.batches[-1].last_sequence + 1) % SEQUENCES
+        expected = (entry.last_sequence + 1) % SEQUENCES
         if header.base_sequence == expected:
             return None
         # Whether a sequence far behind was ever written is not known any more: clients take "duplicate" for an acknowledgement.
@@ -88,13 +266,36 @@ class ProducerState:
             f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next",
         )
 
-    def apply(self, header: BatchHeader, now_ms: int) -> None:
-        """Remember a batch that was written, now or as far as is known."""
-        if header.producer_id < 0 or header.is_control:
+    def _check_transaction(
+        self, header: BatchHeader, verification: Verification | None, entry: ProducerEntry | None
+    ) -> None:
+        producer_id, sequence = header.producer_id, header.base_sequence
+        if not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} has a transaction open here, a batch outside of it cannot be written",
+            )
+        if self.is_open(producer_id, header.producer_epoch):
             return
+        if not self.holds(producer_id, verification):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"no transaction of producer {producer_id} is known to be ongoing"
+            )
+        assert verification is not None
+        first = 0 if verification.from_zero and (entry is None or not entry.batches) else verification.lowest_sequence
+        if sequence > first:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} sent sequence {sequence} first, {first} comes before it",
+            )
+
+    def apply(self, header: BatchHeader, now_ms: int) -> bool:
+        """Remember a batch of records that was written, now or as far as is known; answers whether a transaction has begun with it."""
+        if header.producer_id < 0:
+            return False
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
-            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms)
+            entry = self._entry(header, now_ms)
         entry.seen_ms = now_ms
         entry.batches.append(
             BatchSeen(
@@ -105,21 +306,52 @@ class ProducerState:
                 header.max_timestamp,
             )
         )
+        if not header.attributes & TRANSACTIONAL:
+            return False
+        self._verifications.pop(header.producer_id, None)
+        if entry.transaction_start >= 0:
+            return False
+        entry.transaction_start = self._open[header.producer_id] = header.base_offset
+        if self.first_unstable_offset is None:
+            self.first_unstable_offset = header.base_offset
+        return True
+
+    def _entry(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms)
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.seen_ms = now_ms
+        return entry
 
     def expire(self, now_ms: int, after_ms: int) -> None:
-        """Forget producers that have been idle for `after_ms`.
+        """Forget producers that have been idle for `after_ms`, unless they have a transaction open.
 
         Kafka goes by the records' times, and so forgets a producer that writes old ones while it is at work.
         """
-        idle = [producer_id for producer_id, entry in self._entries.items() if now_ms - entry.seen_ms > after_ms]
+        idle = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if now_ms - entry.seen_ms > after_ms and entry.transaction_start < 0
+        ]
         for producer_id in idle:
             del self._entries[producer_id]
+        unanswered = [
+            producer_id for producer_id, asked in self._verifications.items() if now_ms - asked.seen_ms > after_ms
+        ]
+        for producer_id in unanswered:
+            del self._verifications[producer_id]
 
-    def last_offsets(self) -> dict[int, int]:
-        """Of each producer id the last offset of its last batch, which compaction must not lose."""
+    def last_records(self) -> dict[int, LastOfProducer]:
+        """What compaction must not lose, by producer id."""
         return {
-            producer_id: entry.batches[-1].last_offset for producer_id, entry in self._entries.items() if entry.batches
+            producer_id: LastOfProducer(entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
+            for producer_id, entry in self._entries.items()
         }
+
+    # The snapshot
 
     def snapshot(self) -> bytes:
         """The state in Kafka's `.snapshot` format, an entry for each batch that is remembered, a producer's newest last.
@@ -135,11 +367,11 @@ class ProducerState:
                 seen.last_offset,
                 seen.last_offset - seen.first_offset,
                 seen.timestamp,
-                -1,
-                -1,
+                entry.coordinator_epoch,
+                entry.transaction_start,
             )
             for producer_id, entry in self._entries.items()
-            for seen in entry.batches
+            for seen in entry.batches or (_no_batch(entry),)
         ]
         body = _COUNT.pack(len(entries)) + b"".join(entries)
         return _HEADER.pack(_VERSION, crc32c(body)) + body
@@ -154,14 +386,26 @@ class ProducerState:
                 return None
             state = cls()
             for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
-                producer_id, epoch, last_sequence, last_offset, delta, timestamp, _, _ = fields
+                producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, start = fields
                 entry = state._entries.get(producer_id)
                 if entry is None or entry.epoch != epoch:
                     entry = state._entries[producer_id] = ProducerEntry(epoch, now_ms)
-                first_sequence = (last_sequence - delta) % SEQUENCES
+                entry.coordinator_epoch, entry.transaction_start = coordinator_epoch, max(start, -1)
+                if last_offset < 0:
+                    entry.marker_timestamp = timestamp
+                    continue
+                first_sequence = (last_sequence - delta) % SEQUENCES if last_sequence >= 0 else -1
                 entry.batches.append(
                     BatchSeen(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
                 )
         except struct.error:
             return None
+        starts = [(entry.transaction_start, producer_id) for producer_id, entry in state._entries.items()]
+        state._open.update((producer_id, start) for start, producer_id in sorted(starts) if start >= 0)
+        state.first_unstable_offset = next(iter(state._open.values()), None)
         return state
+
+
+def _no_batch(entry: ProducerEntry) -> BatchSeen:
+    """What a snapshot has for a producer that has written nothing in its epoch but the end of a transaction."""
+    return BatchSeen(-1, -1, -1, -1, entry.marker_timestamp)

@@ -19,13 +19,26 @@ from typing import Final
 
 from busway_bus.kernel.files import Files
 from busway_bus.kernel.limits import CUTS_MAX
+from busway_bus.log.aborted import AbortedTransaction
 from busway_bus.log.epochs import LeaderEpochs
-from busway_bus.log.file_names import CLEANED, CUT, DELETED, EPOCHS, SNAPSHOT, SWAP, file_name
+from busway_bus.log.file_names import (
+    CLEANED,
+    CUT,
+    DELETED,
+    EPOCHS,
+    LOG,
+    SEGMENT_FILES,
+    SNAPSHOT,
+    SWAP,
+    TRANSACTIONS,
+    file_name,
+)
 from busway_bus.log.log_config import LogConfig
-from busway_bus.log.producer_state import ProducerState
+from busway_bus.log.producer_state import Ended, ProducerState
 from busway_bus.log.segment import Segment
 from busway_bus.log.trust import Unchecked, has_sound_end, plausible, resume
-from busway_protocol.records.batch import HEADER_BYTES, CorruptBatch, read_header
+from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header
+from busway_protocol.records.control import read_marker
 
 log = logging.getLogger("busway.log")
 
@@ -146,17 +159,20 @@ class _Recovery:
 
     def _tidy(self) -> None:
         """Remove what a deletion or an unfinished cleaning left; finish a swap that had begun (see `cleaner`)."""
-        swaps = []
-        for name in self._files.list(self._directory):
-            if name.endswith((DELETED, CLEANED, ".tmp", f".index{SWAP}", f".timeindex{SWAP}")):
+        names = self._files.list(self._directory)
+        swaps = [name.removesuffix(f"{LOG}{SWAP}") for name in names if name.endswith(f"{LOG}{SWAP}")]
+        for name in names:
+            superfluous = name.endswith((DELETED, CLEANED, ".tmp", f".index{SWAP}", f".timeindex{SWAP}"))
+            if superfluous or (
+                name.endswith(f"{TRANSACTIONS}{SWAP}") and name.removesuffix(f"{TRANSACTIONS}{SWAP}") not in swaps
+            ):
                 self._files.remove(f"{self._directory}/{name}")
-            elif name.endswith(f".log{SWAP}"):
-                swaps.append(int(name[: -len(f".log{SWAP}")]))
         for base in swaps:
-            self._finish_swap(base)
+            self._finish_swap(int(base))
 
     def _finish_swap(self, base: int) -> None:
-        swap = Segment(self._files, self._directory, base, self._now_ms, suffix=SWAP)
+        sizes = self._files.sizes(self._directory)
+        swap = Segment(self._files, self._directory, base, self._now_ms, suffix=SWAP, sizes=sizes)
         try:
             end, problem = swap.recover(self._config, gaps_below=0)
             if problem is not None:
@@ -167,13 +183,17 @@ class _Recovery:
         self._sizes = self._files.sizes(self._directory)
         for old in self._offsets(".log"):
             if base <= old < end_offset:
-                for suffix in (".index", ".timeindex", ".log"):
+                for suffix in SEGMENT_FILES:
                     self._files.remove(f"{self._directory}/{file_name(old, suffix)}")
+        # Without an old log file beside it, an index of aborted transactions is the new one's: those are gone for good before.
+        self._files.sync_directory(self._directory)
         swap.rename("")
 
     # Segments
 
     def _open(self, bases: list[int]) -> None:
+        for base in set(self._offsets(TRANSACTIONS)) - set(bases):
+            self._files.remove(f"{self._directory}/{file_name(base, TRANSACTIONS)}")
         if bases and bases[0] > self._floor == 0 and not self._clean:
             # The oldest file's name never reached the disk, so nothing that follows it was acknowledged; or the checkpoints and
             # snapshots are lost that would say what was before it.
@@ -298,7 +318,7 @@ class _Recovery:
             path = f"{self._directory}/{file_name(base, '.log')}"
             cut_path = f"{path}.{0:010d}{CUT}"
             self._files.rename(path, cut_path)
-            for suffix in (".index", ".timeindex"):
+            for suffix in SEGMENT_FILES[:-1]:
                 self._files.remove(f"{self._directory}/{file_name(base, suffix)}")
             self._cuts.append(cut_path)
             log.warning("%s is not served any more and kept as %s: %s", path, cut_path, reason)
@@ -323,8 +343,11 @@ class _Recovery:
     # Producers and epochs
 
     def _replay(self, snapshots: list[int], epochs: LeaderEpochs, *, whole: bool) -> ProducerState:
-        """The producers as of the end: the newest intact snapshot, and the headers behind it."""
-        producers, start = _snapshot(self._files, self._directory, snapshots, self._now_ms)
+        """The producers as of the end: the newest intact snapshot, and the headers behind it. The indexes of aborted transactions are
+        believed up to where that is; one that is damaged is made anew, from an older snapshot on."""
+        damaged = self._damaged_index()
+        usable = [offset for offset in snapshots if damaged is None or offset <= damaged.base_offset]
+        producers, start = _snapshot(self._files, self._directory, usable, self._now_ms)
         retained = {segment.base_offset for segment in self._segments} | set(snapshots[-1:])
         for offset in set(snapshots) - retained:
             self._files.remove(f"{self._directory}/{file_name(offset, SNAPSHOT)}")
@@ -332,13 +355,46 @@ class _Recovery:
             if segment.next_offset <= start and not whole:
                 continue
             try:
-                for header, _ in segment.headers(0 if whole else segment.position_of(start)):
+                if segment.base_offset >= start:
+                    segment.transactions.clear()
+                else:
+                    segment.transactions.cut(start)
+                for header, position in segment.headers(0 if whole else segment.position_of(start)):
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
                     if header.base_offset >= start:
-                        producers.apply(header, self._now_ms)
+                        ended = _apply(producers, segment, header, position, self._now_ms)
+                        if ended is not None and ended.aborted:
+                            segment.transactions.append(AbortedTransaction.of(ended))
             except CorruptBatch as problem:
                 raise CorruptLog(f"{segment.path('.log')} is damaged: {problem}") from None
+            segment.transactions.sync()  # the next snapshot says that it is on disk
         return producers
+
+    def _damaged_index(self) -> Segment | None:
+        """The first segment whose index of aborted transactions cannot be believed; of a log that was closed in order only the size is
+        looked at, as with its other indexes."""
+        for segment in self._segments:
+            try:
+                segment.transactions.check(segment.base_offset, segment.next_offset, whole=not self._clean)
+            except CorruptBatch as problem:
+                log.warning("%s, it is made anew", problem)
+                return segment
+        return None
+
+
+def _apply(producers: ProducerState, segment: Segment, header: BatchHeader, position: int, now_ms: int) -> Ended | None:
+    """Take in a batch as the producers did when it was written; answers the transaction that it has ended."""
+    if header.producer_id < 0:
+        return None
+    if not header.is_control:
+        producers.apply(header, now_ms)
+        return None
+    marker = read_marker(segment.read(position, header.size_bytes))
+    if marker is None:
+        return None
+    ended = producers.ended_by(header, marker)
+    producers.end(header, marker, now_ms)
+    return ended
 
 
 def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> tuple[ProducerState, int]:
@@ -357,6 +413,7 @@ def replayed(files: Files, directory: str, segments: Sequence[Segment], now_ms: 
     producers, start = _snapshot(files, directory, sorted(int(name) for name in names if name.isdigit()), now_ms)
     for segment in segments:
         if segment.next_offset > start:
-            for header, _ in segment.headers(segment.position_of(start)):
-                producers.apply(header, now_ms)
+            for header, position in segment.headers(segment.position_of(start)):
+                if header.base_offset >= start:
+                    _apply(producers, segment, header, position, now_ms)
     return producers

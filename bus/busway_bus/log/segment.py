@@ -1,4 +1,4 @@
-"""One segment of a log: a file of batches and its two indexes.
+"""One segment of a log: a file of batches and its indexes.
 
 What lives here: append, find an offset or a time, truncate, build the indexes anew, over any `Files`. What does not: which segment is
 meant (`partition_log`), going through the batches (`batch_file`), and whether files that an earlier process wrote are to be believed
@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from busway_bus.kernel.files import File, Files
+from busway_bus.log.aborted import AbortedTransaction
 from busway_bus.log.batch_file import BatchFile
-from busway_bus.log.file_names import DELETED, SEGMENT_FILES, file_name
+from busway_bus.log.file_names import DELETED, SEGMENT_FILES, TRANSACTIONS, file_name
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.index import OFFSETS_MAX
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.positions import Positions
 from busway_bus.log.segment_indexes import SegmentIndexes
+from busway_bus.log.transaction_index import TransactionIndex
 from busway_protocol.records.batch import BatchHeader, CorruptBatch, verify_crc
 
 _UNDATED: Final = -2
@@ -32,6 +34,7 @@ class Segment:
         next_offset: the offset behind the last batch; where the next segment begins as long as it is `unchecked`.
         modified_ms: when it was last written to, or else opened, by the broker's clock.
         indexes: of its batches.
+        transactions: the aborted ones whose markers are in it.
         unchecked: the look at the files that was put off until somebody reads them, which may raise CorruptBatch (see `trust`).
     """
 
@@ -49,6 +52,7 @@ class Segment:
         "indexes",
         "modified_ms",
         "next_offset",
+        "transactions",
         "unchecked",
     )
 
@@ -88,6 +92,8 @@ class Segment:
         self._log = opened[0]
         self._batches = BatchFile(opened[0], self.path(".log"))
         self.indexes = SegmentIndexes(base_offset, opened[1], opened[2])
+        size = None if sizes is None else sizes.get(file_name(base_offset, TRANSACTIONS) + suffix)
+        self.transactions = TransactionIndex(files, self.path(TRANSACTIONS), size)
         self._positions = Positions()
         self.unchecked: Callable[[Segment, bool], None] | None = None
 
@@ -115,6 +121,21 @@ class Segment:
             self._note(header, position, config.index_interval_bytes)
         except OSError:
             self._take_back(position)
+            raise
+
+    def append_abort(
+        self,
+        pieces: list[bytes | bytearray | memoryview],
+        header: BatchHeader,
+        config: LogConfig,
+        ended: AbortedTransaction,
+    ) -> None:
+        """As `append`, of the marker that aborts a transaction."""
+        self.transactions.append(ended)
+        try:
+            self.append(pieces, header, config)
+        except OSError:
+            self.transactions.take_back()
             raise
 
     def _take_back(self, position: int) -> None:
@@ -186,6 +207,18 @@ class Segment:
         position = self._batches.find(offset, 0, after=None, wait=wait)
         assert position is not None, "the first batch is where the file begins"
         return position
+
+    def offset_near(self, position: int, *, wait: bool) -> int:
+        """An offset that comes after all that is before byte `position`, and not long after it.
+
+        Raises:
+            ColdPages: without `wait`, the disk would have to be waited for.
+        """
+        entry = self.indexes.at_or_behind(position, wait=wait)
+        last_offset, at = entry or (-1, -1)
+        if position <= at < self.size and self._batches.find(last_offset, at, after=last_offset, wait=wait) == at:
+            return last_offset
+        return self.next_offset
 
     def remember_end(self) -> None:
         """Keep where the segment ends now: what is on disk, and so the high watermark, will be there soon."""
@@ -331,6 +364,7 @@ class Segment:
         position = self.position_of(offset)
         self._log.truncate(position)
         self.cut_indexes(offset)
+        self.transactions.cut(offset)
         last = self.indexes.last_batch()
         self.take_end(0 if last is None else last[1])
         if not self.times_end_well:
@@ -375,10 +409,16 @@ class Segment:
         """Return when the batches are on disk."""
         self._log.sync()
 
+    def sync_indexes(self) -> None:
+        """Return when the indexes are on disk: once that is known, a start need not read the batches to believe them."""
+        self.indexes.sync()
+        self.transactions.sync()
+
     def close(self) -> None:
         """Close the files without syncing."""
         self._log.close()
         self.indexes.close()
+        self.transactions.close()
 
     def rename(self, suffix: str) -> None:
         """Give the files another ending, durably; readers that have them open do not notice.
@@ -387,7 +427,7 @@ class Segment:
             OSError: the disk failed; it may be tried again.
         """
         again = False
-        for name in SEGMENT_FILES:
+        for name in self._names():
             try:
                 self._files.rename(self.path(name), f"{self._directory}/{file_name(self.base_offset, name)}{suffix}")
             except FileNotFoundError:
@@ -395,9 +435,13 @@ class Segment:
         if again:  # it was renamed by an attempt that failed behind it
             self._files.sync_directory(self._directory)
         self._suffix = suffix
+        self.transactions.renamed(self.path(TRANSACTIONS))
 
     def delete(self) -> None:
         """Remove the segment's files."""
         self.close()
-        for name in SEGMENT_FILES:
+        for name in self._names():
             self._files.remove(self.path(name))
+
+    def _names(self) -> Iterator[str]:
+        return (name for name in SEGMENT_FILES if name != TRANSACTIONS or self.transactions.there)

@@ -11,7 +11,7 @@ from busway_bus.kernel.files import File
 from busway_bus.log.file_slice import ColdPages, FileSlice
 from busway_bus.log.index import OFFSET_ENTRY, TIME_ENTRY, Read, SparseIndex
 
-_OFFSET, _TIMESTAMP, _HOLDER = 0, 0, 1
+_OFFSET, _POSITION, _TIMESTAMP, _HOLDER = 0, 1, 0, 1
 """Columns of the offset index and of the time index."""
 Entry = tuple[int, int]
 
@@ -112,6 +112,19 @@ class SegmentIndexes:
             if last <= relative:
                 yield self._base_offset + last, position
             number, step = number - step, step * 2
+
+    def at_or_behind(self, position: int, *, wait: bool) -> Entry | None:
+        """(Last offset, position) of the first batch with an entry that is not before `position`, None where there is none.
+
+        Raises:
+            ColdPages: without `wait`, the disk would have to be waited for.
+        """
+        read = _reader(self._offset_file, wait=wait)
+        number = self._offsets.find(_POSITION, position - 1, read) + 1
+        if number == self._offsets.count:
+            return None
+        relative, at = self._offsets.entry(number, read)
+        return self._base_offset + relative, at
 
     def earlier(self, timestamp_ms: int) -> Iterator[Entry]:
         """(Timestamp, offset of a record that has it) before which no record is as late as `timestamp_ms`, in the same order."""

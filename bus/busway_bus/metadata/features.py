@@ -7,5 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 METADATA_VERSION: Final = "metadata.version"
-SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (7, 30)}
-"""Lowest and highest level. 30 is Kafka 4.3's (4.3-IV0): what the records of the metadata log follow."""
+TRANSACTION_VERSION: Final = "transaction.version"
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (7, 30), TRANSACTION_VERSION: (0, 2)}
+"""Lowest and highest level. 30 is Kafka 4.3's (4.3-IV0): what the records of the metadata log follow. transaction.version 2 is that of
+KIP-890, where each end of a transaction raises the producer's epoch."""

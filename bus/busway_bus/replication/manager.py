@@ -7,12 +7,15 @@ the protocol (handlers) or of the disk (log).
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import INSPECTIONS_MAX
+from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.inspection import RECORDS_ON_LOOP_MAX, Inspected, inspect, inspected_at_once
 from busway_bus.log.partition_log import AppendInfo
+from busway_bus.log.producer_state import Verification
 from busway_bus.log.store import LogStore
 from busway_bus.log.validate import check_batch
 from busway_bus.replication.acknowledgements import Acknowledged
@@ -22,6 +25,7 @@ from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.replication.slices import Slices
 from busway_bus.replication.turns import Turns
+from busway_bus.replication.verification import Verifications
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import BatchHeader
@@ -50,6 +54,7 @@ class ReplicaManager:
         logs: the upkeep of their logs.
         slices: for what computes for long.
         turns: whose turn it is on the event loop.
+        verifications: the producers whose transactions are being looked up.
     """
 
     def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher, machine: Machine) -> None:
@@ -61,6 +66,7 @@ class ReplicaManager:
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
         self.slices = Slices(machine)
         self.turns = Turns(machine)
+        self.verifications = Verifications()
         self.logs = LogManager(config, store, flusher, self.local, turns=self.turns, machine=machine)
 
     def may_have_lost(self) -> list[tuple[str, int]]:
@@ -85,23 +91,36 @@ class ReplicaManager:
     # Appending
 
     def take_in(
-        self, partition: Partition, records: Buffer, acks: int, allowance: Allowance
+        self,
+        partition: Partition,
+        records: Buffer,
+        acks: int,
+        allowance: Allowance,
+        verification: Verification | None = None,
     ) -> "AppendInfo | asyncio.Task[AppendInfo]":
         """Write the batch that a client sent; a task where looking through it takes long. Batches are written in the order in which
         they come, whether their senders are still there or not.
+
+        Args:
+            verification: what the coordinator of its producer has said yes to, where it is the first of a transaction here.
 
         Raises:
             KafkaError: the batch is refused, or the disk failed; the task's exception too.
         """
         partition.check_append(acks)
         header = check_batch(records, partition.log.config)
+        write = partition.log.append_inspected
+        if verification is not None:
+            write = partial(write, verification=verification)
         if partition.turn is None and allowance.take(header.records_count):
             batch = inspected_at_once(records, header, partition.log.config, self._wall_ms())
             if batch is not None:
-                return self._append(partition, partition.log.append_inspected, batch)
+                return self._append(partition, write, batch)
         previous_turn = partition.turn
         turn = partition.turn = asyncio.get_running_loop().create_future()
-        task = asyncio.ensure_future(self._in_turn(partition, records, header, previous_turn, turn))
+        task = asyncio.ensure_future(
+            self._in_turn(partition, records, header, write, previous_turn=previous_turn, turn=turn)
+        )
         self._inspections.add(task)
         task.add_done_callback(self._inspections.discard)
         return task
@@ -111,6 +130,8 @@ class ReplicaManager:
         partition: Partition,
         records: Buffer,
         header: BatchHeader,
+        write: Callable[..., AppendInfo],
+        *,
         previous_turn: "asyncio.Future[None] | None",
         turn: "asyncio.Future[None]",
     ) -> AppendInfo:
@@ -123,21 +144,36 @@ class ReplicaManager:
                     await asyncio.wait([previous_turn])
             if self.local.get((partition.topic, partition.number)) is not partition:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic} was deleted meanwhile")
-            return self._append(partition, partition.log.append_inspected, batch)
+            return self._append(partition, write, batch)
         finally:
             turn.set_result(None)
             if partition.turn is turn:
                 partition.turn = None
 
     def append(self, partition: Partition, batch: Buffer) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
-        """Write a batch that this broker built itself: where it was put, and a future that is done when it is acknowledged as
+        """Write a batch that this broker built itself, for a producer's transaction too: where it was put, and a future that is done when it is acknowledged as
         acks=all wants it, None when it is already.
 
         Raises:
             KafkaError: the disk failed; the future's exception too.
         """
+        return self._append_own(partition, partition.log.append_own, batch)
+
+    def append_marker(
+        self, partition: Partition, marker: EndTransaction
+    ) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
+        """Write the end of a producer's transaction, likewise.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; the disk failed, the future's exception too.
+        """
+        return self._append_own(partition, partition.log.append_marker, marker)
+
+    def _append_own(
+        self, partition: Partition, write: Callable[..., AppendInfo], content: Buffer | EndTransaction
+    ) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
         partition.check_append(ACKS_ALL)
-        info = self._append(partition, partition.log.append_own, batch)
+        info = self._append(partition, write, content)
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         return info, acknowledged if self.await_acks(partition, info, ACKS_ALL, _settles(acknowledged)) else None
 
@@ -148,7 +184,9 @@ class ReplicaManager:
         partition.acknowledgements.add(info.last_offset, acks, acknowledged)
         return True
 
-    def _append(self, partition: Partition, write: Callable[..., AppendInfo], batch: Inspected | Buffer) -> AppendInfo:
+    def _append(
+        self, partition: Partition, write: Callable[..., AppendInfo], batch: Inspected | Buffer | EndTransaction
+    ) -> AppendInfo:
         if self._flusher.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
         try:
@@ -157,13 +195,14 @@ class ReplicaManager:
             text = f"cannot write {partition.log.directory}: {problem}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from problem
         if not info.duplicate:
-            partition.appended(info.last_offset)
+            partition.appended(info)
         if partition.state.local_end_offset <= info.last_offset or partition.log.wants_flush:
             self.logs.flush(partition)
         return info
 
     async def close(self) -> None:
-        """Drop what is being looked through: nobody is left to be answered."""
+        """Drop what is being looked through, or up: nobody is left to be answered."""
+        await self.verifications.close()
         for task in self._inspections:
             task.cancel()
         if self._inspections:

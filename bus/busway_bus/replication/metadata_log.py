@@ -193,10 +193,12 @@ class MetadataLog:
         self._undeleted = undeleted
 
     async def format(self) -> None:
-        """Finalize the metadata version in a log that is empty."""
+        """Finalize every feature in a log that is empty. One that has records keeps its levels, as in Kafka: clients act by them."""
         if METADATA_VERSION not in self.image.features:
-            record = FeatureLevelRecord(name=METADATA_VERSION, feature_level=SUPPORTED[METADATA_VERSION][1])
-            await self.run(lambda _: Decision(records=(record,), reply=None))
+            records = tuple(
+                FeatureLevelRecord(name=name, feature_level=highest) for name, (_, highest) in SUPPORTED.items()
+            )
+            await self.run(lambda _: Decision(records=records, reply=None))
 
     async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
         """Decide on the newest image, make the records durable, have them followed, and give the reply.

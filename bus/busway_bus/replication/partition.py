@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
-from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.partition_log import AppendInfo, PartitionLog
 from busway_bus.metadata.image import PartitionImage
 from busway_bus.replication.acknowledgements import Acknowledgements
 from busway_bus.replication.partition_state import ACKS_ALL, Effect, Effects, PartitionState, Role
@@ -57,6 +57,7 @@ class Partition:
             high_watermark=log.flushed_offset,
         )
         partition = cls(topic=topic, number=number, topic_id=topic_id, log=log, state=state)
+        state.transactions_restored(log.first_unstable_offset)
         partition.reconfigured()
         return partition
 
@@ -70,7 +71,7 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The offset up to which consumers with isolation.level=read_committed may read."""
-        return self.state.last_stable_offset
+        return max(self.state.last_stable_offset, self.log.start_offset)
 
     @property
     def leader_epoch(self) -> int:
@@ -122,9 +123,14 @@ class Partition:
             self.state.configured(written_counts=config.durability != "flush", min_isr=config.min_insync_replicas)
         )
 
-    def appended(self, last_offset: int) -> None:
-        """Its log has grown, and ends with this record."""
-        effects = self.state.appended(last_offset + 1)
+    def appended(self, info: AppendInfo) -> None:
+        """Its log has grown by this batch."""
+        if info.began:
+            self.state.transaction_began(info.first_offset)
+        elif info.ended is not None:
+            ended = info.ended
+            self.state.transaction_ended(ended.first_offset, ended.last_offset, self.log.first_unstable_offset)
+        effects = self.state.appended(info.last_offset + 1)
         if effects:
             self._carry_out(effects)
 

@@ -5,6 +5,7 @@ out. What does not: the log, whoever waits, the network (`partition`), and times
 its own flush is what a follower's fetch is elsewhere: `durability` only decides which of its offsets counts.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -91,7 +92,10 @@ class PartitionState:
         log_end_offset: the offset that the next record gets.
         flushed_offset: everything below it is on this node's disk.
         high_watermark: everything below it is committed: on all in-sync replicas, and readable.
-        first_unstable_offset: where the oldest transaction begins that has not ended, None when all have.
+        first_open_offset: where the oldest transaction begins that has not ended, None when all have.
+        first_unstable_offset: where the oldest transaction begins that has not ended, or whose end is not committed yet, None when
+            there is none.
+        ending: (offset of the marker, first offset) of transactions whose end is not committed yet, in the order of the markers.
         under_min_isr: whether there are too few in-sync replicas to commit anything: of fewer replicas than `min_isr`, all have to be.
         in_flight: the ISR that the controller has not answered yet.
     """
@@ -109,6 +113,8 @@ class PartitionState:
     isr: tuple[int, ...] = ()
     leader_epoch_start: int = 0
     first_unstable_offset: int | None = None
+    first_open_offset: int | None = None
+    ending: deque[tuple[int, int]] = field(default_factory=deque)
     under_min_isr: bool = False
     in_flight: AlterPartition | None = None
     followers: dict[int, FollowerState] = field(default_factory=dict)
@@ -165,6 +171,8 @@ class PartitionState:
         self.log_end_offset = min(self.log_end_offset, log_end_offset)
         self.flushed_offset = min(self.flushed_offset, log_end_offset)
         self.high_watermark = min(self.high_watermark, log_end_offset)
+        while self.ending and self.ending[-1][0] >= log_end_offset:
+            self.ending.pop()
         return NOTHING
 
     def configured(self, *, written_counts: bool, min_isr: int = 1) -> Effects:
@@ -173,9 +181,29 @@ class PartitionState:
         self._count_isr()
         return self._local_end_moved()
 
-    def transactions_changed(self, first_unstable_offset: int | None) -> None:
-        """The oldest transaction that has not ended begins here, or there is none."""
-        self.first_unstable_offset = first_unstable_offset
+    def transactions_restored(self, first_open_offset: int | None) -> None:
+        """A log was opened, or cut: the oldest transaction in it that has no end begins here, or all have."""
+        self.first_open_offset = first_open_offset
+        self._find_unstable()
+
+    def transaction_began(self, first_offset: int) -> None:
+        """A transaction begins with the batch that is `appended` next."""
+        if self.first_open_offset is None:
+            self.first_open_offset = first_offset
+        if self.first_unstable_offset is None:
+            self.first_unstable_offset = first_offset
+
+    def transaction_ended(self, first_offset: int, marker_offset: int, first_open_offset: int | None) -> None:
+        """The transaction that begins at `first_offset` ends with the marker that is `appended` next; readers of committed records
+        hear of it when the marker is committed itself. `first_open_offset` is where the oldest of the others begins."""
+        self.first_open_offset = first_open_offset
+        self.ending.append((marker_offset, first_offset))
+
+    def _find_unstable(self) -> None:
+        unstable = [first_offset for _, first_offset in self.ending]
+        if self.first_open_offset is not None:
+            unstable.append(self.first_open_offset)
+        self.first_unstable_offset = min(unstable, default=None)
 
     # The metadata
 
@@ -304,4 +332,8 @@ class PartitionState:
         if offset <= self.high_watermark:
             return NOTHING
         self.high_watermark = offset
+        if self.ending and self.ending[0][0] < offset:
+            while self.ending and self.ending[0][0] < offset:
+                self.ending.popleft()
+            self._find_unstable()
         return _MOVED

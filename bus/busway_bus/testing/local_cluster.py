@@ -31,6 +31,7 @@ class LocalCluster:
             "listeners": _ANY_PORT,
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
             **(properties or {}),
             "log.dirs": self.data_dir,
         }

@@ -51,6 +51,7 @@ _PROPERTIES: Final = {
     "busway.insecure": "true",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
 }
 _COLLECTED_EVERY: Final = 20
 """Worlds between two collections of garbage: it is off while one runs, as it would take a fifth of the time."""

@@ -1,6 +1,6 @@
 """Administration: topics, groups, settings, offsets.
 
-What lives here: `Admin` and the values it returns. What does not: the CLI. Every call raises `BrokerError` with the broker's
+What lives here: `Admin` and the values it returns. What does not: transactions (`transactions`), the CLI. Every call raises `BrokerError` with the broker's
 own words when it refuses.
 """
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
+from busway.admin.transactions import TransactionsAdmin
 from busway.cluster.client import Addresses, ClusterClient
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BrokerError
@@ -124,7 +125,7 @@ class ClusterDescription:
     brokers: Mapping[int, tuple[str, int]]
 
 
-class Admin:
+class Admin(TransactionsAdmin):
     """Administers a cluster.
 
     Args:
@@ -267,15 +268,6 @@ class Admin:
                     _check(entry.error_code, f"{topic_answer.name}-{entry.partition_index}")
                     result[TopicPartition(topic_answer.name, entry.partition_index)] = entry.low_watermark
         return result
-
-    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in partitions:
-            leader = self._cluster.metadata.leader(*partition)
-            if leader is None:
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic}-{partition.partition}")
-            by_leader.setdefault(leader, []).append(partition)
-        return by_leader
 
     # Settings
 

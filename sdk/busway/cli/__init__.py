@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "produce": "records",
     "consume": "records",
     "groups": "groups",
+    "transactions": "transactions",
     "dlq": "dlq",
     "schema": "schema",
     "outbox": "outbox",

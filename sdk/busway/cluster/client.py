@@ -7,6 +7,7 @@ the broker says that they help. What does not: what is asked.
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Any, Final
 
 from busway.cluster.metadata import ClusterMetadata
@@ -25,6 +26,16 @@ METADATA_MAX_AGE_S: Final = 300.0
 """As old as metadata may get before it is asked for anew; Kafka's metadata.max.age.ms."""
 _BATCHED_COORDINATORS: Final = 4
 Addresses = str | Sequence[str]
+
+
+class CoordinatorKind(Enum):
+    """What a coordinator coordinates, by FindCoordinator's key types."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+    def __str__(self) -> str:
+        return "group" if self is CoordinatorKind.GROUP else "transactional id"
 
 
 def parse_addresses(bootstrap_servers: Addresses) -> list[tuple[str, int]]:
@@ -69,6 +80,11 @@ class ClusterClient:
         self.metadata = ClusterMetadata()
         self.topics: set[str] = set()
         """Topics that every refresh asks for."""
+
+    @property
+    def timeout_s(self) -> float:
+        """How long an answer is waited for."""
+        return self._timeout_s
 
     def backoff(self) -> Backoff:
         """A fresh row of waits."""
@@ -250,11 +266,11 @@ class ClusterClient:
                 raise problem
             await asyncio.sleep(backoff.next())
 
-    async def find_coordinator(self, group_id: str) -> int:
-        """The id of the broker that coordinates a group; waits while there is none.
+    async def find_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
+        """The id of the broker that coordinates a group or a transactional id; waits while there is none.
 
         Raises:
-            BrokerError: the group is refused.
+            BrokerError: the group or the transactional id is refused.
             ConnectionFailed: no broker can be reached within the request timeout.
         """
         backoff = self.backoff()
@@ -264,14 +280,14 @@ class ClusterClient:
             try:
                 connection = await self.any_connection()
                 answer: FindCoordinatorResponse = await connection.request(
-                    FindCoordinatorRequest(key=group_id), at_most=_BATCHED_COORDINATORS - 1
+                    FindCoordinatorRequest(key=key, key_type=kind.value), at_most=_BATCHED_COORDINATORS - 1
                 )
                 code = error_for(answer.error_code)
                 if code is ErrorCode.NONE:
                     if answer.node_id not in self.metadata.brokers:
                         await self.refresh()
                     return answer.node_id
-                problem = BrokerError(code, f"group {group_id}", answer.error_message)
+                problem = BrokerError(code, f"{kind} {key}", answer.error_message)
                 if not code.retriable:
                     raise problem
             except (ConnectionFailed, RequestTimedOut) as failed:

@@ -11,7 +11,7 @@ from typing import Final
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.fetcher import NAMES_UNTIL
-from busway.consumer.isolation import visible
+from busway.consumer.isolation import take_aborted, visible
 from busway.consumer.subscription import Assigned
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DamagedData, OffsetReset, RequestTimedOut
 from busway.types import TopicPartition
@@ -144,8 +144,7 @@ class _Reader:
     def cut(self, data: PartitionData) -> list[Batch]:
         """The batches of an answer that a reader may see; moves the position behind them."""
         state = self._state
-        state.aborted.extend((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
-        state.aborted.sort()
+        take_aborted(state, data.aborted_transactions or ())
         begin = state.fetch_position
         found = []
         try:

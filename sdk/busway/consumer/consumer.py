@@ -6,6 +6,7 @@ What lives here: `Consumer`: subscribing, reading, positions, commits. What does
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -19,7 +20,7 @@ from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.topics import Topics
 from busway.errors import BuswayError, CommitFailed, NotRunning
 from busway.options import ConsumerOptions, options_from
-from busway.types import OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
+from busway.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
 log = logging.getLogger("busway.consumer")
 
@@ -174,6 +175,10 @@ class Consumer:
         """What the group calls this member; empty without a group or before it was joined."""
         return self._group.membership.member_id if self._group is not None else ""
 
+    def group_metadata(self) -> GroupMetadata:
+        """This consumer as its group knows it now, for `Producer.send_offsets_to_transaction`; ValueError without a group."""
+        return self._require_group().metadata()
+
     async def __aenter__(self) -> "Consumer":
         await self.start()
         return self
@@ -230,7 +235,7 @@ class Consumer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         limit = self.options.max_poll_records if max_records is None else max_records
-        self._handled.update(self._handed_out)
+        self._handled.update(self._consumed())
         while True:
             self._check()
             records = self._fetcher.ready(partitions, limit)
@@ -370,9 +375,17 @@ class Consumer:
         )
 
     async def _commit_handed_out(self) -> None:
-        offsets = {**self._handled, **self._handed_out}
+        offsets = {**self._handled, **self._consumed()}
         await self._require_group().offsets.commit(offsets)
         self._committed(offsets)
+
+    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where to go on behind what was handed out, and behind the markers and aborted records that follow it."""
+        for partition, offset in self._handed_out.items():
+            assigned = self._fetcher.assigned.get(partition)
+            if assigned is not None and (assigned.position or 0) > offset.offset:
+                self._handed_out[partition] = dataclasses.replace(offset, offset=assigned.position or 0)
+        return self._handed_out
 
     async def _commit_handled(self) -> None:
         offsets = dict(self._handled)

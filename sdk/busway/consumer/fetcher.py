@@ -14,7 +14,7 @@ from uuid import UUID
 
 from busway.cluster.client import ClusterClient
 from busway.consumer.fetch_plan import CHUNKS_AHEAD, plan
-from busway.consumer.isolation import decode_next, take_chunk
+from busway.consumer.isolation import decode_next, take_aborted, take_chunk
 from busway.consumer.lookups import LookUps
 from busway.consumer.placing import Placing
 from busway.consumer.subscription import Assigned
@@ -232,12 +232,10 @@ class Fetcher:
             return
         if code is ErrorCode.NONE:
             found.high_watermark = data.high_watermark
-            for aborted in data.aborted_transactions or ():
-                found.aborted.append((aborted.first_offset, aborted.producer_id))
-            found.aborted.sort()
             if data.records:
                 assert isinstance(data.records, memoryview)
                 found.fetch_position = take_chunk(found, data.records)
+                take_aborted(found, data.aborted_transactions or ())
                 found.topic_id = self._topic_id(found)
                 self._arrived.set()
             return

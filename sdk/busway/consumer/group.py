@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from busway.cluster.client import ClusterClient
-from busway.consumer.coordinator import PASSING, Coordinator, Member
+from busway.cluster.coordinator import PASSING
+from busway.consumer.coordinator import Coordinator, Member
 from busway.consumer.heart import Pace
 from busway.consumer.heart_thread import ThreadHeart
 from busway.consumer.membership_classic import Membership
@@ -21,7 +22,7 @@ from busway.consumer.offsets import GroupOffsets
 from busway.consumer.sharing import unshared, unshared_now
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, RequestTimedOut
 from busway.options import ConsumerOptions
-from busway.types import TopicPartition
+from busway.types import GroupMetadata, TopicPartition
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from busway_protocol.errors import ErrorCode, MalformedMessage, error_for
 from busway_protocol.messages.groups_classic import (
@@ -83,6 +84,7 @@ class GroupMember:
             self._settled,
             group=self._group,
             timeout_s=options.request_timeout_ms / 1000,
+            stable=options.isolation_level == "read_committed",
         )
         self._heart = ThreadHeart(self._coordinator, connect, Pace.of(options))
         self._news = asyncio.Event()
@@ -113,6 +115,16 @@ class GroupMember:
     def _join_again(self) -> None:
         self._rejoin = True
         self._news.set()
+
+    def metadata(self) -> GroupMetadata:
+        """The member as its group knows it now."""
+        membership = self.membership
+        return GroupMetadata(
+            group_id=self._group,
+            generation=membership.generation,
+            member_id=membership.member_id,
+            instance_id=membership.instance_id,
+        )
 
     # Membership
 

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from busway.consumer.coordinator import PASSING, Coordinator, Member
+from busway.cluster.coordinator import PASSING
+from busway.consumer.coordinator import Coordinator, Member
 from busway.errors import BrokerError, BuswayError, NotRunning
 from busway.net.machine import current_machine
 from busway.options import ConsumerOptions

@@ -4,15 +4,25 @@ What lives here: cutting batches, checksums, dropping control records and, at re
 (KIP-98). What does not: fetching.
 """
 
+import heapq
+from collections.abc import Iterable
+
 from busway.consumer.subscription import Assigned
 from busway.errors import DamagedData
 from busway.types import Record
 from busway_protocol.errors import ProtocolError
+from busway_protocol.messages.fetch import AbortedTransaction
 from busway_protocol.records.batch import BatchHeader, iter_batches, verify_crc
 from busway_protocol.records.record import Record as StoredRecord
 from busway_protocol.records.record import decode_records
 
 ABORT = 0
+
+
+def take_aborted(assigned: Assigned, transactions: Iterable[AbortedTransaction]) -> None:
+    """Take in which transactions among fetched batches are aborted; before those batches are decoded."""
+    for aborted in transactions:
+        heapq.heappush(assigned.aborted, (aborted.first_offset, aborted.producer_id))
 
 
 def take_chunk(assigned: Assigned, data: memoryview) -> int:
@@ -64,23 +74,28 @@ def decode_next(assigned: Assigned, *, check_crcs: bool, read_committed: bool) -
 
 
 def visible(assigned: Assigned, header: BatchHeader, batch: memoryview, *, read_committed: bool) -> bool:
-    """Whether a reader may see the batch; called for every batch in order, it keeps track of aborted transactions."""
+    """Whether a reader may see the batch; called for every batch in order, it keeps track of aborted transactions.
+
+    An aborted transaction is named by its producer and first offset with every fetch that reaches into it, and ends with its marker. What
+    is named again after it began must be taken in before that marker, or it would hide the producer's next transaction.
+    """
+    if header.producer_id >= 0:
+        _begin_aborted(assigned, header.last_offset)
     if header.is_control:
         _control(assigned, header, batch)
         return False
-    return not (read_committed and header.is_transactional and _aborted(assigned, header))
+    return not (read_committed and header.is_transactional and header.producer_id in assigned.aborted_producers)
+
+
+def _begin_aborted(assigned: Assigned, last_offset: int) -> None:
+    while assigned.aborted and assigned.aborted[0][0] <= last_offset:
+        assigned.aborted_producers.add(heapq.heappop(assigned.aborted)[1])
 
 
 def _control(assigned: Assigned, header: BatchHeader, batch: memoryview) -> None:
     for record in decode_records(batch):
         if record.key is not None and int.from_bytes(record.key[2:4], "big") == ABORT:
             assigned.aborted_producers.discard(header.producer_id)
-
-
-def _aborted(assigned: Assigned, header: BatchHeader) -> bool:
-    while assigned.aborted and assigned.aborted[0][0] <= header.last_offset:
-        assigned.aborted_producers.add(assigned.aborted.pop(0)[1])
-    return header.producer_id in assigned.aborted_producers
 
 
 def _name(assigned: Assigned) -> str:

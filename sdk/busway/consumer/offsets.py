@@ -9,7 +9,8 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from busway.consumer.coordinator import PASSING, Coordinator
+from busway.cluster.coordinator import PASSING
+from busway.consumer.coordinator import Coordinator
 from busway.consumer.membership_classic import Membership
 from busway.errors import BrokerError, BuswayError, CommitFailed, ConnectionFailed, RequestTimedOut
 from busway.types import OffsetAndMetadata, TopicPartition
@@ -34,16 +35,26 @@ class GroupOffsets:
 
     Args:
         settled: set while the member is in no rebalance.
+        stable: whether offsets of transactions that are open are waited for (KIP-447), which is what a reader of committed records needs:
+            its predecessor may be fenced, and its last transaction not be aborted yet.
     """
 
     def __init__(
-        self, coordinator: Coordinator, membership: Membership, settled: asyncio.Event, *, group: str, timeout_s: float
+        self,
+        coordinator: Coordinator,
+        membership: Membership,
+        settled: asyncio.Event,
+        *,
+        group: str,
+        timeout_s: float,
+        stable: bool,
     ) -> None:
         self._coordinator = coordinator
         self._membership = membership
         self._settled = settled
         self._group = group
         self._timeout_s = timeout_s
+        self._stable = stable
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets; partitions without one are left out.
@@ -51,13 +62,26 @@ class GroupOffsets:
         Raises:
             BrokerError, ConnectionFailed, RequestTimedOut.
         """
+        asked = list(partitions)
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        backoff = self._coordinator.backoff()
+        while True:
+            try:
+                return await self._committed_now(asked)
+            except BrokerError as problem:
+                undecided = problem.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+                if not undecided or asyncio.get_running_loop().time() >= deadline:
+                    raise
+            await asyncio.sleep(backoff.next())
+
+    async def _committed_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         topics: dict[str, OffsetFetchRequestTopic] = {}
         for partition in partitions:
             topic = topics.setdefault(
                 partition.topic, OffsetFetchRequestTopic(name=partition.topic, partition_indexes=[])
             )
             topic.partition_indexes.append(partition.partition)
-        request = OffsetFetchRequest(group_id=self._group, topics=list(topics.values()))
+        request = OffsetFetchRequest(group_id=self._group, topics=list(topics.values()), require_stable=self._stable)
         answer = await self._coordinator.ask(request, at_most=_ONE_GROUP_OFFSET_FETCH)
         self._check(answer.error_code)
         found = {}

@@ -25,6 +25,8 @@ class Assigned:
         topic_id: the topic that it was fetched of, as far as the metadata knew.
         chunks: record batches that were fetched and not decoded yet.
         records: decoded records that were not handed out yet.
+        aborted: a heap of aborted transactions, first offset and producer id, that were named and not begun yet.
+        aborted_producers: those whose transaction, here in the log, is an aborted one.
         reset: where to look the position up when there is none: earliest, latest or committed.
         held: its listener has not been told yet, so nothing is handed out.
         gone: the offset that is not in the log, which is why a position is looked up.

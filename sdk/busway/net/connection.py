@@ -62,6 +62,7 @@ class Connection:
         self._waiting: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
         self._correlation = 0
         self._ranges: dict[int, tuple[int, int]] = {}
+        self._features: dict[str, int] = {}
         self._problem: BaseException | None = None
 
     @property
@@ -112,6 +113,11 @@ class Connection:
         if answer.error_code:
             raise ConnectionFailed(f"{self.name} does not tell what it speaks: {ErrorCode(answer.error_code).name}")
         self._ranges = {found.api_key: (found.min_version, found.max_version) for found in answer.api_keys}
+        self._features = {found.name: found.max_version_level for found in answer.finalized_features}
+
+    def feature(self, name: str) -> int:
+        """The level of a feature that the cluster had agreed on when this connection was made (KIP-584); 0 where it has not."""
+        return self._features.get(name, 0)
 
     def version(self, key: ApiKey, at_most: int | None = None) -> int:
         """The version to use for an API on this connection.

@@ -55,6 +55,7 @@ class Batch:
         halved: it was part of a larger one that was refused for its size.
         given_up: it took too long while it was under way; nobody waits for it any more, only its sequence numbers matter.
         problem: why it was not acknowledged the last time.
+        settled: it is acknowledged or has failed, and is no partition's any more.
     """
 
     partition: Partition
@@ -69,6 +70,7 @@ class Batch:
     given_up: bool = False
     problem: BuswayError | None = None
     size: int = 0
+    settled: bool = False
 
 
 @dataclass(slots=True)
@@ -107,12 +109,15 @@ class Accumulator:
         batch_size: bytes after which a batch is full.
         linger_s: how long one that is not full waits.
         compression: codec name.
+        transactional: whether records belong to transactions; then the epoch is the producer's own, as its transaction coordinator gives
+            it, and not the partitions'.
     """
 
-    def __init__(self, *, batch_size: int, linger_s: float, compression: str) -> None:
+    def __init__(self, *, batch_size: int, linger_s: float, compression: str, transactional: bool = False) -> None:
         self._batch_size = batch_size
         self._linger_s = linger_s
         self._compression = compression
+        self._transactional = transactional
         self._queues: dict[Partition, _Queue] = {}
         self.buffered = 0
         """Bytes of records that wait or are under way."""
@@ -141,7 +146,8 @@ class Accumulator:
         batch = batches[-1] if batches else None
         opened = False
         if batch is None or batch.encoded is not None or batch.builder.size_bytes + size > queue.batch_size:
-            batch = Batch(partition, BatchBuilder(self._compression), now, now + self._linger_s)
+            builder = BatchBuilder(self._compression, transactional=self._transactional)
+            batch = Batch(partition, builder, now, now + self._linger_s)
             opened = True
         builder = batch.builder
         builder.append_encoded(timestamp_ms, key, value, headers)
@@ -182,11 +188,12 @@ class Accumulator:
         queue = self._queues[partition]
         return queue.producer_id < 0 and queue.spent == producer_id
 
-    def take(self, partition: Partition, producer_id: int) -> Batch:
+    def take(self, partition: Partition, producer_id: int, epoch: int = 0) -> Batch:
         """The first batch of a partition, encoded; the partition is muted until the batch is settled.
 
         Args:
             producer_id: of an idempotent producer, for a partition that has none yet; else -1.
+            epoch: of a transactional producer; a partition that has another one begins at sequence 0.
         """
         queue = self._queues[partition]
         assert not queue.in_flight
@@ -195,7 +202,9 @@ class Accumulator:
         if batch.encoded is None:
             builder = batch.builder
             if producer_id >= 0:
-                if queue.producer_id < 0:
+                if self._transactional and (queue.producer_id, queue.epoch) != (producer_id, epoch):
+                    queue.producer_id, queue.epoch, queue.next_sequence = producer_id, epoch, 0
+                elif queue.producer_id < 0:
                     queue.producer_id, queue.epoch = producer_id, 0
                 builder.producer_id, builder.producer_epoch = queue.producer_id, queue.epoch
                 builder.base_sequence = queue.next_sequence
@@ -209,11 +218,11 @@ class Accumulator:
         self._drop(queue, batch)
 
     def failed(self, batch: Batch) -> bool:
-        """The batch is given up; answers whether that ended the partition's epoch."""
+        """The batch is given up; answers whether that ended the partition's epoch, or in a transaction the producer's."""
         queue = self._queues[batch.partition]
         self._drop(queue, batch)
         ends = batch.uncertain and queue.producer_id >= 0
-        if ends:
+        if ends and not self._transactional:
             queue.renew(identity=False)
         return ends
 
@@ -222,6 +231,7 @@ class Accumulator:
             queue.in_flight = False
         queue.batches.remove(batch)
         self.buffered -= batch.size
+        batch.settled = True
 
     def retry(self, batch: Batch, at: float) -> None:
         """Send the batch again, not before `at`."""

@@ -1,21 +1,24 @@
 """The producer that users see.
 
-What lives here: `Producer`: partition, size and buffer checks, then the accumulator. What does not: sending (`sender`).
+What lives here: `Producer`: partition, size and buffer checks, then the accumulator. What does not: sending (`sender`), transactions
+(`transactions`).
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
-from busway.errors import MessageTooLarge, NotRunning
+from busway.errors import BuswayError, InvalidTransactionState, MessageTooLarge, NotRunning, TransactionFailed
 from busway.net.machine import OS, current_machine
 from busway.options import ProducerOptions, options_from
 from busway.producer.accumulator import RECORD_OVERHEAD, Accumulator, Together
 from busway.producer.sender import Sender
-from busway.types import RecordMetadata
+from busway.producer.transactions import Transactions
+from busway.types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
 
@@ -47,17 +50,20 @@ class Producer:
             batch_size=self.options.batch_size,
             linger_s=self.options.linger_ms / 1000,
             compression=self.options.compression_type,
+            transactional=self.options.transactional_id is not None,
         )
         self._sender = Sender(self._cluster, self._accumulator, self.options)
+        self._transactions = self._sender.transactions
         self._task: asyncio.Task[None] | None = None
         self._keyless: dict[str, tuple[int, int]] = {}
         self._wall_ms = OS.wall_ms
 
     async def start(self) -> None:
-        """Connect, and take a producer id.
+        """Connect, and take a producer id. With a transactional_id: fence the producer that had it before, abort what that left open.
 
         Raises:
             ConnectionFailed: no broker can be reached.
+            ProducerFenced, TransactionFailed: the transactional id is refused.
         """
         self._wall_ms = current_machine().wall_ms
         await self._cluster.start()
@@ -70,7 +76,7 @@ class Producer:
         self._task = asyncio.get_running_loop().create_task(self._sender.run(), name="busway-producer")
 
     async def stop(self, timeout_s: float | None = None) -> None:
-        """Send what waits, then disconnect.
+        """Send what waits, then disconnect. A transaction that is open is aborted, one that is being committed is seen through.
 
         Args:
             timeout_s: what is not acknowledged by then fails, and a line in the log says how many records of which partitions; None
@@ -79,6 +85,8 @@ class Producer:
         if self._task is None:
             return
         try:
+            if self._transactions is not None:
+                await self._transactions.close(timeout_s)
             if not await self._flushed(timeout_s):
                 left = ", ".join(f"{topic}-{number}: {count}" for (topic, number), count in self._sender.left().items())
                 log.warning("the producer stops, records that were not acknowledged: %s", left)
@@ -86,6 +94,8 @@ class Producer:
             task, self._task = self._task, None
             task.cancel()
             await asyncio.wait([task])
+            if self._transactions is not None:
+                await self._transactions.cut()
             await self._sender.stop()
             await self._cluster.close()
 
@@ -103,6 +113,8 @@ class Producer:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        if self._transactions is not None:
+            await self._transactions.cut()
         await self._sender.stop()
 
     async def __aenter__(self) -> "Producer":
@@ -133,8 +145,10 @@ class Producer:
             MessageTooLarge: the record is larger than max_request_size.
             BrokerError: the topic cannot be had.
             NotRunning: the producer was not started.
+            InvalidTransactionState: the producer is transactional, and no transaction is open.
+            TransactionAbortable, ProducerFenced, TransactionFailed: the transaction has failed.
         """
-        self._check_running()
+        transaction = self._check_running()
         size = self._size(topic, value, key, headers)
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
@@ -146,6 +160,8 @@ class Producer:
         waiter: asyncio.Future[RecordMetadata] = loop.create_future()
         number = self._choose(topic, key, size) if partition is None else self._given(topic, partition)
         encoded = encode_headers(headers) if headers else NO_HEADERS
+        if self._transactions is not None:
+            self._transactions.require(transaction)
         if accumulator.append((topic, number), loop.time(), timestamp_ms, key, value, encoded, size, waiter):
             self._sender.wake()
         return waiter
@@ -173,7 +189,7 @@ class Producer:
         Raises:
             As `send`, and what `records` raises; those before are handed over.
         """
-        self._check_running()
+        transaction = self._check_running()
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
         loop, accumulator = asyncio.get_running_loop(), self._accumulator
@@ -192,6 +208,8 @@ class Producer:
             size = self._size(topic, value, key, headers)
             if headers is not latest:
                 latest, encoded = headers, encode_headers(headers)
+            if self._transactions is not None:
+                self._transactions.require(transaction)
             if accumulator.append(where, loop.time(), timestamp_ms, key, value, encoded, size, together):
                 self._sender.wake()
         if not linger and together.batch is not None:
@@ -199,9 +217,11 @@ class Producer:
             self._sender.wake()
         return together.futures
 
-    def _check_running(self) -> None:
+    def _check_running(self) -> int:
+        """The number of the open transaction, 0 for a producer that has none."""
         if self._task is None or self._task.done():
             raise NotRunning("the producer is not running; use `async with Producer(...)` or await start()")
+        return 0 if self._transactions is None else self._transactions.require_open()
 
     def _size(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> int:
         """About how many bytes a record takes, once it is sure that it is one."""
@@ -270,6 +290,102 @@ class Producer:
         finally:
             self._accumulator.flushing -= 1
         return not late
+
+    # Transactions
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction: committed at the end of the block, aborted when the block ends with an exception or is cancelled.
+
+        Records that were sent in the block need not be awaited: one that is not written fails the commit, and the transaction is aborted.
+        A producer has one transaction at a time, which any number of tasks may send in.
+
+        Raises:
+            TransactionAbortable: it was aborted; do its work again in another one.
+            TransactionInDoubt: the commit was not answered within delivery_timeout_ms.
+            ProducerFenced, TransactionFailed: the producer cannot go on.
+            InvalidTransactionState: another transaction is open, or the producer has no transactional_id.
+        """
+        transactions = self._transactional()
+        number = await transactions.begin()
+        try:
+            yield
+            if transactions.is_open(number):
+                await transactions.end(commit=True)
+        except BaseException as problem:
+            if transactions.is_open(number):
+                await self._abort_after(problem, transactions)
+            raise
+
+    async def _abort_after(self, problem: BaseException, transactions: Transactions) -> None:
+        """Abort because of a problem, which is what is raised unless the abort tells more of the same."""
+        try:
+            await transactions.end(commit=False)
+        except TransactionFailed as told:
+            if isinstance(problem, BuswayError):
+                raise told from problem
+            log.warning("the transaction could not be aborted: %s", told)
+        except BuswayError as told:
+            log.warning(
+                "the abort was not answered, the next transaction or the coordinator's timeout does it: %s", told
+            )
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; `transaction()` does so and ends it, too.
+
+        Raises:
+            ProducerFenced, TransactionFailed: the producer cannot go on.
+            InvalidTransactionState: another transaction is open, or the producer has no transactional_id.
+        """
+        await self._transactional().begin()
+
+    async def commit_transaction(self) -> None:
+        """Wait until everything sent is acknowledged, then commit. Whoever is cancelled meanwhile is so when the transaction has ended.
+
+        Raises:
+            TransactionAbortable: something was not written; `abort_transaction()` is what is left.
+            TransactionInDoubt: not answered within delivery_timeout_ms; call it again to learn the outcome.
+            ProducerFenced, TransactionFailed: the producer cannot go on.
+            InvalidTransactionState: no transaction is open.
+        """
+        await self._transactional().end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Take back everything sent since the transaction was begun; records that are not acknowledged fail.
+
+        Raises:
+            ProducerFenced, TransactionFailed: the producer cannot go on.
+            BrokerError, ConnectionFailed, RequestTimedOut: not answered within delivery_timeout_ms; may be called again.
+            InvalidTransactionState: no transaction is open.
+        """
+        await self._transactional().end(commit=False)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Have offsets of a group committed if and when the transaction is.
+
+        Args:
+            offsets: of the next record to read, for each partition.
+            group: `Consumer.group_metadata()` of who has read them; a member that its group has replaced commits nothing (KIP-447).
+
+        Raises:
+            TransactionAbortable: they are refused: the group has moved on, say.
+            ProducerFenced, TransactionFailed: the producer cannot go on.
+            InvalidTransactionState: no transaction is open.
+        """
+        found = {
+            TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
+        }
+        await self._transactional().send_offsets(found, group)
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise InvalidTransactionState("this producer has no transactional_id; give it one to send in transactions")
+        if self._task is None or self._task.done():
+            raise NotRunning("the producer is not running; use `async with Producer(...)` or await start()")
+        return self._transactions
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has."""

@@ -9,8 +9,8 @@ under the partition's next epoch when the two disagree about sequence numbers (K
 
 import asyncio
 import logging
-import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
@@ -18,6 +18,10 @@ from busway.cluster.seldom import Seldom
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DeliveryFailed, RequestTimedOut
 from busway.options import ACKS, ProducerOptions
 from busway.producer.accumulator import Accumulator, Batch, Partition
+from busway.producer.errands import RETRY_S, Errands
+from busway.producer.transaction_requests import FENCED, PRODUCE_BEFORE, SOON_S, TransactionRequests
+from busway.producer.transactions import Transactions
+from busway.producer.verdicts import LOST_TRACK, STALE_LEADER, TOO_LARGE, WRITTEN, name_of, not_in_time
 from busway.types import RecordMetadata
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.produce import (
@@ -33,26 +37,6 @@ log = logging.getLogger("busway.producer")
 
 NAMES_UNTIL: Final = 12
 """From Produce 13 on topics go by id; names are used, so that a re-created topic is found again."""
-_RETRY_S: Final = 0.1
-_LOST_TRACK: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-"""The broker's last sequence number is not what was acknowledged: this batch was not written, and earlier ones may be lost there."""
-_WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
-"""After the second, the broker knows no more where it put the batch."""
-_TOO_LARGE: Final = {
-    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
-    ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
-}
-"""The batch is larger than this setting of its topic; parts of it may not be."""
-_STALE_LEADER: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
 
 
 class Sender:
@@ -70,8 +54,11 @@ class Sender:
         self._producer_id = -1
         self._expiry_at = 0.0
         self._stale = False
-        self._errands: dict[str, float] = {}
         self._seldom = Seldom(log)
+        self._errands = Errands(self._spawn, self.wake, self._seldom)
+        self.transactions: Transactions | None = None
+        if options.transactional_id is not None:
+            self.transactions = Transactions(TransactionRequests(cluster, options), self)
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -83,11 +70,15 @@ class Sender:
         await self._space.wait()
 
     async def identify(self) -> None:
-        """Take a producer id, another one than before.
+        """Take a producer id, another one than before; with a transactional id, take that over.
 
         Raises:
             BrokerError, ConnectionFailed, RequestTimedOut.
+            ProducerFenced, TransactionFailed: the transactional id is refused.
         """
+        if self.transactions is not None:
+            await self.transactions.identify()
+            return
         backoff = self._cluster.backoff()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.request_timeout_ms / 1000
@@ -121,7 +112,7 @@ class Sender:
             await self._run()
         except Exception as problem:
             for batch in self._accumulator.all_batches():
-                self._fail(batch, DeliveryFailed(f"{_name(batch)}: the producer has failed: {problem!r}"))
+                self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the producer has failed: {problem!r}"))
             raise
 
     async def _run(self) -> None:
@@ -146,20 +137,25 @@ class Sender:
         wait = None if soonest is None else max(0.0, soonest - now)
         by_leader: dict[int, list[Partition]] = {}
         homeless = nameless = False
+        outside: list[Partition] = []
         for partition in partitions:
             leader = self._cluster.metadata.leader(*partition)
             if leader is None:
                 homeless = True
+            elif self.transactions is not None and self.transactions.lacks(partition):
+                outside.append(partition)
             elif self._accumulator.lacks_identity(partition, self._producer_id):
                 nameless = True
             elif self._in_flight.get(leader, 0) < self._options.max_in_flight:
                 by_leader.setdefault(leader, []).append(partition)
         if homeless or self._stale or self._cluster.is_old:
-            self._begin("metadata", self._refresh, now)
+            self._errands.begin("metadata", self._refresh, now)
         if nameless:
-            self._begin("producer id", self.identify, now)
+            self._errands.begin("producer id", self.identify, now)
+        if outside and self.transactions is not None:
+            self._errands.begin("adding partitions", partial(self.transactions.add, outside), now, rest_s=0.0)
         if homeless or nameless or self._stale:
-            wait = _RETRY_S if wait is None else min(wait, _RETRY_S)
+            wait = RETRY_S if wait is None else min(wait, RETRY_S)
         for leader, chosen in by_leader.items():
             batches = self._fit(chosen)
             self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
@@ -167,21 +163,6 @@ class Sender:
             if len(batches) < len(chosen):
                 wait = 0.0
         return wait
-
-    def _begin(self, what: str, errand: Callable[[], Awaitable[None]], now: float) -> None:
-        """Look something up in the background, unless that is under way or was tried just now."""
-        if now >= self._errands.get(what, 0.0):
-            self._errands[what] = math.inf
-            self._spawn(self._run_errand(what, errand))
-
-    async def _run_errand(self, what: str, errand: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await errand()
-        except BuswayError as problem:
-            self._seldom.tell(logging.WARNING, what, "%s cannot be had: %s", what, problem)
-        finally:
-            self._errands[what] = asyncio.get_running_loop().time() + _RETRY_S
-            self._wake.set()
 
     async def _refresh(self) -> None:
         self._stale = False
@@ -203,7 +184,11 @@ class Sender:
         for partition in partitions:
             if taken and size >= self._options.max_request_size - self._options.batch_size:
                 break
-            batch = self._accumulator.take(partition, self._producer_id)
+            if self.transactions is not None:
+                self.transactions.sent(partition)
+                batch = self._accumulator.take(partition, *self.transactions.identity)
+            else:
+                batch = self._accumulator.take(partition, self._producer_id)
             size += len(batch.encoded or b"")
             taken.append(batch)
         return taken
@@ -216,15 +201,19 @@ class Sender:
             topic = topics.setdefault(name, TopicProduceData(name=name, partition_data=[]))
             topic.partition_data.append(PartitionProduceData(index=number, records=batch.encoded))
         request = ProduceRequest(
-            acks=self._acks, timeout_ms=self._options.request_timeout_ms, topic_data=list(topics.values())
+            transactional_id=self._options.transactional_id,
+            acks=self._acks,
+            timeout_ms=self._options.request_timeout_ms,
+            topic_data=list(topics.values()),
         )
+        explicit = self.transactions is not None and not self.transactions.implicit
         try:
             connection = await self._cluster.connection(leader)
             certain = {batch for batch in batches if not batch.uncertain}
             for batch in certain:
                 batch.uncertain = True
             answer: ProduceResponse | None = await connection.request(
-                request, at_most=NAMES_UNTIL, answer=self._acks != 0
+                request, at_most=PRODUCE_BEFORE if explicit else NAMES_UNTIL, answer=self._acks != 0
             )
         except (ConnectionFailed, RequestTimedOut) as problem:
             self._stale = True
@@ -238,7 +227,7 @@ class Sender:
                 self._fail(batch, problem)
         except Exception as problem:
             for batch in batches:
-                self._fail(batch, DeliveryFailed(f"{_name(batch)}: the request could not be made: {problem!r}"))
+                self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the request could not be made: {problem!r}"))
             raise
         else:
             self._answered(batches, certain, answer, loop.time())
@@ -260,7 +249,7 @@ class Sender:
         for batch in batches:
             partition = found.get(batch.partition)
             if partition is None:
-                self._fail(batch, DeliveryFailed(f"{_name(batch)}: the broker did not answer for this partition"))
+                self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the broker did not answer for this partition"))
             else:
                 self._judge(batch, batch not in certain, partition, now)
 
@@ -271,37 +260,48 @@ class Sender:
             was_uncertain: whether it may have been written by an earlier request.
         """
         code = error_for(partition.error_code)
-        problem = BrokerError(code, _name(batch), partition.error_message)
-        if code in _WRITTEN:
+        problem = BrokerError(code, name_of(batch), partition.error_message)
+        if code in WRITTEN:
             self._succeed(batch, partition.base_offset, partition.log_append_time_ms)
-        elif code in _TOO_LARGE:
+        elif code in TOO_LARGE:
             batch.uncertain = was_uncertain
             self._too_large(batch, code)
-        elif code in _LOST_TRACK and self._options.enable_idempotence and not (was_uncertain and batch.halved):
+        elif self.transactions is not None and not code.retriable:
+            self._fail_in_transaction(batch, code, was_uncertain=was_uncertain, text=partition.error_message)
+        elif code in LOST_TRACK and self._options.enable_idempotence and not (was_uncertain and batch.halved):
             # Had the broker this batch, it would know it again: it keeps the last five of a producer, and we have one under way.
             self._again(batch, now, problem, renewed=True)
         elif code is ErrorCode.INVALID_PRODUCER_EPOCH and self._options.enable_idempotence and not was_uncertain:
             self._again(batch, now, problem, renewed=True, identity=True)
         elif code.retriable:
-            self._stale |= code in _STALE_LEADER
+            self._stale |= code in STALE_LEADER
             self._again(batch, now, problem)
         else:
             if code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                 batch.uncertain = was_uncertain  # this refusal is certain
             self._fail(batch, problem)
 
+    def _fail_in_transaction(self, batch: Batch, code: ErrorCode, *, was_uncertain: bool, text: str | None) -> None:
+        """No other epoch helps here: the broker has what was written in this one."""
+        assert self.transactions is not None
+        if code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            batch.uncertain = was_uncertain or code in LOST_TRACK
+        if code in FENCED:
+            text = self.transactions.fenced_text()
+        self._fail(batch, BrokerError(code, name_of(batch), text), code)
+
     def _too_large(self, batch: Batch, code: ErrorCode) -> None:
-        setting = _TOO_LARGE[code]
+        setting = TOO_LARGE[code]
         if batch.builder.count > 1 and not batch.given_up:
             text = "%s: a batch of %d bytes is larger than the topic's %s; it is sent in halves"
             self._seldom.tell(
-                logging.INFO, (batch.partition, code), text, _name(batch), batch.builder.size_bytes, setting
+                logging.INFO, (batch.partition, code), text, name_of(batch), batch.builder.size_bytes, setting
             )
             self._accumulator.split(batch)
             return
         size = batch.builder.size_bytes
         text = f"a batch of one record, {size} bytes, is larger than the topic's {setting}; raise that, or send less in a record"
-        self._fail(batch, BrokerError(code, _name(batch), text))
+        self._fail(batch, BrokerError(code, name_of(batch), text))
 
     def _again(
         self, batch: Batch, now: float, problem: BuswayError, *, renewed: bool = False, identity: bool = False
@@ -312,10 +312,11 @@ class Sender:
             level = logging.WARNING if renewed else logging.INFO
             how = "under another producer id" if identity else "under the next epoch" if renewed else "again"
             self._seldom.tell(level, (batch.partition, problem.code), "refused, and sent %s: %s", how, problem)
+        soon = isinstance(problem, BrokerError) and problem.code is ErrorCode.CONCURRENT_TRANSACTIONS
         if renewed:
-            self._accumulator.retry_renewed(batch, now + _RETRY_S, identity=identity)
+            self._accumulator.retry_renewed(batch, now + RETRY_S, identity=identity)
         else:
-            self._accumulator.retry(batch, now + _RETRY_S)
+            self._accumulator.retry(batch, now + (SOON_S if soon else RETRY_S))
         if batch.given_up:
             self._fail(batch, problem)
 
@@ -325,12 +326,14 @@ class Sender:
         timeout_ms = self._options.delivery_timeout_ms
         expired, self._expiry_at = self._accumulator.expired(now, timeout_ms / 1000)
         for batch in expired:
-            problem = DeliveryFailed(_not_in_time(batch, timeout_ms))
+            problem = DeliveryFailed(not_in_time(batch, timeout_ms))
             self._seldom.tell(
                 logging.WARNING, (batch.partition, "late"), "%d records failed: %s", batch.builder.count, problem
             )
             if batch.given_up:
                 self._tell(batch, problem)
+                if self.transactions is not None:
+                    self.transactions.batch_failed(None, problem, lost_track=False)  # that is known when it is answered
             else:
                 self._fail(batch, problem)
 
@@ -343,10 +346,15 @@ class Sender:
                 stamp = timestamp_ms if append_time_ms < 0 else append_time_ms
                 waiter.set_result(RecordMetadata(topic, number, offset, stamp))
 
-    def _fail(self, batch: Batch, problem: BuswayError) -> None:
-        if self._accumulator.failed(batch):
-            log.info("%s: goes on in another epoch, behind a batch that may have been written", _name(batch))
+    def _fail(self, batch: Batch, problem: BuswayError, code: ErrorCode | None = None) -> None:
+        if batch.settled:  # with others of its transaction
+            return
+        ends = self._accumulator.failed(batch)
+        if ends and self.transactions is None:
+            log.info("%s: goes on in another epoch, behind a batch that may have been written", name_of(batch))
         self._tell(batch, problem)
+        if self.transactions is not None:
+            self.transactions.batch_failed(code, problem, lost_track=ends)
         self._space.set()
 
     def _tell(self, batch: Batch, problem: BuswayError) -> None:
@@ -354,6 +362,29 @@ class Sender:
             if not waiter.done():
                 waiter.set_exception(problem)
                 waiter.exception()  # reading it once keeps asyncio from complaining about records nobody awaits
+
+    async def flush(self) -> None:
+        """Send what waits for more, and return when every record is acknowledged or has failed."""
+        self._accumulator.flushing += 1
+        self.wake()
+        try:
+            await self.settled()
+        finally:
+            self._accumulator.flushing -= 1
+
+    async def settled(self) -> None:
+        """Return when no record waits or is under way any more."""
+        while self._accumulator.buffered:
+            await self.space()
+
+    def abandon(self, problem: BuswayError) -> None:
+        """Fail every record that is not acknowledged; those under way are given up, and are settled when they are answered."""
+        for batch in self._accumulator.all_batches():
+            if self._accumulator.is_under_way(batch):
+                batch.given_up = True
+                self._tell(batch, problem)
+            else:
+                self._fail(batch, problem)
 
     def left(self) -> dict[Partition, int]:
         """How many records of each partition wait for their acknowledgement."""
@@ -370,15 +401,4 @@ class Sender:
         if self._requests:
             await asyncio.wait(self._requests)
         for batch in self._accumulator.all_batches():
-            self._fail(batch, DeliveryFailed(f"{_name(batch)}: the producer was stopped before it was acknowledged"))
-
-
-def _not_in_time(batch: Batch, timeout_ms: int) -> str:
-    written = "whether it was written is not known" if batch.uncertain else "it was not written"
-    last = f"; the last attempt: {batch.problem}" if batch.problem is not None else ""
-    return f"{_name(batch)}: not acknowledged within {timeout_ms} ms, {written}{last}"
-
-
-def _name(batch: Batch) -> str:
-    topic, number = batch.partition
-    return f"{topic}-{number}"
+            self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the producer was stopped before it was acknowledged"))

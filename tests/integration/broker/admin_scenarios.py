@@ -261,7 +261,6 @@ async def creations(run: AdminRun) -> None:
     await create("assigned", topic("made-assigned", -1, -1, [(1, [1]), (0, [1])]))
     await create("again", topic("made-v7"))
     await create("again with nothing right", topic("made-v7", 0, 9, [(4, [5])], nope="1"))
-    await create("of the transactions", topic("__transaction_state"), check=True)
     await create("tiny segments", topic("made-tiny", internal_segment_bytes="100"))
     refused = {
         "metadata log": topic("__cluster_metadata"),
@@ -405,8 +404,8 @@ async def alterations(run: AdminRun) -> None:
 
 
 async def deletions(run: AdminRun) -> None:
-    """By name, by id, by neither and by both; the topics of the broker too."""
-    created = [topic("made-gone"), topic("made-gone-too"), topic("__transaction_state")]
+    """By name, by id, by neither and by both."""
+    created = [topic("made-gone"), topic("made-gone-too")]
     await run.ask("create", CreateTopicsRequest(topics=created, timeout_ms=10_000))
     seen = await run.ask("see", MetadataRequest(topics=[MetadataRequestTopic(name="made-gone")]))
     topic_id = seen.topics[0].topic_id
@@ -428,7 +427,6 @@ async def deletions(run: AdminRun) -> None:
     await run.ask("twice", delete(("made-gone", ZERO_UUID), ("made-gone", ZERO_UUID)))
     await run.ask("by id", delete((None, topic_id)))
     await run.ask("by name", delete(("made-gone-too", ZERO_UUID)))
-    await run.ask("of the broker", delete(("__transaction_state", ZERO_UUID)))
 
 
 async def settings(run: AdminRun) -> None:

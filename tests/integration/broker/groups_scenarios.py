@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.integration.broker.groups_probe import BOTH, RANGE, Run
 from tests.integration.broker.offsets_scenarios import forget_offsets, offsets_by_topic_id, simple_offsets
+from tests.integration.broker.transactional_offsets_scenarios import SCENARIOS as TRANSACTIONAL
 
 from busway_protocol.messages.groups_classic import (
     DeleteGroupsRequest,
@@ -369,4 +370,5 @@ SCENARIOS: list[Scenario] = [
     dead_member,
     leaving_together,
     coordinators,
+    *TRANSACTIONAL,
 ]

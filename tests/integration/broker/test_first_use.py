@@ -172,18 +172,3 @@ async def test_a_producer_id_is_never_another_ones(cluster: LocalCluster, connec
     other = await connection.request(request)
     assert other.producer_id != owned.producer_id
     assert other.producer_epoch == 0
-
-
-async def test_a_transaction_is_refused_so_that_every_client_gives_up(connection: Connection) -> None:
-    """By the error that ends the client's wait in the versions that it speaks, with words where there is room for them."""
-    for at_most, code in ((3, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (6, ErrorCode.INVALID_REQUEST)):
-        asked = FindCoordinatorRequest(key="tx", key_type=1, coordinator_keys=["tx"] if at_most > 3 else [])
-        if at_most > 3:
-            asked.key = ""
-        answer = await connection.request(asked, at_most=at_most)
-        refused = answer.coordinators[0] if answer.coordinators else answer
-        assert refused.error_code == code
-        assert "transactions are not served" in refused.error_message
-    named = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
-    answer = await connection.request(named)
-    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -193,7 +193,7 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
             if refused == "open":
                 patch.setattr(OsFiles, "_opened", refusing(OsFiles._opened))
             else:
-                patch.setattr(loading, "_latest_records", refusing(loading._latest_records))
+                patch.setattr(loading, "latest_records", refusing(loading.latest_records))
             await cluster.start()
             assert cluster.node is not None
             groups = cluster.node.services.groups

@@ -140,7 +140,7 @@ async def test_a_request_that_is_cancelled_at_any_wait_leaves_the_same_state_as_
         )
         for number in range(WAITS_MAX):
             await create_topic(node.services, f"t{number}", partitions=2, replication_factor=1)
-            node.services.producer_ids = range(0)
+            node.services.producer_ids.block = range(0)
             attempt = CancelledAt(api.handle(CASES[key](number), context), number)
             await attempt
             if attempt.over:

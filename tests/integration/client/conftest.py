@@ -10,20 +10,56 @@ from tests.support.apache_kafka import ApacheKafka
 from busway_bus.testing.local_cluster import LocalCluster
 
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "100"}
+QUICK_TRANSACTIONS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.state.log.num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
+}
+"""Kafka looks for transactions that are over their time every ten seconds, and makes fifty partitions for each kind of coordinator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where a broker is."""
+    """Where a broker is, and whether its transactions are those of KIP-890."""
 
     bootstrap_servers: str
+    implicit: bool = True
 
 
 @pytest.fixture(scope="session")
 def apache() -> Iterator[ApacheKafka]:
     """One Apache Kafka for the whole session."""
-    with ApacheKafka(SHORT_SESSIONS, heap="512m") as kafka:
+    with ApacheKafka({**SHORT_SESSIONS, **QUICK_TRANSACTIONS}, heap="512m") as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def apache_before_890() -> Iterator[ApacheKafka]:
+    """One whose transactions are those before KIP-890: clients add to them, and epochs stay."""
+    properties = {**SHORT_SESSIONS, **QUICK_TRANSACTIONS}
+    with ApacheKafka(properties, heap="512m", features={"transaction.version": 1}) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def unverified() -> Iterator[Cluster]:
+    """One that believes every record to be part of a transaction, as those before KIP-890 did."""
+    properties = {**QUICK_TRANSACTIONS, "transaction.partition.verification.enable": "false"}
+    with ApacheKafka(properties, heap="512m") as kafka:
+        yield Cluster(bootstrap_servers=kafka.bootstrap_servers)
+
+
+@pytest.fixture(
+    params=["busway", *(pytest.param(name, marks=pytest.mark.java) for name in ("apache", "apache_before_890"))]
+)
+async def transactional(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Both brokers, and Apache Kafka with each of the two protocols of transactions."""
+    if request.param == "busway":
+        async with LocalCluster(properties={**SHORT_SESSIONS, **QUICK_TRANSACTIONS}) as running:
+            yield Cluster(bootstrap_servers=running.bootstrap_servers)
+        return
+    kafka: ApacheKafka = request.getfixturevalue(request.param)
+    yield Cluster(bootstrap_servers=kafka.bootstrap_servers, implicit=request.param == "apache")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Any sequence of joins, syncs, beats, leaves, commits, waits, full disks and crashes keeps a shard's promises.
+"""Any sequence of joins, syncs, beats, leaves, commits, transactions, waits, full disks and crashes keeps a shard's promises.
 
 The machine below is the driver and the clients of one shard: what it appends is held in a list of bytes, answers go out when
 the list is "on disk", and a crash loses the rest and replays. A twin shard sees the log alone: what is written down is the same in both
@@ -6,7 +6,7 @@ at any moment. Hypothesis prints the shortest sequence that breaks a promise; th
 run is the same each time; more examples search further.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -15,16 +15,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_states import State
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
 from busway_bus.groups.offsets import CommittedOffset, NewOffset
-from busway_bus.groups.records import GroupMetadataKey, OffsetCommitKey
+from busway_bus.groups.pending import pending_bytes
+from busway_bus.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from busway_bus.groups.shard import Change, GroupShard
+from busway_bus.handlers.context import finished
 from busway_bus.kernel.decision import Decision
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.records.builder import BatchBuilder
+from busway_protocol.records.control import end_transaction_marker
 
 GROUPS = ("g", "h")
 CLIENTS = ("a", "b", "c", "d", "e")
@@ -34,6 +39,9 @@ REBALANCE_MS = 20_000
 RETENTION_MS = 60_000
 RANGE = ("range", encode_subscription(Subscription(topics=("t",))))
 STICKY = ("sticky", encode_subscription(Subscription(topics=("t", "u"))))
+PRODUCERS = (7, 8, 9)
+Entry = tuple[bytes | None, bytes | None, int]
+"""One record as it is stored, with its producer or -1; a marker has no key, and a value where it commits."""
 PROTOCOLS = [(RANGE, STICKY), (STICKY, RANGE), (RANGE,)]
 
 
@@ -71,6 +79,40 @@ class Ticket:
     since: int
 
 
+@dataclass(slots=True)
+class Judge:
+    """The offsets that a log says, by Kafka's rule: each with its place in the log, and none takes the place of a later one."""
+
+    in_force: dict[Any, tuple[int, Any]] = field(default_factory=dict)
+    pending: dict[int, dict[Any, tuple[int, Any]]] = field(default_factory=dict)
+
+    def write(self, at: int, key: Any, value: Any, producer_id: int) -> None:
+        if value is None:
+            self.in_force.pop(key, None)
+            for keys in self.pending.values():
+                keys.pop(key, None)
+        elif producer_id < 0:
+            self.in_force[key] = at, value
+        else:
+            self.pending.setdefault(producer_id, {})[key] = at, value
+
+    def end(self, producer_id: int, *, committed: bool) -> None:
+        for key, (at, value) in self.pending.pop(producer_id, {}).items():
+            if committed and at > self.in_force.get(key, (-1, None))[0]:
+                self.in_force[key] = at, value
+
+
+def batch_of(entry: Entry) -> bytes:
+    """An entry of the log as the file has it."""
+    key, value, producer_id = entry
+    if key is None:
+        committed = value is not None
+        return end_transaction_marker(producer_id, 0, committed=committed, coordinator_epoch=0, timestamp_ms=0)
+    builder = BatchBuilder(producer_id=producer_id, producer_epoch=min(producer_id, 0), transactional=producer_id >= 0)
+    builder.append(0, key, value)
+    return builder.build()
+
+
 class Groups(RuleBasedStateMachine):
     """The driver of one shard with its clients."""
 
@@ -78,7 +120,7 @@ class Groups(RuleBasedStateMachine):
         super().__init__()
         self.now = 1_000_000
         self.ids = 0
-        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log: list[Entry] = []
         self.durable = 0
         self.held: list[tuple[Ticket, Any]] = []
         self.open: list[Ticket] = []
@@ -98,7 +140,7 @@ class Groups(RuleBasedStateMachine):
 
     # The driver
 
-    def carry_out(self, decision: Decision[Any], ticket: Ticket | None = None) -> bool:
+    def carry_out(self, decision: Decision[Any], ticket: Ticket | None = None, producer_id: int = -1) -> bool:
         """Append, apply and hold, as the runtime does; False where there is no room."""
         if decision.records and self.full:
             self.full -= 1
@@ -107,9 +149,12 @@ class Groups(RuleBasedStateMachine):
                 refused.client.waiting = False
             return False
         for change in decision.records:
-            self.log.append(self.shard.encode(change))
-            self.shard.apply(change, self.now)
-            self.twin.apply(self.stored(self.log[-1:])[0], self.now)
+            self.log.append((*self.shard.encode(change), producer_id))
+            if producer_id < 0:
+                self.shard.apply(change, self.now)
+            else:
+                self.shard.apply_pending(change, producer_id, self.now)
+            self.replay(self.twin, self.log[-1])
         self.held += decision.due
         if ticket is not None and decision.reply is not None:
             self.held.append((ticket, decision.reply))
@@ -129,8 +174,31 @@ class Groups(RuleBasedStateMachine):
         self.open.append(found)
         return found
 
-    def stored(self, records: list[tuple[bytes, bytes | None]]) -> list[Change]:
-        changes = [GroupShard.decode(key, value) for key, value in records]
+    def replay(self, shard: GroupShard, entry: Entry) -> None:
+        """Take in what is stored, one entry after the other."""
+        key, value, producer_id = entry
+        if key is None:
+            shard.end_transaction(producer_id, self.now, committed=value is not None)
+            return
+        change = GroupShard.decode(key, value)
+        assert change is not None
+        if producer_id < 0:
+            shard.apply(change, self.now)
+        else:
+            shard.apply_pending(change, producer_id, self.now)
+
+    def loaded(self) -> GroupShard:
+        """What a start makes of the log."""
+        shard = self.fresh()
+        for _ in apply_records(
+            shard, finished(latest_records(shard, [batch_of(entry) for entry in self.log])), self.now
+        ):
+            pass
+        return shard
+
+    def stored(self) -> list[Change]:
+        """What the log says of groups."""
+        changes = [GroupShard.decode(key, value) for key, value, _ in self.log if key is not None]
         return [change for change in changes if change is not None]
 
     # The clients
@@ -302,6 +370,67 @@ class Groups(RuleBasedStateMachine):
             assert client.member_id in group.members
         self.carry_out(decision)
 
+    @rule(
+        who=st.sampled_from(CLIENTS),
+        group_id=st.sampled_from(GROUPS),
+        producer_id=st.sampled_from(PRODUCERS),
+        topic=st.sampled_from("tu"),
+        offset=st.integers(0, 2**40),
+        as_nobody=st.booleans(),
+    )
+    def commit_in_transaction(
+        self, who: str, group_id: str, producer_id: int, topic: str, offset: int, as_nobody: bool
+    ) -> None:
+        client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
+        identity = ("", None, -1) if as_nobody else (client.member_id, client.instance_id, client.generation)
+        value = NewOffset(offset=offset, leader_epoch=3, metadata=who, topic_id=UUID(int=ord(topic)), retention_ms=-1)
+        before = dict(self.shard.offsets.get(group_id, {}))
+        try:
+            decision = self.shard.commit_in_transaction(group_id, *identity, {(topic, 0): value}, wall_ms=self.now)
+        except KafkaError:
+            return
+        if group is not None and not as_nobody and client.generation >= 0:
+            assert client.generation == group.generation
+            assert client.member_id in group.members
+        if self.carry_out(decision, producer_id=producer_id):
+            assert self.shard.pending.holds(group_id, (topic, 0))
+        assert self.shard.offsets.get(group_id, {}) == before, "it is not in force before the transaction is over"
+
+    @rule(producer_id=st.sampled_from(PRODUCERS), committed=st.booleans())
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Its marker is written, perhaps once more, or there was nothing to end."""
+        if self.full:
+            self.full -= 1
+            return
+        self.log.append((None, b"" if committed else None, producer_id))
+        self.shard.end_transaction(producer_id, self.now, committed=committed)
+        self.replay(self.twin, self.log[-1])
+
+    @rule(
+        group_id=st.sampled_from(GROUPS),
+        writers=st.lists(st.sampled_from([-1, *PRODUCERS]), min_size=2, max_size=4),
+        ended=st.lists(st.tuples(st.sampled_from(PRODUCERS), st.booleans()), max_size=3),
+    )
+    def writers_cross(self, group_id: str, writers: list[int], ended: list[tuple[int, bool]]) -> None:
+        """Several commit for one partition, within transactions and without, which end in another order."""
+        for at, producer_id in enumerate(writers):
+            if producer_id < 0:
+                self.commit("a", group_id, "t", at, True)
+            else:
+                self.commit_in_transaction("a", group_id, producer_id, "t", at, True)
+        for producer_id, committed in ended:
+            self.end_transaction(producer_id, committed)
+
+    @rule(group_id=st.sampled_from(GROUPS), topic=st.sampled_from("tu"))
+    def delete_offsets(self, group_id: str, topic: str) -> None:
+        try:
+            decision = self.shard.delete_offsets(group_id, [(topic, 0)])
+        except KafkaError:
+            return
+        if self.carry_out(decision) and decision.reply[topic, 0] is ErrorCode.NONE:
+            assert (topic, 0) not in self.shard.offsets.get(group_id, {})
+            assert not self.shard.pending.holds(group_id, (topic, 0))
+
     @rule(group_id=st.sampled_from(GROUPS))
     def delete(self, group_id: str) -> None:
         decision = self.shard.delete_group(group_id)
@@ -309,10 +438,16 @@ class Groups(RuleBasedStateMachine):
         if self.carry_out(decision) and decision.records:
             assert group_id not in self.shard.groups
             assert group_id not in self.shard.offsets
+            assert not self.shard.pending.holds(group_id)
 
-    @rule()
-    def expire(self) -> None:
-        self.carry_out(self.shard.expire(tuple(self.shard.groups), self.now, RETENTION_MS, lambda *topic: True))
+    @rule(gone=st.sampled_from(["", "t", "tu"]))
+    def expire(self, gone: str) -> None:
+        """Whatever is over by its time, or for its topic; what is pending is not touched."""
+        pending = {group_id: set(self.shard.pending.of(group_id)) for group_id in GROUPS}
+        for part in self.shard.expirable():
+            self.carry_out(self.shard.expire(part, self.now, RETENTION_MS, lambda topic, topic_id: topic not in gone))
+        assert pending == {group_id: set(self.shard.pending.of(group_id)) for group_id in GROUPS}
+        assert all(group_id in self.shard.groups for group_id in GROUPS if pending[group_id])
 
     @rule(appends=st.integers(1, 3))
     def full_disk(self, appends: int) -> None:
@@ -357,30 +492,40 @@ class Groups(RuleBasedStateMachine):
         self.held, self.open = [], []
         for client in self.clients.values():
             client.waiting, client.unsynced_since = False, None
-        self.shard, self.twin, self.full = self.fresh(), self.fresh(), 0
-        for change in self.stored(self.log):
-            self.shard.apply(change, self.now)
-            self.twin.apply(change, self.now)
-        last = {key.group: value for key, value in self.stored(self.log) if isinstance(key, GroupMetadataKey)}
+        self.shard, self.twin, self.full = self.loaded(), self.fresh(), 0
+        for entry in self.log:
+            self.replay(self.twin, entry)
+        last = {key.group: value for key, value in self.stored() if isinstance(key, GroupMetadataKey)}
         for group_id, value in last.items():
             if value is not None:
                 assert self.shard.groups[group_id].record() == value
             else:
-                assert (group_id in self.shard.groups) == (group_id in self.shard.offsets)
+                kept = group_id in self.shard.offsets or self.shard.pending.holds(group_id)
+                assert (group_id in self.shard.groups) == kept
 
     # What holds at any time
 
     @invariant()
     def the_offsets_are_those_of_the_log(self) -> None:
-        """Live and after replay alike."""
+        """Live and after replay alike: of each partition the last one in the log that was committed without a transaction, or within
+        one that was committed."""
+        judge = Judge()
+        for at, (key, value, producer_id) in enumerate(self.log):
+            if key is None:
+                judge.end(producer_id, committed=value is not None)
+                continue
+            change = GroupShard.decode(key, value)
+            assert change is not None
+            if isinstance(change[0], OffsetCommitKey):
+                assert value is None or isinstance(change[1], OffsetCommitValue)
+                judge.write(at, (change[0].group, change[0].topic, change[0].partition), change[1], producer_id)
         expected: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
-        for key, value in self.stored(self.log):
-            if isinstance(key, OffsetCommitKey):
-                table = expected.setdefault(key.group, {})
-                table.pop((key.topic, key.partition), None)
-                if value is not None:
-                    table[key.topic, key.partition] = CommittedOffset.from_record(value)
-        assert self.shard.offsets == {group: table for group, table in expected.items() if table}
+        for (group, topic, partition), (_, stored) in judge.in_force.items():
+            expected.setdefault(group, {})[topic, partition] = CommittedOffset.from_record(stored)
+        assert self.shard.offsets == expected
+        for group_id in GROUPS:
+            undecided = {key[1:] for keys in judge.pending.values() for key in keys if key[0] == group_id}
+            assert set(self.shard.pending.of(group_id)) == undecided
 
     @invariant()
     def a_group_is_what_its_log_says(self) -> None:
@@ -390,6 +535,16 @@ class Groups(RuleBasedStateMachine):
                 twin = self.twin.groups[group_id]
                 assert (twin.state, twin.subscribed, twin.record()) == (group.state, group.subscribed, group.record())
         assert self.twin.offsets == self.shard.offsets
+
+    @invariant()
+    def what_is_pending_is_counted(self) -> None:
+        """The bytes of it, neither more nor less."""
+        held = sum(
+            pending_bytes(place, offset.metadata)
+            for table in self.shard.pending._groups.values()
+            for place, _, offset, _ in table.all()
+        )
+        assert self.shard.pending._holding.held == held
 
     @invariant()
     def nobody_waits_for_ever(self) -> None:

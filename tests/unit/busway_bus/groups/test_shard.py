@@ -9,7 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from busway_bus.groups.classic_values import GroupLimits
-from busway_bus.groups.offsets import CommittedOffset
+from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
+from busway_bus.groups.pending import pending_bytes
 from busway_bus.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -21,9 +23,10 @@ from busway_bus.groups.records import (
     value_bytes,
 )
 from busway_bus.groups.shard import GroupShard, TopicExists
+from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, OFFSETS_PER_EXPIRY_MAX
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
-from busway_protocol.errors import MalformedMessage
+from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 
 TOPIC_ID = UUID(int=7)
 HOUR = 3_600_000
@@ -68,7 +71,9 @@ def test_a_committed_offset_keeps_every_field() -> None:
 
 def expired(shard: GroupShard, now: int, retention_ms: int, topic_exists: TopicExists) -> list[Any]:
     """What a check of all groups removes."""
-    return [*shard.expire(tuple(shard.groups), now, retention_ms, topic_exists).records]
+    return [
+        change for part in shard.expirable() for change in shard.expire(part, now, retention_ms, topic_exists).records
+    ]
 
 
 def tombstones(changes: list[Any]) -> list[tuple[str, str]]:
@@ -208,3 +213,169 @@ def test_an_offset_with_a_time_of_its_own_goes_by_that(expires: int) -> None:
     committed(under, "g", 0, expires=expires)
     assert expired(under, expires - 1, HOUR, lambda *topic: True) == []
     assert ("OffsetCommitKey", "g") in tombstones(expired(under, expires, HOUR, lambda *topic: True))
+
+
+def commit_in(
+    under: GroupShard,
+    producer_id: int,
+    *,
+    group: str = "g",
+    offset: int = 9,
+    topic: str = "t",
+    member: tuple[str, str | None, int] = ("", None, -1),
+    metadata: str = "",
+) -> dict[Place, ErrorCode]:
+    """Commit within a transaction, as the runtime does."""
+    new = NewOffset(offset=offset, leader_epoch=1, metadata=metadata, topic_id=TOPIC_ID, retention_ms=-1)
+    decision = under.commit_in_transaction(group, *member, {(topic, 0): new}, wall_ms=20)
+    for change in decision.records:
+        under.apply_pending(change, producer_id, 20)
+    return decision.reply
+
+
+def test_an_offset_of_a_transaction_is_in_force_when_that_is_committed() -> None:
+    """And not before; one that is aborted never is, and the group is there from the first."""
+    under = shard()
+    committed(under, "g", 10)
+    assert commit_in(under, 1) == {("t", 0): ErrorCode.NONE}
+    commit_in(under, 2, group="h")
+    assert under.offsets["g"]["t", 0].offset == 5
+    assert (under.pending.of("g"), under.pending.of("h")) == ((("t", 0),), (("t", 0),))
+    assert "h" in under.groups
+    under.end_transaction(1, 30, committed=True)
+    under.end_transaction(2, 30, committed=False)
+    offset = under.offsets["g"]["t", 0]
+    assert (offset.offset, offset.commit_timestamp_ms, offset.topic_id) == (9, 20, TOPIC_ID)
+    assert "h" not in under.offsets
+    assert not under.pending.holds("g")
+    assert not under.pending.holds("h")
+    under.end_transaction(1, 40, committed=False)
+    assert under.offsets["g"]["t", 0].offset == 9, "a marker that comes again changes nothing"
+
+
+def test_a_later_commit_wins_whenever_the_transaction_ends() -> None:
+    """By its place in the log, as in Kafka; until then the offset is not stable all the same."""
+    under = shard()
+    commit_in(under, 1, offset=7)
+    committed(under, "g", 30)
+    assert under.pending.holds("g", ("t", 0))
+    under.end_transaction(1, 40, committed=True)
+    assert under.offsets["g"]["t", 0].offset == 5
+    commit_in(under, 1, offset=7)
+    commit_in(under, 2, offset=8)
+    under.end_transaction(2, 40, committed=True)
+    under.end_transaction(1, 40, committed=True)
+    assert under.offsets["g"]["t", 0].offset == 8
+
+
+def test_who_may_commit_within_a_transaction() -> None:
+    """A member of this generation under its own name; anyone while the group is empty, and producers that cannot say who they are."""
+    under = shard()
+    with pytest.raises(KafkaError) as refusal:
+        commit_in(under, 1, member=("a", None, 3))
+    assert refusal.value.code is ErrorCode.ILLEGAL_GENERATION, "there is no such group"
+    member = MemberMetadata(
+        member_id="a",
+        group_instance_id="seat",
+        client_id="a",
+        client_host="/127.0.0.1",
+        session_timeout=10_000,
+        subscription=encode_subscription(Subscription(topics=("t",))),
+        assignment=b"",
+    )
+    value = GroupMetadataValue(protocol_type="consumer", generation=3, protocol="range", leader="a", members=[member])
+    under.apply((GroupMetadataKey(group="g"), value), 0)
+    refused = {
+        ("a", None, 2): ErrorCode.ILLEGAL_GENERATION,
+        ("a", None, 4): ErrorCode.ILLEGAL_GENERATION,
+        ("b", None, 3): ErrorCode.UNKNOWN_MEMBER_ID,
+        ("b", "seat", 3): ErrorCode.FENCED_INSTANCE_ID,
+        ("b", None, -1): ErrorCode.UNKNOWN_MEMBER_ID,
+        ("", "seat", -1): ErrorCode.FENCED_INSTANCE_ID,
+    }
+    for identity, code in refused.items():
+        with pytest.raises(KafkaError) as refusal:
+            commit_in(under, 1, member=identity)
+        assert refusal.value.code is code, identity
+    assert not under.pending.holds("g")
+    for identity in (("a", None, 3), ("a", "seat", 3), ("", None, -1)):
+        assert commit_in(under, 1, member=identity) == {("t", 0): ErrorCode.NONE}
+
+
+def test_metadata_of_a_transaction_has_its_bound_too() -> None:
+    """One that is too long is refused and leaves nothing pending."""
+    under = shard()
+    assert commit_in(under, 1, metadata="m" * 4097) == {("t", 0): ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert not under.pending.holds("g")
+
+
+def test_deleting_takes_along_what_is_pending() -> None:
+    """An offset, or a group: what the transaction has committed is not in force afterwards."""
+    under = shard()
+    commit_in(under, 1)
+    commit_in(under, 1, topic="u")
+    decision = under.delete_offsets("g", [("t", 0), ("v", 0)])
+    assert [key.topic for key, _ in decision.records if isinstance(key, OffsetCommitKey)] == ["t"]
+    for change in decision.records:
+        under.apply(change, 30)
+    assert under.pending.of("g") == (("u", 0),)
+    deleted = under.delete_group("g")
+    assert tombstones([*deleted.records]) == [("OffsetCommitKey", "g"), ("GroupMetadataKey", "g")]
+    for change in deleted.records:
+        under.apply(change, 30)
+    under.end_transaction(1, 40, committed=True)
+    assert (under.offsets, under.groups) == ({}, {})
+
+
+def test_what_a_transaction_may_change_does_not_expire() -> None:
+    """Nor does its group, until the transaction is over."""
+    under = shard()
+    committed(under, "g", 0)
+    commit_in(under, 1)
+    commit_in(under, 1, group="h")
+    for topic_exists in (True, False):
+        assert expired(under, 10 * HOUR, HOUR, lambda *topic, there=topic_exists: there) == []
+    under.end_transaction(1, 40, committed=False)
+    assert sorted(tombstones(expired(under, 10 * HOUR, HOUR, lambda *topic: True))) == [
+        ("GroupMetadataKey", "g"),
+        ("GroupMetadataKey", "h"),
+        ("OffsetCommitKey", "g"),
+    ]
+
+
+def test_open_transactions_have_so_much_room_and_give_it_back() -> None:
+    """All shards share it: at its end commits are refused until others are over, or their shard is let go."""
+    limits = GroupLimits(pending=GroupMemory(3 * pending_bytes(("t", 0), "")))
+    first, second = (GroupShard(limits=limits, new_member_id=str) for _ in range(2))
+    commit_in(first, 1)
+    commit_in(first, 1, offset=10)
+    commit_in(first, 2, group="h")
+    commit_in(second, 3)
+    with pytest.raises(KafkaError) as refusal:
+        commit_in(second, 4)
+    assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    first.end_transaction(1, 30, committed=True)
+    commit_in(second, 4)
+    with pytest.raises(KafkaError):
+        commit_in(second, 5, group="h")
+    del first
+    commit_in(second, 5, group="h")
+
+
+def test_a_check_looks_at_a_bounded_number_of_offsets_at_a_time() -> None:
+    """However many one group has, and however many groups there are; each is looked at once, and the last of a group takes it along."""
+    under = shard()
+    for partition in range(2 * OFFSETS_PER_EXPIRY_MAX + 10):
+        committed(under, "large", 0, partition=partition)
+    for number in range(GROUPS_PER_EXPIRY_MAX + 10):
+        committed(under, f"g{number}", 0)
+    removed: list[Any] = []
+    for part in under.expirable():
+        assert len(part) <= GROUPS_PER_EXPIRY_MAX
+        assert 0 < sum(len(places) for places in part.values()) <= OFFSETS_PER_EXPIRY_MAX
+        changes = under.expire(part, HOUR, HOUR, lambda *topic: True).records
+        for change in changes:
+            under.apply(change, HOUR)
+        removed += changes
+    assert (under.offsets, under.groups) == ({}, {})
+    assert len(removed) == 2 * OFFSETS_PER_EXPIRY_MAX + 10 + 2 * (GROUPS_PER_EXPIRY_MAX + 10) + 1

@@ -243,21 +243,6 @@ def test_compaction_and_deletion_go_together():
     assert (again.start_offset, again.end_offset) == (40, 40)
 
 
-def test_batches_of_transactions_are_left_alone():
-    """Until transactions are served nobody knows which were aborted, so they stay, and supersede nothing."""
-    _, log = fresh()
-    append(log, (b"a", b"1"))
-    for options in ({"transactional": True}, {"transactional": True, "control": True}):
-        builder = BatchBuilder(producer_id=1, producer_epoch=0, base_sequence=0, **options)
-        builder.append(NOW, b"a", b"2")
-        log.append_own(builder.build(), leader_epoch=0, now_ms=NOW)
-    append(log, (b"b", b"3"))
-    log.roll(NOW)
-    flush(log)
-    clean(log)
-    assert pairs(log) == [(b"a", b"1"), (b"a", b"2"), (b"a", b"2"), (b"b", b"3")]
-
-
 def test_small_segments_are_merged():
     """Cleaned segments are put together up to segment.bytes; old files go after file.delete.delay.ms."""
     files, log = fresh()

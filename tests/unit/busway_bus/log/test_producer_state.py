@@ -1,13 +1,18 @@
 """Sequence numbers of idempotent producers (KIP-98), as a table."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.log import producer_state
 from busway_bus.log.producer_state import BATCHES_KEPT, SEQUENCES, ProducerState
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import BatchHeader, read_header
 from busway_protocol.records.builder import BatchBuilder
+from busway_protocol.records.control import TransactionMarker, end_transaction_marker
 
 NOW = 1_700_000_000_000
 LAST = 2_147_483_647
@@ -114,11 +119,10 @@ def test_a_start_forgets_none_of_the_batches_that_may_be_retried():
     assert judge(ProducerState.from_snapshot(restored.snapshot(), NOW), header(14, 2, epoch=2)) == GAP
 
 
-def test_control_batches_and_plain_ones_leave_no_trace():
+def test_batches_of_no_producer_leave_no_trace():
     """Only data of idempotent producers counts."""
     state = ProducerState()
     state.apply(header(0)._replace(producer_id=-1), NOW)
-    state.apply(header(0)._replace(attributes=0x20), NOW)
     assert len(state) == 0
 
 
@@ -164,4 +168,190 @@ def test_the_last_offset_of_each_producer_is_known():
     state = ProducerState()
     state.apply(header(0, 3, offset=10), NOW)
     state.apply(header(3, 2, offset=20), NOW)
-    assert state.last_offsets() == {7: 21}
+    assert state.last_records() == {7: (21, 0)}
+
+
+# Transactions
+
+
+def transactional(sequence: int, *, producer: int = 7, epoch: int = 0, offset: int = 0) -> BatchHeader:
+    """The header of a batch of a producer's transaction."""
+    builder = BatchBuilder(producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=True)
+    builder.append(NOW, b"k", b"v")
+    return read_header(builder.build(offset))
+
+
+def marker(*, epoch: int = 0, version: int = 1, coordinator_epoch: int = 0, producer: int = 7) -> EndTransaction:
+    """The end of a producer's transaction."""
+    return EndTransaction(
+        producer_id=producer,
+        producer_epoch=epoch,
+        committed=True,
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=version,
+    )
+
+
+def end(state: ProducerState, offset: int, *, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> None:
+    """Apply the marker that commits a producer's transaction."""
+    batch = end_transaction_marker(
+        producer, epoch, committed=True, coordinator_epoch=coordinator_epoch, timestamp_ms=NOW
+    )
+    header = read_header(batch)._replace(base_offset=offset)
+    state.end(header, TransactionMarker(committed=True, coordinator_epoch=coordinator_epoch, timestamp=NOW), NOW)
+
+
+def code(refused: Callable[[], object]) -> ErrorCode | None:
+    """The code with which something is refused."""
+    try:
+        refused()
+    except KafkaError as problem:
+        return problem.code
+    return None
+
+
+def test_the_first_batch_of_a_transaction_needs_its_coordinators_word_and_the_others_do_not():
+    """KIP-890, part 1: nothing is written outside of an ongoing transaction."""
+    state = ProducerState()
+    first, second = transactional(0, offset=10), transactional(1, offset=11)
+    assert code(lambda: state.check(first)) is ErrorCode.INVALID_TXN_STATE
+    word = state.verification(first, NOW, from_zero=False)
+    assert state.check(first, word) is None
+    assert state.apply(first, NOW)
+    assert state.first_unstable_offset == 10
+    assert state.verification(second, NOW, from_zero=False) is None
+    assert state.check(second) is None
+    assert not state.apply(second, NOW)
+    assert state.first_unstable_offset == 10
+
+
+def test_a_word_is_void_when_the_transaction_ends_before_the_batch_is_written():
+    """Or a late batch would open a transaction that nobody ends."""
+    state = ProducerState()
+    late = transactional(0)
+    word = state.verification(late, NOW, from_zero=False)
+    end(state, 5)
+    assert code(lambda: state.check(late, word)) is ErrorCode.INVALID_TXN_STATE
+    again = state.verification(late, NOW, from_zero=False)
+    assert again is not word
+    assert code(lambda: state.check(late, word)) is ErrorCode.INVALID_TXN_STATE, (
+        "another transaction's word is none either"
+    )
+    assert state.check(late, again) is None
+
+
+def test_while_the_first_sequence_waits_none_behind_it_is_written():
+    """One whose verification failed is sent again, and must not find a gap for ever."""
+    state = ProducerState()
+    word = state.verification(transactional(3), NOW, from_zero=False)
+    assert state.verification(transactional(4), NOW, from_zero=False) is word
+    assert code(lambda: state.check(transactional(4), word)) is GAP
+    assert state.check(transactional(3), word) is None
+    newer = state.verification(transactional(5, epoch=1), NOW, from_zero=False)
+    assert state.check(transactional(5, epoch=1), newer) is None, "a new epoch has sequences of its own"
+
+
+def test_with_transaction_version_2_an_epoch_begins_at_sequence_0():
+    """Each transaction has an epoch of its own (KIP-890, part 2)."""
+    state = ProducerState()
+    word = state.verification(transactional(3), NOW, from_zero=True)
+    assert code(lambda: state.check(transactional(3), word)) is GAP
+    word = state.verification(transactional(0), NOW, from_zero=True)
+    assert state.check(transactional(0), word) is None
+    state.apply(transactional(0), NOW)
+    end(state, 5, epoch=1)
+    assert code(lambda: state.verification(transactional(1), NOW, from_zero=True)) is FENCED
+    for sequence, expected in ((1, GAP), (0, None)):
+        batch = transactional(sequence, epoch=1)
+        word = state.verification(batch, NOW, from_zero=True)
+        assert code(lambda batch=batch, word=word: state.check(batch, word)) is expected
+
+
+def test_a_batch_outside_of_the_open_transaction_is_refused():
+    """It would be taken for a part of it by some and not by others."""
+    state = ProducerState()
+    state.apply(transactional(0), NOW)
+    assert code(lambda: state.check(header(1))) is ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("open_epoch", "ended_epoch", "incoming", "outcome"),
+    [
+        (0, None, marker(), None),
+        (1, None, marker(), FENCED),
+        (0, None, marker(epoch=1, version=2), None),
+        (0, None, marker(epoch=0, version=2), FENCED),
+        (None, 1, marker(epoch=1, version=2), None),
+        (None, 1, marker(epoch=1, version=1), None),
+        (None, 1, marker(epoch=0, version=2), FENCED),
+        (32767, None, marker(epoch=32767, version=2), None),
+        (None, None, marker(epoch=0, version=2), None),
+    ],
+)
+def test_which_epoch_an_end_may_have(open_epoch, ended_epoch, incoming, outcome):
+    """As Kafka 4.3.1 has it (KIP-1228): version 2 needs a new one, unless it is repeated or there is none left."""
+    state = ProducerState()
+    if open_epoch is not None:
+        state.apply(transactional(0, epoch=open_epoch), NOW)
+    if ended_epoch is not None:
+        end(state, 5, epoch=ended_epoch)
+    assert code(lambda: state.check_marker(incoming)) is outcome
+
+
+def test_a_coordinator_that_was_replaced_ends_nothing():
+    """Its epoch is older than one that was seen; the same one may repeat itself."""
+    state = ProducerState()
+    end(state, 5, coordinator_epoch=3)
+    assert code(lambda: state.check_marker(marker(coordinator_epoch=2))) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert code(lambda: state.check_marker(marker(coordinator_epoch=3))) is None
+
+
+def test_an_end_tells_where_the_oldest_open_transaction_is_then():
+    """Which is the last stable offset in the index."""
+    state = ProducerState()
+    for producer, offset in ((1, 10), (2, 20), (3, 30)):
+        state.apply(transactional(0, producer=producer, offset=offset), NOW)
+    batch = end_transaction_marker(1, 0, committed=False, coordinator_epoch=0, timestamp_ms=NOW)
+    abort = TransactionMarker(committed=False, coordinator_epoch=0, timestamp=NOW)
+    assert state.ended_by(read_header(batch)._replace(base_offset=40), abort) == (1, 10, 40, True, 20)
+    end(state, 40, producer=2)
+    assert state.first_unstable_offset == 10
+    end(state, 41, producer=1)
+    assert state.first_unstable_offset == 30
+    end(state, 42, producer=3)
+    assert state.first_unstable_offset is None
+
+
+def test_an_open_transaction_keeps_its_producer_and_a_snapshot_keeps_it():
+    """However long it is idle; also one that has ended a transaction and written nothing since."""
+    state = ProducerState()
+    state.apply(transactional(0, producer=2, offset=20), NOW)
+    state.apply(transactional(0, producer=1, offset=10), NOW)
+    state.apply(transactional(1, producer=1, offset=21), NOW)
+    end(state, 22, producer=3, epoch=4, coordinator_epoch=9)
+    state.expire(NOW + 10, 5)
+    assert [producer for producer, _ in state] == [2, 1]
+    end(state, 22, producer=3, epoch=4, coordinator_epoch=9)
+    restored = ProducerState.from_snapshot(state.snapshot(), NOW)
+    assert restored is not None
+    assert restored.first_unstable_offset == 10
+    assert {producer: entry.transaction_start for producer, entry in restored} == {2: 20, 1: 10, 3: -1}
+    assert [(e.epoch, e.coordinator_epoch, e.last_sequence, e.last_timestamp) for p, e in restored if p == 3] == [
+        (4, 9, -1, NOW)
+    ]
+    assert restored.snapshot() == state.snapshot()
+    end(restored, 30, producer=1)
+    assert restored.first_unstable_offset == 20
+
+
+def test_words_that_nobody_takes_are_bounded(monkeypatch):
+    """In number, and in time."""
+    monkeypatch.setattr(producer_state, "VERIFICATIONS_MAX", 2)
+    state = ProducerState()
+    words = {
+        producer: state.verification(transactional(0, producer=producer), NOW, from_zero=False)
+        for producer in (1, 2, 3)
+    }
+    assert [state.holds(producer, word) for producer, word in words.items()] == [False, True, True]
+    state.expire(NOW + 10, 5)
+    assert not state.holds(3, words[3])

@@ -201,9 +201,58 @@ def test_readers_of_committed_transactions_stop_where_the_oldest_open_one_begins
     state.appended(10)
     state.flushed(10)
     assert state.last_stable_offset == 10
-    for first_unstable, last_stable in ((4, 4), (10, 10), (12, 10), (None, 10)):
-        state.transactions_changed(first_unstable)
+    for first_open, last_stable in ((4, 4), (10, 10), (12, 10), (None, 10)):
+        state.transactions_restored(first_open)
         assert state.last_stable_offset == last_stable
+
+
+def test_the_end_of_a_transaction_counts_when_it_is_committed_itself():
+    """Until then a reader could be told of an outcome that a crash takes back."""
+    state = leader()
+    state.transaction_began(0)
+    state.appended(2)
+    state.transaction_began(2)
+    state.appended(4)
+    state.flushed(4)
+    assert (state.high_watermark, state.last_stable_offset) == (4, 0)
+    state.transaction_ended(0, 4, 2)
+    state.appended(5)
+    assert (state.high_watermark, state.last_stable_offset) == (4, 0)
+    state.transaction_ended(2, 5, None)
+    state.appended(6)
+    assert state.flushed(5) == MOVED
+    assert (state.high_watermark, state.last_stable_offset) == (5, 2)
+    state.transaction_began(6)
+    state.appended(7)
+    assert state.flushed(7) == MOVED
+    assert (state.high_watermark, state.last_stable_offset) == (7, 6)
+
+
+def test_a_transaction_that_is_written_and_ended_before_anything_is_committed_hides_nothing_afterwards():
+    """One flush may cover all of it."""
+    state = leader()
+    for offset in range(0, 6, 2):
+        state.transaction_began(offset)
+        state.appended(offset + 1)
+        state.transaction_ended(offset, offset + 1, None)
+        state.appended(offset + 2)
+    assert state.last_stable_offset == 0
+    state.flushed(6)
+    assert (state.last_stable_offset, len(state.ending)) == (6, 0)
+
+
+def test_an_end_that_is_cut_off_has_never_been():
+    """A follower that has gone astray forgets it, and its log tells what is open then."""
+    state = leader()
+    state.transaction_began(0)
+    state.appended(2)
+    state.transaction_ended(0, 2, None)
+    state.appended(3)
+    state.registered(image((ME, SECOND), leader=SECOND, epoch=1, partition_epoch=1), now_ms=0)
+    state.truncated(2)
+    state.transactions_restored(0)
+    assert state.leader_told(2) == MOVED
+    assert (state.last_stable_offset, len(state.ending)) == (0, 0)
 
 
 @pytest.mark.parametrize(("role", "event"), list(product(Role, Event)), ids=str)
@@ -357,7 +406,7 @@ class ThreeReplicas(RuleBasedStateMachine):
     @rule(first_unstable=st.none() | st.integers(0, 50))
     def transact(self, first_unstable: int | None) -> None:
         """Transactions begin and end."""
-        self.state.transactions_changed(first_unstable)
+        self.state.transactions_restored(first_unstable)
 
     @invariant()
     def offsets_are_in_order(self) -> None:

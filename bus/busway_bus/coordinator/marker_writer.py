@@ -1,0 +1,55 @@
+"""Writes the ends of transactions into the partitions of this node: a `kernel.transactions.MarkerWriter`.
+
+What lives here: that offsets take theirs by the coordinator of groups, all others by their log. What does not: which transactions end
+(`markers`), or what a marker does to a partition (`log.producer_state`, `groups.pending`).
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from busway_bus.coordinator.groups import GroupCoordinator
+from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.replication.manager import ReplicaManager
+from busway_protocol.errors import ErrorCode, KafkaError
+
+_YIELD_EVERY: Final = 50
+"""Markers that are written while all others wait."""
+
+
+class LocalMarkerWriter:
+    """Markers for partitions that this node leads."""
+
+    def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator) -> None:
+        self._replicas = replicas
+        self._groups = groups
+
+    async def write(
+        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        """Write a marker into each; a code for each, durable when it returns."""
+        codes: dict[tuple[str, int], ErrorCode] = {}
+        durable: dict[tuple[str, int], asyncio.Future[None]] = {}
+        for count, (topic, number) in enumerate(partitions, 1):
+            if topic == OFFSETS_TOPIC:
+                continue
+            try:
+                _, acknowledged = self._replicas.append_marker(self._replicas.find(topic, number), marker)
+            except KafkaError as problem:
+                codes[topic, number] = problem.code
+            else:
+                codes[topic, number] = ErrorCode.NONE
+                if acknowledged is not None:
+                    durable[topic, number] = acknowledged
+            if count % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        for topic, number in partitions:
+            if topic == OFFSETS_TOPIC:
+                codes[topic, number] = await self._groups.end_transaction(number, marker)
+        for place, acknowledged in durable.items():
+            try:
+                await asyncio.shield(acknowledged)
+            except KafkaError as problem:
+                codes[place] = problem.code
+        return codes

@@ -1,0 +1,186 @@
+"""Ends transactions: writes the marker of each whose end is decided into its partitions, until all have it, and notes that in the log.
+
+What lives here: whose markers are written now, what is tried again and when. What does not: how a marker is written (`MarkerWriter`), the
+decision (`transactions.shard`). An end that is decided is carried out whoever asked for it is there or not, and after a start by whoever
+coordinates then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from busway_bus.coordinator.runtime import Runtime
+from busway_bus.kernel.limits import ENDING_AT_ONCE_MAX, MARKER_RETRY_S
+from busway_bus.kernel.transactions import MarkerWriter
+from busway_bus.transactions.fencing import Identity
+from busway_bus.transactions.shard import Levels, TransactionShard
+from busway_bus.transactions.transaction import Place
+from busway_protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger("busway.transactions")
+_WRITTEN: Final = {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+"""Answers after which a partition needs no marker any more."""
+
+
+class _Ending:
+    """A transaction that is being ended.
+
+    Attributes:
+        identity: whose markers are written; None before that is looked at.
+        remaining: the partitions that have none yet.
+        over: done when nothing is left to do.
+    """
+
+    __slots__ = ("attempts", "complaint", "identity", "number", "over", "remaining", "transactional_id")
+
+    def __init__(self, number: int, transactional_id: str) -> None:
+        self.number = number
+        self.transactional_id = transactional_id
+        self.identity: Identity | None = None
+        self.remaining: set[Place] = set()
+        self.attempts = 0
+        self.complaint = ""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Markers:
+    """The transactions that are being ended on this node.
+
+    Args:
+        coordinator_epoch: the leader epoch of a partition of the transactions' topic.
+        exists: whether there is a partition; one whose topic was deleted needs no marker.
+        levels: what `transaction.version` allows now.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime[TransactionShard],
+        writer: MarkerWriter,
+        *,
+        coordinator_epoch: Callable[[int], int],
+        exists: Callable[[str, int], bool],
+        levels: Callable[[], Levels],
+    ) -> None:
+        self._runtime = runtime
+        self._writer = writer
+        self._coordinator_epoch = coordinator_epoch
+        self._exists = exists
+        self._levels = levels
+        self._endings: dict[str, _Ending] = {}
+        self._queue: dict[str, _Ending] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._closed = False
+
+    def begin(self, number: int, transactional_id: str) -> None:
+        """End a transaction that is prepared, unless that is under way."""
+        if self._closed or transactional_id in self._endings:
+            return
+        ending = self._endings[transactional_id] = _Ending(number, transactional_id)
+        self._enqueue(ending)
+
+    def go_on(self, number: int, shard: TransactionShard) -> None:
+        """A shard was loaded: end what is prepared there."""
+        for transactional_id in shard.prepared:
+            self.begin(number, transactional_id)
+
+    def remaining(self, transactional_id: str, identity: Identity) -> frozenset[Place] | None:
+        """The partitions without marker; None where that was not looked at."""
+        ending = self._endings.get(transactional_id)
+        return None if ending is None or ending.identity != identity else frozenset(ending.remaining)
+
+    async def over(self, transactional_id: str, *, within_s: float) -> bool:
+        """Wait until a transaction has ended; whether it has in that time."""
+        ending = self._endings.get(transactional_id)
+        if ending is None:
+            return True
+        await asyncio.wait([ending.over], timeout=within_s)
+        return ending.over.done()
+
+    async def close(self) -> None:
+        """Write no more: what is prepared goes on after the next start."""
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._queue.clear()
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        for ending in self._endings.values():
+            ending.over.cancel()
+        self._endings.clear()
+
+    def _enqueue(self, ending: _Ending) -> None:
+        self._timers.pop(ending.transactional_id, None)
+        self._queue[ending.transactional_id] = ending
+        self._start_more()
+
+    def _start_more(self) -> None:
+        while self._queue and len(self._running) < ENDING_AT_ONCE_MAX and not self._closed:
+            ending = self._queue.pop(next(iter(self._queue)))
+            task = asyncio.ensure_future(self._attempt(ending))
+            self._running.add(task)
+            task.add_done_callback(self._ran)
+
+    def _ran(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        self._start_more()
+
+    async def _attempt(self, ending: _Ending) -> None:
+        try:
+            problem = await self._end(ending)
+        except KafkaError as refused:
+            problem = refused.message or refused.code.name
+        except Exception:
+            log.exception("transaction %s is ended later on a mistake of this broker", ending.transactional_id)
+            problem = "a mistake of this broker"
+        shard = self._runtime.shards().get(ending.number)
+        if shard is None or ending.transactional_id not in shard.prepared:
+            # Done, or for whoever coordinates now: a shard that is loaded again says what is prepared.
+            del self._endings[ending.transactional_id]
+            if not ending.over.done():
+                ending.over.set_result(None)
+            return
+        if not problem:  # while its end became durable the next transaction of this id was prepared
+            ending.attempts, ending.complaint = 0, ""
+            self._enqueue(ending)
+            return
+        if problem != ending.complaint:
+            ending.complaint = problem
+            log.warning("transaction %s cannot be ended yet, and is tried again: %s", ending.transactional_id, problem)
+        first_s, longest_s = MARKER_RETRY_S
+        delay_s = min(first_s * 2 ** min(ending.attempts, 10), longest_s)
+        ending.attempts += 1
+        timer = asyncio.get_running_loop().call_later(delay_s, self._enqueue, ending)
+        self._timers[ending.transactional_id] = timer
+
+    async def _end(self, ending: _Ending) -> str:
+        """One attempt; what is in the way of the end, nothing where it is done.
+
+        Raises:
+            KafkaError: the log of transactions cannot be read or written.
+        """
+        number, transactional_id = ending.number, ending.transactional_id
+        # Only what is durable is carried out: of what a crash takes back no partition may tell.
+        transaction = await self._runtime.read(number, lambda shard: shard.transactions.get(transactional_id))
+        if transaction is None or not transaction.state.prepared:
+            return ""
+        identity = (transaction.producer_id, transaction.epoch)
+        if ending.identity != identity:
+            ending.identity, ending.remaining = identity, set(transaction.partitions)
+        ending.remaining = {place for place in ending.remaining if self._exists(*place)}
+        if ending.remaining:
+            marker = transaction.marker(self._coordinator_epoch(number))
+            codes = await self._writer.write(marker, tuple(sorted(ending.remaining)))
+            ending.remaining -= {place for place, code in codes.items() if code in _WRITTEN}
+            if ending.remaining:
+                (topic, partition), refused = min(ending.remaining), codes
+                code = refused.get((topic, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+                return f"{topic}-{partition} has no marker: {code.name}"
+        await self._runtime.write(
+            number, lambda shard: shard.complete(transactional_id, identity, self._levels(), self._runtime.now())
+        )
+        return ""

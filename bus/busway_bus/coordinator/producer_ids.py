@@ -1,0 +1,53 @@
+"""Producer ids that this node gives out, from blocks that the controller reserves for it.
+
+What lives here: the block at hand. What does not: which block is next (`controller.producer_ids`).
+"""
+
+import logging
+from collections.abc import Callable
+
+from busway_bus.controller.controller import ITSELF, Controller
+from busway_bus.controller.producer_ids import AllocateProducerIds
+from busway_bus.metadata.image import ClusterImage
+from busway_protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger("busway.producers")
+
+
+class ProducerIds:
+    """Ids that no other producer has.
+
+    Args:
+        image: the current picture of the cluster.
+
+    Attributes:
+        block: what is left of the last reservation.
+    """
+
+    def __init__(self, controller: Controller, node_id: int, image: Callable[[], ClusterImage]) -> None:
+        self._controller = controller
+        self._node_id = node_id
+        self._image = image
+        self.block = range(0)
+
+    async def take(self) -> int:
+        """The next id.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, none can be reserved now: as Kafka's ProducerIdManager, the one answer on which
+                every client asks again.
+        """
+        while not self.block:
+            # Several may come here at once; each reserves a block, and the blocks that lose the race are never given out.
+            broker = self._image().brokers[self._node_id]
+            command = AllocateProducerIds(broker_id=self._node_id, broker_epoch=broker.epoch)
+            try:
+                block = await self._controller.request(command, ITSELF)
+            except KafkaError as problem:
+                log.error("no producer ids can be given out: %s", problem)
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, problem.message) from problem
+            if not self.block:
+                self.block = block
+        first = self.block[0]
+        self.block = self.block[1:]
+        return first

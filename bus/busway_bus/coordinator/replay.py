@@ -1,0 +1,99 @@
+"""Which records of a log count for the shard that keeps its state there, and in which order it is told of them.
+
+What lives here: of each key the last record, unless that is a tombstone; of transactions only what was committed, and what is open yet.
+What does not: reading the log (`log.partition_log`), and when that is done (`loading`).
+"""
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+
+from busway_bus.coordinator.shard import Record, Shard, TransactionalShard
+from busway_bus.kernel.open_transactions import OpenTransactions
+from busway_protocol.records.batch import read_header, verify_crc
+from busway_protocol.records.control import read_marker
+from busway_protocol.records.record import decode_records
+from busway_protocol.types import Buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatestRecords:
+    """What counts of a log, to be applied from the first to the last.
+
+    Attributes:
+        overtaken: what open transactions have written and something else has taken the place of, each with its producer.
+        records: what is in force.
+        pending: what comes into force where open transactions are committed, each with its producer.
+    """
+
+    overtaken: list[tuple[Record, int]] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    pending: list[tuple[Record, int]] = field(default_factory=list)
+
+
+def latest_records(shard: Shard, batches: Iterable[Buffer]) -> Generator[None, None, LatestRecords]:
+    """What counts of a whole log, a step at a time.
+
+    Raises:
+        ProtocolError: a batch or a record is damaged.
+    """
+    last: dict[bytes, bytes | None] = {}
+    undecided: OpenTransactions[bytes, bytes] = OpenTransactions(lambda key, value: 0)
+    for batch in batches:
+        header = read_header(batch)
+        verify_crc(batch, header)
+        if header.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                last.update(undecided.end(header.producer_id, committed=marker.committed))
+        else:
+            for record in decode_records(batch):
+                if record.key is None:
+                    continue
+                if header.is_transactional and record.value is not None:
+                    undecided.put(header.producer_id, record.key, record.value)
+                    continue
+                last[record.key] = record.value
+                if record.value is None:
+                    undecided.forget(record.key)
+                else:
+                    undecided.overtake(record.key)
+        yield
+    return (yield from _decoded(shard, last, undecided))
+
+
+def _decoded(
+    shard: Shard, last: dict[bytes, bytes | None], undecided: OpenTransactions[bytes, bytes]
+) -> Generator[None, None, LatestRecords]:
+    latest = LatestRecords()
+    for key, value in last.items():
+        if value is not None:
+            decoded = shard.decode(key, value)
+            if decoded is not None:
+                latest.records.append(decoded)
+            yield
+    for key, producer_id, content, counts in undecided.all():
+        decoded = shard.decode(key, content)
+        if decoded is not None:
+            (latest.pending if counts else latest.overtaken).append((decoded, producer_id))
+        yield
+    return latest
+
+
+def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[None, None, None]:
+    """Let a shard have what counts, a step at a time; one that keeps nothing until a transaction is over is not told of open ones."""
+    transactional = shard if isinstance(shard, TransactionalShard) else None
+    if transactional is not None:
+        yield from _apply_pending(transactional, latest.overtaken, now)
+    for record in latest.records:
+        shard.apply(record, now)
+        yield
+    if transactional is not None:
+        yield from _apply_pending(transactional, latest.pending, now)
+
+
+def _apply_pending(
+    shard: TransactionalShard, records: list[tuple[Record, int]], now: int
+) -> Generator[None, None, None]:
+    for record, producer_id in records:
+        shard.apply_pending(record, producer_id, now)
+        yield

@@ -1,0 +1,293 @@
+"""The coordinator of transactions as handlers see it: one method for each thing that may be asked for.
+
+What lives here: which shard is asked, new producer ids where an answer needs one, bounded waiting for a transaction that is ending, the
+upkeep by time. What does not: any rule about transactions (`transactions.shard`), storage and waiting (`runtime`), markers (`markers`).
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
+
+from busway_bus.coordinator.markers import Markers
+from busway_bus.coordinator.runtime import Runtime
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.limits import TRANSACTIONS_BYTES_MAX, TRANSACTIONS_PER_TICK_MAX
+from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
+from busway_bus.kernel.transactions import MarkerWriter
+from busway_bus.metadata.image import TopicImage
+from busway_bus.replication.manager import ReplicaManager
+from busway_bus.transactions.fencing import Identity
+from busway_bus.transactions.shard import Begun, Ended, Levels, TransactionShard
+from busway_bus.transactions.transaction import Place, Transaction
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
+
+log = logging.getLogger("busway.transactions")
+R = TypeVar("R")
+
+
+class TransactionCoordinator:
+    """All transactional ids of this node; a `kernel.transactions.TransactionVerifier`.
+
+    Args:
+        create_topic: makes the topic of transactions.
+        image: that topic as `Runtime` wants it.
+        exists: whether there is a partition of this topic and number.
+        version: the finalized level of `transaction.version`.
+        new_producer_id: an id that nobody has.
+        writer: writes markers.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        machine: Machine,
+        *,
+        create_topic: Callable[[], Awaitable[None]],
+        image: Callable[[], TopicImage | None],
+        exists: Callable[[str, int], bool],
+        version: Callable[[], int],
+        new_producer_id: Callable[[], Awaitable[int]],
+        writer: MarkerWriter,
+    ) -> None:
+        self._config = config
+        self._create_topic = create_topic
+        self._version = version
+        self._new_producer_id = new_producer_id
+        self.runtime = Runtime(
+            TRANSACTIONS_TOPIC,
+            TransactionShard,
+            replicas=replicas,
+            machine=machine,
+            image=image,
+            loaded=self._loaded,
+        )
+        self.markers = Markers(
+            self.runtime,
+            writer,
+            coordinator_epoch=lambda number: replicas.find(TRANSACTIONS_TOPIC, number).state.leader_epoch,
+            exists=exists,
+            levels=lambda: self._levels(0),
+        )
+        self._creating = asyncio.Lock()
+
+    def _loaded(self, number: int, shard: TransactionShard) -> None:
+        self.markers.go_on(number, shard)
+
+    def _levels(self, client_version: int) -> Levels:
+        return Levels(client=client_version, server=self._version())
+
+    async def ensure(self) -> None:
+        """Make sure that the topic of transactions is there and loaded, or begun to be."""
+        async with self._creating:
+            if self.runtime.partitions == 0:
+                await self._create_topic()
+            self.runtime.load()
+
+    # Producers
+
+    async def begin(self, transactional_id: str, timeout_ms: int, expected: Identity | None) -> Identity:
+        """A producer begins with this id: its producer id and epoch, when that is durable.
+
+        Args:
+            timeout_ms: a transaction that is open for longer is aborted.
+            expected: the identity that it had, where it goes on (KIP-360).
+
+        Raises:
+            KafkaError: INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED or POLICY_VIOLATION; the coordinator is
+                not here, is loading or cannot write, for all that follow too.
+        """
+        if not 0 < timeout_ms <= self._config.get("transaction.max.timeout.ms"):
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, "see transaction.max.timeout.ms of the broker")
+        number = self.runtime.partition_of(transactional_id)
+
+        def decide(new_id: int | None) -> Begun:
+            return self.runtime.decide(
+                number,
+                lambda shard: shard.begin(
+                    transactional_id,
+                    timeout_ms,
+                    expected,
+                    new_id,
+                    self._levels(0),
+                    now=self.runtime.now(),
+                    has_room=self._held_bytes() < TRANSACTIONS_BYTES_MAX,
+                ),
+            )
+
+        return await self._settled(transactional_id, lambda: self._with_id(number, transactional_id, decide))
+
+    async def add(
+        self, transactional_id: str, identity: Identity, partitions: Collection[Place], *, client_version: int
+    ) -> None:
+        """Add partitions to a producer's transaction; returns when that is durable.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
+        """
+        number, levels = self.runtime.partition_of(transactional_id), self._levels(client_version)
+
+        async def attempt() -> None:
+            await self.runtime.write(
+                number, lambda shard: shard.add(transactional_id, identity, partitions, levels, self.runtime.now())
+            )
+
+        await self._settled(transactional_id, attempt)
+
+    async def end(self, transactional_id: str, identity: Identity, *, commit: bool, client_version: int) -> Identity:
+        """Decide how a transaction ends; the producer's identity from then on, when the decision is durable. The markers follow.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
+        """
+        number, levels = self.runtime.partition_of(transactional_id), self._levels(client_version)
+
+        def decide(new_id: int | None) -> Ended:
+            return self.runtime.decide(
+                number,
+                lambda shard: shard.end(
+                    transactional_id, identity, new_id, levels, commit=commit, now=self.runtime.now()
+                ),
+            )
+
+        return await self._settled(transactional_id, lambda: self._with_id(number, transactional_id, decide))
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[Place],
+        *,
+        add: bool,
+    ) -> Mapping[Place, ErrorCode]:
+        """Whether a producer may write to partitions as part of its transaction; see `TransactionVerifier`. The codes are those of
+        AddPartitionsToTxn, and TRANSACTION_ABORTABLE for a partition that was not added."""
+        identity = (producer_id, producer_epoch)
+        try:
+            if not transactional_id:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+            if add:
+                await self.add(transactional_id, identity, partitions, client_version=2)
+                return dict.fromkeys(partitions, ErrorCode.NONE)
+            if not self._config.get("transaction.partition.verification.enable"):
+                return dict.fromkeys(partitions, ErrorCode.NONE)
+            number = self.runtime.partition_of(transactional_id)
+            return await self.runtime.read(number, lambda shard: shard.verify(transactional_id, identity, partitions))
+        except KafkaError as problem:
+            return dict.fromkeys(partitions, problem.code)
+
+    async def _with_id(
+        self, number: int, transactional_id: str, decide: Callable[[int | None], Begun | Ended]
+    ) -> Identity:
+        """Carry out a decision that may need a new producer id; the producer's identity after it, when it is durable."""
+        outcome = decide(None)
+        if outcome.needs_id:
+            outcome = decide(await self._new_producer_id())
+        if outcome.ending:
+            self.markers.begin(number, transactional_id)  # they wait for the disk themselves
+        await self.runtime.read(number, lambda shard: None)
+        if outcome.identity is None:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is being aborted")
+        return outcome.identity
+
+    async def _settled(self, transactional_id: str, attempt: Callable[[], Awaitable[R]]) -> R:
+        """What `attempt` comes to; where the last transaction is still ending that is waited for first, for a little, as a client would
+        only come again."""
+        try:
+            return await attempt()
+        except KafkaError as problem:
+            if problem.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                raise
+            within_s = self._config.get("add.partitions.to.txn.retry.backoff.max.ms") / 1000
+            if not await self.markers.over(transactional_id, within_s=within_s):
+                raise
+        return await attempt()
+
+    def _held_bytes(self) -> int:
+        return sum(shard.held_bytes for shard in self.runtime.shards().values())
+
+    # Looking
+
+    def transaction(self, transactional_id: str) -> tuple[Transaction, frozenset[Place]]:
+        """An id and the partitions of its transaction, while that is ending those without a marker.
+
+        Raises:
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        known = self.runtime.shard(self.runtime.partition_of(transactional_id)).transactions.get(transactional_id)
+        if known is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        remaining = None
+        if known.state.prepared:
+            remaining = self.markers.remaining(transactional_id, (known.producer_id, known.epoch))
+        return known, known.partitions if remaining is None else remaining
+
+    def transactions(self) -> list[tuple[str, Transaction]]:
+        """All ids, by partition and name.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are still being read.
+        """
+        return [entry for shard in self.runtime.all_shards().values() for entry in shard.transactions.items()]
+
+    # Time
+
+    async def abort_overdue(self) -> None:
+        """Abort the transactions that are open for longer than their producers said."""
+        self.runtime.load()
+        for number in tuple(self.runtime.shards()):
+            if not await self._abort_overdue(number):
+                return
+
+    async def _abort_overdue(self, number: int) -> bool:
+        """Abort what is overdue in one partition, a bounded part at a time; False where that cannot be written."""
+        new_id: int | None = None
+        while number in self.runtime.shards():
+            decide = functools.partial(
+                TransactionShard.timed_out,
+                now=self.runtime.now(),
+                levels=self._levels(0),
+                at_most=TRANSACTIONS_PER_TICK_MAX,
+                new_id=new_id,
+            )
+            try:
+                overdue = self.runtime.decide(number, decide)
+                for transactional_id in overdue.ending:
+                    log.info("transaction %s took longer than its timeout and is aborted", transactional_id)
+                    self.markers.begin(number, transactional_id)
+                new_id = await self._new_producer_id() if overdue.needs_id else None
+            except KafkaError as problem:
+                log.error("what is overdue in %s-%d cannot be aborted yet: %s", TRANSACTIONS_TOPIC, number, problem)
+                return False
+            if not overdue.needs_id and len(overdue.ending) < TRANSACTIONS_PER_TICK_MAX:
+                break
+            await asyncio.sleep(0)
+        return True
+
+    async def expire(self) -> None:
+        """Forget ids that nobody uses any more."""
+        self.runtime.load()
+        before = self.runtime.now() - self._config.get("transactional.id.expiration.ms")
+        for number, shard in self.runtime.shards().items():
+            transactional_ids = tuple(shard.transactions)
+            for start in range(0, len(transactional_ids), TRANSACTIONS_PER_TICK_MAX):
+                if self.runtime.shards().get(number) is not shard:
+                    break
+                batch = transactional_ids[start : start + TRANSACTIONS_PER_TICK_MAX]
+                try:
+                    await self.runtime.write(
+                        number, functools.partial(TransactionShard.expire, transactional_ids=batch, before=before)
+                    )
+                except KafkaError as problem:
+                    log.error("what expired in %s-%d cannot be removed: %s", TRANSACTIONS_TOPIC, number, problem)
+                    return
+                await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Stop; what is under way goes on after the next start."""
+        await self.markers.close()
+        self.runtime.close()

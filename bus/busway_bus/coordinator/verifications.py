@@ -1,0 +1,65 @@
+"""Asking whether a partition belongs to a producer's transaction, and noticing where that ends before the answer is acted upon (KIP-890).
+
+What lives here: the question, and the codes that it is answered with. What does not: who knows (`kernel.transactions.TransactionVerifier`).
+
+Between the answer and the append nothing may be awaited. What ends in between is told by `ended`: an append after the marker would open
+a transaction that nobody ends.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from busway_bus.kernel.transactions import TransactionVerifier
+from busway_protocol.errors import ErrorCode, KafkaError
+
+_CODES: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""What the producer is told instead, as in Kafka: it knows the one, and comes again without looking for the coordinator for the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalProducer:
+    """Who writes within a transaction."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class Verifications:
+    """Those that are under way."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[int, set[object]] = {}
+
+    def ended(self, producer_id: int) -> None:
+        """A transaction of this producer ends: what is being asked for it holds no more."""
+        self._under_way.pop(producer_id, None)
+
+    async def verify(
+        self, verifier: TransactionVerifier, producer: TransactionalProducer, partition: tuple[str, int], *, add: bool
+    ) -> None:
+        """Return when the producer may write to the partition as a part of its transaction.
+
+        Raises:
+            KafkaError: it may not; TRANSACTION_ABORTABLE where the transaction has ended meanwhile.
+        """
+        question = object()
+        self._under_way.setdefault(producer.producer_id, set()).add(question)
+        try:
+            codes = await verifier.verify(
+                producer.transactional_id, producer.producer_id, producer.epoch, (partition,), add=add
+            )
+            holds = question in self._under_way.get(producer.producer_id, ())
+        finally:
+            others = self._under_way.get(producer.producer_id, set())
+            others.discard(question)
+            if not others:
+                self._under_way.pop(producer.producer_id, None)
+        code = codes[partition]
+        if code is not ErrorCode.NONE:
+            raise KafkaError(_CODES.get(code, code))
+        if not holds:
+            raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction has ended meanwhile")

@@ -1,0 +1,35 @@
+"""AddOffsetsToTxn (key 25, versions 0-4): make the offsets of a group part of a transaction (KIP-98).
+
+Versions: 2 answers PRODUCER_FENCED where older ones say INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible, 4 may answer
+TRANSACTION_ABORTABLE (KIP-890).
+Behaviour: adds the partition of the offsets topic that keeps the group; see AddPartitionsToTxn.
+*Not supported*: nothing is left out.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.topics import OFFSETS_TOPIC
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+API = ApiKey.ADD_OFFSETS_TO_TXN
+VERSIONS = (0, 4)
+NEEDS = (Access(Operation.WRITE, Resource.TRANSACTIONAL_ID), Access(Operation.READ, Resource.GROUP))
+FENCED_SINCE = 2
+
+
+async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
+    """Add the partition of the group's offsets."""
+    node, identity = context.node, (request.producer_id, request.producer_epoch)
+    try:
+        if not request.transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        await node.groups.ensure()
+        place = (OFFSETS_TOPIC, node.groups.runtime.partition_of(request.group_id))
+        await node.transactions.add(request.transactional_id, identity, (place,), client_version=0)
+    except KafkaError as problem:
+        fenced = problem.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE
+        code = ErrorCode.INVALID_PRODUCER_EPOCH if fenced else problem.code
+        return AddOffsetsToTxnResponse(error_code=code)
+    return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)

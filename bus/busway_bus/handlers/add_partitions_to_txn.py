@@ -1,0 +1,108 @@
+"""AddPartitionsToTxn (key 24, versions 0-5): make partitions part of a transaction (KIP-98).
+
+Versions: 2 answers PRODUCER_FENCED where older ones say INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible; 4 is a broker's, for several
+transactions, which may only be looked up (KIP-890); 5 may answer TRANSACTION_ABORTABLE.
+Behaviour: of one transaction all partitions or none. While the last transaction of the same id is ending that is waited for, for at most
+add.partitions.to.txn.retry.backoff.max.ms; then CONCURRENT_TRANSACTIONS. A transaction has at most 10,000 partitions
+(POLICY_VIOLATION).
+*Not supported*: nothing is left out.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_bus.transactions.transaction import Place
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.transactions import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+API = ApiKey.ADD_PARTITIONS_TO_TXN
+VERSIONS = (0, 5)
+NEEDS = (
+    Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    Access(Operation.WRITE, Resource.TOPIC),
+    Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),
+)
+BATCHED_SINCE = 4
+FENCED_SINCE = 2
+
+
+async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
+    """Add or look up the partitions of every transaction."""
+    if context.api_version >= BATCHED_SINCE:
+        results = [
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=await _results(transaction, context, client_version=2),
+            )
+            for transaction in request.transactions
+        ]
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=await _results(transaction, context, client_version=0)
+    )
+
+
+async def _results(
+    transaction: AddPartitionsToTxnTransaction, context: RequestContext, *, client_version: int
+) -> list[AddPartitionsToTxnTopicResult]:
+    places = [(topic.name, number) for topic in transaction.topics for number in topic.partitions]
+    image, missing = context.node.image, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    codes: dict[Place, ErrorCode] = {place: missing for place in places if image.partition(*place) is None}
+    if codes:
+        return _by_topic(transaction.topics, {**dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED), **codes})
+    if transaction.verify_only:
+        verified = await context.node.transactions.verify(
+            transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, places, add=False
+        )
+        return _by_topic(transaction.topics, verified)
+    code = await _added(transaction, places, context, client_version)
+    return _by_topic(transaction.topics, dict.fromkeys(places, code))
+
+
+async def _added(
+    transaction: AddPartitionsToTxnTransaction, places: Iterable[Place], context: RequestContext, client_version: int
+) -> ErrorCode:
+    if not transaction.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    identity = (transaction.producer_id, transaction.producer_epoch)
+    try:
+        await context.node.transactions.add(
+            transaction.transactional_id, identity, frozenset(places), client_version=client_version
+        )
+    except KafkaError as problem:
+        fenced = problem.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE
+        return ErrorCode.INVALID_PRODUCER_EPOCH if fenced else problem.code
+    return ErrorCode.NONE
+
+
+def _by_topic(
+    topics: list[AddPartitionsToTxnTopic], codes: Mapping[Place, ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=number, partition_error_code=codes[topic.name, number]
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

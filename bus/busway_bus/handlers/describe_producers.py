@@ -1,0 +1,63 @@
+"""DescribeProducers (key 61, version 0): who has written to a partition of late, and which transactions are open in it (KIP-664).
+
+Behaviour: the producers that a partition remembers (producer.id.expiration.ms), with the first offset of an open transaction, which is
+what `kafka-transactions.sh find-hanging` looks for.
+"""
+
+from collections.abc import Awaitable, Generator
+
+from busway_bus.handlers.context import Large, RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.transactions import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+API = ApiKey.DESCRIBE_PRODUCERS
+VERSIONS = (0, 0)
+NEEDS = (Access(Operation.READ, Resource.TOPIC),)
+STEP = 500
+"""Producers that are told between two others' requests."""
+
+
+def handle(request: DescribeProducersRequest, context: RequestContext) -> Awaitable[Large]:
+    """Tell of each partition; they may have very many producers."""
+    return context.in_turns(_response(request, context))
+
+
+def _response(
+    request: DescribeProducersRequest, context: RequestContext
+) -> Generator[None, None, DescribeProducersResponse]:
+    response = DescribeProducersResponse(topics=[])
+    for topic in request.topics:
+        answer = TopicResponse(name=topic.name, partitions=[])
+        response.topics.append(answer)
+        for number in topic.partition_indexes:
+            partition = PartitionResponse(partition_index=number, error_code=ErrorCode.NONE, active_producers=[])
+            answer.partitions.append(partition)
+            try:
+                producers = context.node.replicas.find(topic.name, number).log.producers
+            except KafkaError as problem:
+                partition.error_code, partition.error_message = problem.code, problem.message
+                yield
+                continue
+            for count, (producer_id, entry) in enumerate(tuple(producers)):
+                partition.active_producers.append(
+                    ProducerState(
+                        producer_id=producer_id,
+                        producer_epoch=entry.epoch,
+                        last_sequence=entry.last_sequence,
+                        last_timestamp=entry.last_timestamp,
+                        coordinator_epoch=entry.coordinator_epoch,
+                        current_txn_start_offset=entry.transaction_start,
+                    )
+                )
+                if count % STEP == 0:
+                    yield
+            yield
+    return response

@@ -1,0 +1,38 @@
+"""EndTxn (key 26, versions 0-5): commit or abort a transaction (KIP-98).
+
+Versions: 2 answers PRODUCER_FENCED where older ones say INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible, 4 may answer
+TRANSACTION_ABORTABLE, 5 raises the epoch and tells the new identity (KIP-890).
+Behaviour: answered when the decision is durable; the markers follow by themselves, also after a crash. With version 5 a transaction that
+no partition was added to can be aborted.
+*Not supported*: nothing is left out.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.transactions import EndTxnRequest, EndTxnResponse
+
+API = ApiKey.END_TXN
+VERSIONS = (0, 5)
+NEEDS = (Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),)
+FENCED_SINCE = 2
+BUMPED_SINCE = 5
+
+
+async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+    """Decide the end."""
+    identity = (request.producer_id, request.producer_epoch)
+    try:
+        if not request.transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        producer_id, epoch = await context.node.transactions.end(
+            request.transactional_id,
+            identity,
+            commit=request.committed,
+            client_version=2 if context.api_version >= BUMPED_SINCE else 0,
+        )
+    except KafkaError as problem:
+        fenced = problem.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE
+        return EndTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH if fenced else problem.code)
+    return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch)

@@ -1,0 +1,110 @@
+"""TxnOffsetCommit (key 28, versions 0-5): store how far a group has read as part of a producer's transaction (KIP-98).
+
+Versions: 2 has the leader epoch (KIP-320), 3 says which member of which generation commits and is flexible (KIP-447), 4 may be answered
+with TRANSACTION_ABORTABLE, 5 adds the group to the transaction by itself (KIP-890).
+Behaviour: the offsets are pending until the transaction is over, and in force when it is committed; of several commits for one partition
+the last one counts, within transactions or without. Refused: members of an earlier generation, fenced producers, and groups that are
+not part of the transaction.
+*Not supported*: member epochs; such groups do not exist here.
+"""
+
+from busway_bus.coordinator.verifications import TransactionalProducer
+from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+API = ApiKey.TXN_OFFSET_COMMIT
+VERSIONS = (0, 5)
+NEEDS = (
+    Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    Access(Operation.READ, Resource.GROUP),
+    Access(Operation.READ, Resource.TOPIC),
+)
+LOADING_SINCE = 2
+ABORTABLE_SINCE = 4
+ADDS_SINCE = 5
+
+
+async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+    """Check the partitions, store the offsets, answer when they are durable."""
+    offsets = _offsets(request, context)
+    codes: dict[Place, ErrorCode] = {}
+    if offsets:
+        try:
+            codes = await _commit(request, offsets, context)
+        except KafkaError as problem:
+            codes = dict.fromkeys(offsets, _known(problem.code, context.api_version))
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=codes.get(
+                            (topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _commit(
+    request: TxnOffsetCommitRequest, offsets: dict[Place, NewOffset], context: RequestContext
+) -> dict[Place, ErrorCode]:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    return await context.node.groups.commit_in_transaction(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        offsets,
+        producer=TransactionalProducer(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            epoch=request.producer_epoch,
+        ),
+        verifier=context.node.transactions,
+        add=context.api_version >= ADDS_SINCE,
+    )
+
+
+def _offsets(request: TxnOffsetCommitRequest, context: RequestContext) -> dict[Place, NewOffset]:
+    """What is to be stored: the offsets of partitions that there are."""
+    offsets: dict[Place, NewOffset] = {}
+    for requested in request.topics:
+        topic = context.node.image.topics.get(requested.name)
+        if topic is None:
+            continue
+        for partition in requested.partitions:
+            if 0 <= partition.partition_index < len(topic.partitions):
+                offsets[topic.name, partition.partition_index] = NewOffset(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=partition.committed_metadata or "",
+                    topic_id=topic.topic_id,
+                    retention_ms=-1,
+                )
+    return offsets
+
+
+def _known(code: ErrorCode, version: int) -> ErrorCode:
+    """The code as clients of this version understand it."""
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

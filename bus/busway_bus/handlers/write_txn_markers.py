@@ -1,0 +1,62 @@
+"""WriteTxnMarkers (key 27, versions 1-2): a transaction coordinator ends transactions in partitions of this node.
+
+Versions: 2 tells the transaction version, by which the epoch of a marker is judged (KIP-1228).
+Behaviour: a marker is acknowledged when it is committed. One with an epoch older than the producer's is refused with
+INVALID_PRODUCER_EPOCH, one of a coordinator that another has replaced with TRANSACTION_COORDINATOR_FENCED; one that is repeated is written
+again. In `__consumer_offsets` the group coordinator writes it, so that offsets are in force from then on.
+"""
+
+import asyncio
+from typing import Final
+
+from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+API = ApiKey.WRITE_TXN_MARKERS
+VERSIONS = (1, 2)
+MARKERS_TOGETHER: Final = 500
+NEEDS = (Access(Operation.ALTER, Resource.CLUSTER), Access(Operation.CLUSTER_ACTION, Resource.CLUSTER))
+
+
+async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    """Write markers in the order in which they come, and wait for many of them together."""
+    results: list[WritableTxnMarkerResult] = []
+    for start in range(0, len(request.markers), MARKERS_TOGETHER):
+        together = request.markers[start : start + MARKERS_TOGETHER]
+        results += await asyncio.gather(*(_write(marker, context) for marker in together))
+    return WriteTxnMarkersResponse(markers=results)
+
+
+async def _write(marker: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
+    end = EndTransaction(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        committed=marker.transaction_result,
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+    partitions = [(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
+    codes = await context.node.markers.write(end, partitions)
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(partition_index=number, error_code=codes[topic.name, number])
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )

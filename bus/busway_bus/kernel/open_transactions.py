@@ -1,0 +1,103 @@
+"""What open transactions have written to a log with keys, until their ends say whether it counts (KIP-98).
+
+What lives here: which of several writers of one key counts, whatever the order in which their transactions end: the one whose record is
+last in the log, as in Kafka. It is the same for bytes that are read from a log and for values in memory. What does not: what counts
+already, and where it is kept.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class OpenTransactions(Generic[K, V]):
+    """Values by key and producer, told of in the order of the log.
+
+    Args:
+        size: what a value under a key takes, in bytes.
+
+    Attributes:
+        held: bytes of all values, as `size` has them.
+    """
+
+    __slots__ = ("_keys", "_size", "_values", "held")
+
+    def __init__(self, size: Callable[[K, V], int]) -> None:
+        self._size = size
+        self._values: dict[K, dict[int, tuple[V, bool]]] = {}
+        self._keys: dict[int, dict[K, None]] = {}
+        self.held = 0
+
+    def __contains__(self, key: K) -> bool:
+        """Whether a transaction that is open has written this key."""
+        return key in self._values
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys that such transactions have written."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def all(self) -> Iterator[tuple[K, int, V, bool]]:
+        """Key, producer, value, and whether that would count; of each key in the order of the log."""
+        for key, values in self._values.items():
+            for producer_id, (value, counts) in values.items():
+                yield key, producer_id, value, counts
+
+    def put(self, producer_id: int, key: K, value: V) -> None:
+        """A transaction has written this, instead of what it had written under the key before."""
+        self._take(producer_id, key)
+        self._values.setdefault(key, {})[producer_id] = value, True
+        self._keys.setdefault(producer_id, {})[key] = None
+        self.held += self._size(key, value)
+
+    def overtake(self, key: K) -> None:
+        """A value under the key is in force that stands later in the log: what is open counts no more, and is open all the same."""
+        values = self._values.get(key)
+        if values is not None:
+            for producer_id, (value, _) in values.items():
+                values[producer_id] = value, False
+
+    def forget(self, key: K) -> None:
+        """The key was ended with a tombstone: nothing that was written before it is open any more."""
+        for producer_id in tuple(self._values.get(key, ())):
+            keys = self._keys[producer_id]
+            del keys[key]
+            if not keys:
+                del self._keys[producer_id]
+            self._take(producer_id, key)
+
+    def end(self, producer_id: int, *, committed: bool) -> list[tuple[K, V]]:
+        """A transaction is over: what is in force from now on, nothing where it was aborted."""
+        in_force: list[tuple[K, V]] = []
+        for key in self._keys.pop(producer_id, ()):
+            values = self._values[key]
+            value, counts = values[producer_id]
+            if committed and counts:
+                in_force.append((key, value))
+            if len(values) == 1:
+                del self._values[key]
+            else:
+                if committed and counts:
+                    self._overtake_before(producer_id, values)
+                del values[producer_id]
+            self.held -= self._size(key, value)
+        return in_force
+
+    @staticmethod
+    def _overtake_before(producer_id: int, values: dict[int, tuple[V, bool]]) -> None:
+        for earlier, (value, _) in values.items():
+            if earlier == producer_id:
+                return
+            values[earlier] = value, False
+
+    def _take(self, producer_id: int, key: K) -> None:
+        values = self._values.get(key, {})
+        entry = values.pop(producer_id, None)
+        if entry is not None:
+            self.held -= self._size(key, entry[0])
+            if not values:
+                del self._values[key]

@@ -1,0 +1,202 @@
+"""What is known of one transactional id, and what each event makes of it.
+
+What lives here: `Transaction`, a frozen value, its next values, and its form in the log. What does not: whether an event may happen now
+(`states`, `fencing`), the table of all ids (`shard`). The epochs and ids that each event gives are those of Kafka's `TransactionMetadata`
+(KIP-360, KIP-890).
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.transactions.records import PartitionsSchema, TransactionLogValue
+from busway_bus.transactions.states import Event, State, after
+from busway_protocol.errors import MalformedMessage
+
+Place = tuple[str, int]
+"""A topic's name and the number of a partition of it."""
+NO_ID: Final = -1
+NO_EPOCH: Final = -1
+EPOCH_MAX: Final = 2**15 - 1
+EPOCHS_BUMPED_SINCE: Final = 2
+"""From this transaction version on each end of a transaction raises the epoch (KIP-890)."""
+
+
+def exhausted(epoch: int) -> bool:
+    """Whether the epoch is the last that a producer gets: one more is kept for fencing it."""
+    return epoch >= EPOCH_MAX - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """One transactional id.
+
+    Attributes:
+        previous_producer_id: the id before the last event; another one where that gave a new id.
+        next_producer_id: the id that the producer gets when the transaction that is ending has its markers: its epochs are used up.
+        last_epoch: the epoch before the current one, for an InitProducerId that is repeated; the log does not keep it, as in Kafka.
+        timeout_ms: a transaction that is open for longer is aborted.
+        partitions: that belong to the transaction.
+        started_ms: when the first partition was added, by the wall clock; -1 where none was.
+        updated_ms: of the last event.
+        client_version: transaction version that the producer followed at the last event.
+    """
+
+    producer_id: int
+    previous_producer_id: int = NO_ID
+    next_producer_id: int = NO_ID
+    epoch: int = NO_EPOCH
+    last_epoch: int = NO_EPOCH
+    timeout_ms: int
+    state: State = State.EMPTY
+    partitions: frozenset[Place] = frozenset()
+    started_ms: int = -1
+    updated_ms: int
+    client_version: int = 0
+
+    # Events
+
+    def initialized(self, timeout_ms: int, epoch: int, last_epoch: int, now: int) -> "Transaction":
+        """A producer begins with this epoch."""
+        return self._begun(self.producer_id, timeout_ms, epoch, last_epoch, now)
+
+    def rotated(self, producer_id: int, timeout_ms: int, now: int, *, known: bool) -> "Transaction":
+        """A producer begins with a new id, as the epochs of the old one are used up.
+
+        Args:
+            known: it named id and epoch, and may do so again where the answer is lost.
+        """
+        return self._begun(producer_id, timeout_ms, 0, self.epoch if known else NO_EPOCH, now)
+
+    def _begun(self, producer_id: int, timeout_ms: int, epoch: int, last_epoch: int, now: int) -> "Transaction":
+        return replace(
+            self,
+            producer_id=producer_id,
+            previous_producer_id=self.producer_id,
+            epoch=epoch,
+            last_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            state=after(self.state, Event.INITIALIZED),
+            partitions=frozenset(),
+            started_ms=-1,
+            updated_ms=now,
+        )
+
+    def added(self, partitions: Collection[Place], client_version: int, now: int) -> "Transaction":
+        """Partitions join the transaction; the first ones begin it."""
+        return replace(
+            self,
+            previous_producer_id=self.producer_id,
+            state=after(self.state, Event.ADDED),
+            partitions=self.partitions.union(partitions),
+            started_ms=now if self.state.idle else self.started_ms,
+            updated_ms=now,
+            client_version=client_version,
+        )
+
+    def prepared(
+        self, event: Event, client_version: int, now: int, *, next_producer_id: int = NO_ID, fences: bool = False
+    ) -> "Transaction":
+        """Its end is decided.
+
+        Args:
+            event: COMMITTED or ABORTED.
+            client_version: from version 2 on the epoch rises with it, which fences the producer too.
+            next_producer_id: where this end uses up the epochs of the current one.
+            fences: the coordinator aborts it, and no producer may go on.
+        """
+        epoch, last_epoch = self.epoch, self.last_epoch
+        if client_version >= EPOCHS_BUMPED_SINCE:
+            epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
+        elif fences:
+            epoch, last_epoch = min(epoch + 1, EPOCH_MAX), NO_EPOCH
+        return replace(
+            self,
+            previous_producer_id=self.producer_id,
+            next_producer_id=next_producer_id,
+            epoch=epoch,
+            last_epoch=last_epoch,
+            state=after(self.state, event),
+            started_ms=now if self.state.idle else self.started_ms,
+            updated_ms=now,
+            client_version=client_version,
+        )
+
+    def completed(self, now: int) -> "Transaction":
+        """Every partition has its marker."""
+        rotates = self.client_version >= EPOCHS_BUMPED_SINCE and self.next_producer_id != NO_ID
+        return replace(
+            self,
+            producer_id=self.next_producer_id if rotates else self.producer_id,
+            previous_producer_id=self.producer_id,
+            next_producer_id=NO_ID,
+            epoch=0 if rotates else self.epoch,
+            state=after(self.state, Event.MARKED),
+            partitions=frozenset(),
+            updated_ms=now,
+        )
+
+    def marker(self, coordinator_epoch: int) -> EndTransaction:
+        """What is written into the partitions of one that is prepared."""
+        assert self.state.prepared
+        return EndTransaction(
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=self.state is State.PREPARE_COMMIT,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=self.client_version,
+        )
+
+    # In the log
+
+    def record(self, version: int) -> TransactionLogValue:
+        """As it is stored in this version of the value."""
+        value = TransactionLogValue(
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            transaction_timeout_ms=self.timeout_ms,
+            transaction_status=self.state,
+            transaction_partitions=None if self.state is State.EMPTY else by_topic(self.partitions),
+            transaction_last_update_timestamp_ms=self.updated_ms,
+            transaction_start_timestamp_ms=self.started_ms,
+        )
+        if version >= 1:
+            value.previous_producer_id = self.previous_producer_id
+            value.next_producer_id = self.next_producer_id
+            value.client_transaction_version = self.client_version
+        return value
+
+    @staticmethod
+    def from_record(value: TransactionLogValue) -> "Transaction":
+        """What is stored.
+
+        Raises:
+            MalformedMessage: there is no such state.
+        """
+        try:
+            state = State(value.transaction_status)
+        except ValueError:
+            raise MalformedMessage(f"{value.transaction_status} is no state of a transaction") from None
+        return Transaction(
+            producer_id=value.producer_id,
+            previous_producer_id=value.previous_producer_id,
+            next_producer_id=value.next_producer_id,
+            epoch=value.producer_epoch,
+            timeout_ms=value.transaction_timeout_ms,
+            state=state,
+            partitions=frozenset(
+                (topic.topic, number) for topic in value.transaction_partitions or () for number in topic.partition_ids
+            ),
+            started_ms=value.transaction_start_timestamp_ms,
+            updated_ms=value.transaction_last_update_timestamp_ms,
+            client_version=value.client_transaction_version,
+        )
+
+
+def by_topic(partitions: Iterable[Place]) -> list[PartitionsSchema]:
+    """Partitions as the log has them: by topic, in order."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return [PartitionsSchema(topic=topic, partition_ids=numbers) for topic, numbers in topics.items()]

@@ -1,0 +1,300 @@
+"""Administration of transactions: who has one, which are left hanging, ending them.
+
+What lives here: `TransactionsAdmin`, a part of `Admin`, and the values it returns (KIP-664). What does not: the CLI.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from busway.cluster.client import ClusterClient, CoordinatorKind
+from busway.cluster.coordinator import MOVED
+from busway.errors import BrokerError
+from busway.net.machine import current_machine
+from busway.types import TopicPartition
+from busway_protocol.errors import ErrorCode, error_for
+from busway_protocol.messages.transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    TopicRequest,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+HANGING_AFTER_MS: Final = 15 * 60 * 1000
+"""Kafka's transaction.max.timeout.ms: the coordinator lets no transaction be open for longer."""
+_PENDING: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id in a list."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """What a coordinator knows of a transactional id.
+
+    Attributes:
+        coordinator: the broker that coordinates it.
+        timeout_ms: it is aborted when it is open for longer.
+        started_ms: when the open transaction was begun, in ms since 1970; -1 where none is open.
+        partitions: that are part of it.
+    """
+
+    transactional_id: str
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerDescription:
+    """A producer that a partition knows.
+
+    Attributes:
+        last_sequence: number of its last record, -1 where there is none.
+        last_ms: when it wrote last, in ms since 1970; -1 where it has not.
+        coordinator_epoch: of its last marker; -1 before one.
+        open_from: first offset of its open transaction, None where none is open.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_ms: int
+    coordinator_epoch: int
+    open_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """A transaction that is open in a partition, and that no coordinator will end; readers of committed records wait for it.
+
+    Attributes:
+        transactional_id: whose producer it was, as far as a coordinator knows.
+        open_from: its first offset.
+        last_ms: when its producer wrote last, in ms since 1970.
+    """
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    open_from: int
+    last_ms: int
+    transactional_id: str | None
+
+
+class TransactionsAdmin:
+    """What `Admin` offers for transactions."""
+
+    _cluster: ClusterClient
+
+    async def list_transactions(
+        self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), open_for_ms: int = -1
+    ) -> list[TransactionListing]:
+        """The transactional ids of all coordinators.
+
+        Args:
+            states: only in these, by Kafka's names: Ongoing, CompleteCommit and so on.
+            producer_ids: only of these.
+            open_for_ms: only transactions that have been open for longer (KIP-994).
+
+        Raises:
+            BrokerError: a state is not known.
+        """
+        await self._cluster.refresh()
+        request = ListTransactionsRequest(
+            state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=open_for_ms
+        )
+        found = []
+        for node_id in self._cluster.metadata.brokers:
+            answer = await self._cluster.ask_node(node_id, request)
+            _check(answer.error_code, "listing transactions")
+            if answer.unknown_state_filters:
+                unknown = ", ".join(answer.unknown_state_filters)
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "listing transactions", f"no such state: {unknown}")
+            found += [
+                TransactionListing(one.transactional_id, one.transaction_state, one.producer_id)
+                for one in answer.transaction_states
+            ]
+        return sorted(found, key=lambda one: one.transactional_id)
+
+    async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """What its coordinator knows of a transactional id.
+
+        Raises:
+            BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or no right to see it.
+        """
+        node_id, answer = await self._ask_coordinator_of(
+            transactional_id,
+            DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+            lambda found: found.transaction_states[0].error_code,
+        )
+        (found,) = answer.transaction_states
+        _check(found.error_code, f"transactional id {transactional_id}")
+        return TransactionDescription(
+            transactional_id,
+            node_id,
+            found.transaction_state,
+            found.producer_id,
+            found.producer_epoch,
+            found.transaction_timeout_ms,
+            found.transaction_start_time_ms,
+            tuple(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions),
+        )
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerDescription]]:
+        """The producers that each partition knows, those with an open transaction among them.
+
+        Raises:
+            BrokerError: a partition is not there, or may not be read.
+        """
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        await self._cluster.ensure_topics({partition.topic for partition in wanted})
+        result: dict[TopicPartition, list[ProducerDescription]] = {}
+        for leader, chosen in self._by_leader(wanted).items():
+            topics: dict[str, TopicRequest] = {}
+            for partition in chosen:
+                topic = topics.setdefault(partition.topic, TopicRequest(name=partition.topic, partition_indexes=[]))
+                topic.partition_indexes.append(partition.partition)
+            answer = await self._cluster.ask_node(leader, DescribeProducersRequest(topics=list(topics.values())))
+            for found_topic in answer.topics:
+                for found in found_topic.partitions:
+                    _check(found.error_code, f"{found_topic.name}-{found.partition_index}", found.error_message)
+                    result[TopicPartition(found_topic.name, found.partition_index)] = [
+                        ProducerDescription(
+                            one.producer_id,
+                            one.producer_epoch,
+                            one.last_sequence,
+                            one.last_timestamp,
+                            one.coordinator_epoch,
+                            one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
+                        )
+                        for one in found.active_producers
+                    ]
+        return result
+
+    async def find_hanging_transactions(
+        self, partitions: Iterable[TopicPartition], *, idle_ms: int = HANGING_AFTER_MS
+    ) -> list[HangingTransaction]:
+        """Transactions that are open in these partitions and unknown to their coordinators.
+
+        Args:
+            idle_ms: only of producers that have written nothing for so long; less than the brokers' transaction.max.timeout.ms may show
+                one that is just being begun or ended.
+        """
+        now = current_machine().wall_ms()
+        candidates = [
+            HangingTransaction(
+                partition, one.producer_id, one.producer_epoch, one.coordinator_epoch, one.open_from, one.last_ms, None
+            )
+            for partition, producers in (await self.describe_producers(partitions)).items()
+            for one in producers
+            if one.open_from is not None and now - one.last_ms >= idle_ms
+        ]
+        if not candidates:
+            return []
+        ids = {one.producer_id for one in candidates}
+        names = {one.producer_id: one.transactional_id for one in await self.list_transactions(producer_ids=ids)}
+        known = await self._described(names.values())
+        hanging = []
+        for one in candidates:
+            name = names.get(one.producer_id)
+            description = known.get(name or "")
+            if description is None or not (
+                description.state in _PENDING
+                and description.producer_id == one.producer_id
+                and one.partition in description.partitions
+            ):
+                hanging.append(replace(one, transactional_id=name))
+        return sorted(hanging, key=lambda one: (one.partition, one.open_from))
+
+    async def _described(self, names: Iterable[str]) -> Mapping[str, TransactionDescription]:
+        found = {}
+        for name in set(names):
+            try:
+                found[name] = await self.describe_transaction(name)
+            except BrokerError as problem:
+                if problem.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise
+        return found
+
+    async def abort_transaction(self, transactional_id: str) -> None:
+        """Abort what a transactional id has open, by taking it over: its producer is fenced, and has to be started anew.
+
+        Raises:
+            BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or no right to it.
+        """
+        known = await self.describe_transaction(transactional_id)  # taking it over would make one that is not there
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=known.timeout_ms)
+        _, answer = await self._ask_coordinator_of(transactional_id, request, lambda found: found.error_code)
+        _check(answer.error_code, f"transactional id {transactional_id}")
+
+    async def abort_hanging_transaction(self, transaction: HangingTransaction) -> None:
+        """Write the marker that no coordinator will write into a partition; the records of the transaction there count as aborted.
+
+        Raises:
+            BrokerError: the broker refuses it: a newer epoch of the producer, or of its coordinator, has written there, say.
+        """
+        await self._cluster.ensure_topics({transaction.partition.topic})
+        (leader,) = self._by_leader([transaction.partition])
+        topic, number = transaction.partition
+        marker = WritableTxnMarker(
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[number])],
+            coordinator_epoch=max(0, transaction.coordinator_epoch),
+        )
+        answer = await self._cluster.ask_node(leader, WriteTxnMarkersRequest(markers=[marker]))
+        for found in answer.markers:
+            for found_topic in found.topics:
+                for one in found_topic.partitions:
+                    _check(one.error_code, f"{topic}-{number}")
+
+    async def _ask_coordinator_of(self, transactional_id: str, message: Any, code_of: Any) -> tuple[int, Any]:
+        """The coordinator and its answer; asked again while it is loading, has moved or is ending the transaction."""
+        backoff = self._cluster.backoff()
+        deadline = asyncio.get_running_loop().time() + self._cluster.timeout_s
+        while True:
+            node_id = await self._cluster.find_coordinator(transactional_id, CoordinatorKind.TRANSACTION)
+            answer = await self._cluster.ask_node(node_id, message)
+            code = error_for(code_of(answer))
+            again = code in MOVED or code in {
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+            }
+            if not again or asyncio.get_running_loop().time() >= deadline:
+                return node_id, answer
+            await asyncio.sleep(backoff.next())
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            leader = self._cluster.metadata.leader(*partition)
+            if leader is None:
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic}-{partition.partition}")
+            by_leader.setdefault(leader, []).append(partition)
+        return by_leader
+
+
+def _check(number: int, what: str, text: str | None = None) -> None:
+    code = error_for(number)
+    if code is not ErrorCode.NONE:
+        raise BrokerError(code, what, text)

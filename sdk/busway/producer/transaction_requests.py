@@ -1,0 +1,322 @@
+"""What a transactional producer asks the coordinators of its transactions and of groups.
+
+What lives here: each request, asked until it is decided, and each refusal in words that say what to do. What does not: when they are
+asked (`transactions`). The versions of a request say which protocol is meant: `implicit` is that of transaction.version 2 (KIP-890), where
+Produce and TxnOffsetCommit add to a transaction by themselves and its end raises the producer's epoch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from busway.cluster.client import ClusterClient, CoordinatorKind
+from busway.cluster.coordinator import MOVED, CoordinatorLink
+from busway.cluster.seldom import Seldom
+from busway.errors import (
+    BrokerError,
+    BuswayError,
+    ConnectionFailed,
+    ProducerFenced,
+    RequestTimedOut,
+    TransactionAbortable,
+    TransactionFailed,
+    UnsupportedByBroker,
+)
+from busway.options import ProducerOptions
+from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from busway_protocol.errors import ErrorCode, error_for
+from busway_protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+log = logging.getLogger("busway.producer")
+
+SOON_S: Final = 0.02
+"""Wait while the transaction before is being ended (CONCURRENT_TRANSACTIONS): that takes milliseconds, as a rule."""
+FEATURE: Final = "transaction.version"
+IMPLICIT_FROM: Final = 2
+"""The level of the feature from which on a transaction is added to by what is sent in it."""
+PRODUCE_BEFORE: Final = 11
+"""The last version of Produce that adds nothing to a transaction."""
+_PURPOSE: Final = "transactions"
+_ADD_BY_CLIENTS: Final = 3
+_END_BEFORE: Final = 4
+_COMMIT_BEFORE: Final = 4
+
+FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_FOR_GOOD: Final = frozenset(
+    {
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+"""No later transaction of this producer would fare better."""
+_ENDS_ABORTABLY: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID})
+_GROUP_MOVED_ON: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+
+
+class Identity(NamedTuple):
+    """A producer as brokers know it."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY: Final = Identity(-1, -1)
+
+
+class TransactionRequests:
+    """Asks on behalf of one transactional id; each call asks again while that can help, for delivery_timeout_ms.
+
+    Every call raises TransactionAbortable, ProducerFenced or TransactionFailed when it is refused, and ConnectionFailed, RequestTimedOut
+    or a retriable BrokerError when it was not decided in time.
+    """
+
+    def __init__(self, cluster: ClusterClient, options: ProducerOptions) -> None:
+        assert options.transactional_id is not None
+        self._cluster = cluster
+        self._id = options.transactional_id
+        self._timeout_ms = options.transaction_timeout_ms
+        self._patience_s = options.delivery_timeout_ms / 1000
+        self._coordinator = CoordinatorLink(cluster, self._id, CoordinatorKind.TRANSACTION, log)
+        self._groups: dict[str, CoordinatorLink] = {}
+        self._seldom = Seldom(log)
+        self.opened_at: float | None = None
+        """When the transaction was begun, by the event loop; for the words of a refusal."""
+
+    async def identify(self, before: Identity = NOBODY) -> tuple[Identity, bool]:
+        """Take the transactional id over from whoever had it, or go on under the next epoch; ends what was left open.
+
+        Args:
+            before: who this producer is; NOBODY takes over.
+
+        Returns:
+            Who this producer is from now on, and whether transactions are `implicit`.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=before.producer_id,
+            producer_epoch=before.epoch,
+        )
+        code, answer = await self._decided(self._coordinator, request, lambda found: [found.error_code])
+        if code is not ErrorCode.NONE:
+            raise self._refused(code, "taking a producer id", abortable=False)
+        level = (await self._coordinator.connection(_PURPOSE)).feature(FEATURE)
+        return Identity(answer.producer_id, answer.producer_epoch), level >= IMPLICIT_FROM
+
+    async def add_partitions(self, who: Identity, partitions: Collection[tuple[str, int]]) -> None:
+        """Make partitions part of the transaction, for brokers where Produce does not."""
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for name, number in partitions:
+            topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[])).partitions.append(number)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=who.producer_id,
+            v3_and_below_producer_epoch=who.epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+        code, _ = await self._decided(
+            self._coordinator,
+            request,
+            lambda found: (
+                one.partition_error_code
+                for topic in found.results_by_topic_v3_and_below
+                for one in topic.results_by_partition
+            ),
+            at_most=_ADD_BY_CLIENTS,
+        )
+        if code is not ErrorCode.NONE:
+            names = ", ".join(sorted(f"{name}-{number}" for name, number in partitions))
+            raise self._refused(code, f"adding {names} to the transaction")
+
+    async def add_offsets(self, who: Identity, group_id: str) -> None:
+        """Make a group's offsets part of the transaction, for brokers where TxnOffsetCommit does not."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._id, producer_id=who.producer_id, producer_epoch=who.epoch, group_id=group_id
+        )
+        code, _ = await self._decided(self._coordinator, request, lambda found: [found.error_code])
+        if code is not ErrorCode.NONE:
+            raise self._refused(code, f"adding the offsets of group {group_id} to the transaction")
+
+    async def commit_offsets(
+        self,
+        who: Identity,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        *,
+        implicit: bool,
+    ) -> None:
+        """Have offsets wait for the end of the transaction."""
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for partition, offset in offsets.items():
+            topic = topics.setdefault(partition.topic, TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[]))
+            topic.partitions.append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition.partition,
+                    committed_offset=offset.offset,
+                    committed_leader_epoch=offset.leader_epoch,
+                    committed_metadata=offset.metadata,
+                )
+            )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group.group_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.instance_id,
+            topics=list(topics.values()),
+        )
+        link = self._groups.setdefault(
+            group.group_id, CoordinatorLink(self._cluster, group.group_id, CoordinatorKind.GROUP, log)
+        )
+        code, _ = await self._decided(
+            link,
+            request,
+            lambda found: (one.error_code for topic in found.topics for one in topic.partitions),
+            at_most=None if implicit else _COMMIT_BEFORE,
+        )
+        if code in _GROUP_MOVED_ON:
+            text = (
+                f"{self._name}: group {group.group_id} has moved on ({code.name}): its partitions have gone to others, who will read these "
+                "records again; abort the transaction and go on with what the consumer is assigned now"
+            )
+            raise TransactionAbortable(text, code)
+        if code is not ErrorCode.NONE:
+            raise self._refused(code, f"committing offsets of group {group.group_id}")
+
+    async def end(self, who: Identity, *, committed: bool, implicit: bool) -> Identity:
+        """Commit or abort; who this producer is from now on."""
+        request = EndTxnRequest(
+            transactional_id=self._id, producer_id=who.producer_id, producer_epoch=who.epoch, committed=committed
+        )
+        code, answer = await self._decided(
+            self._coordinator, request, lambda found: [found.error_code], at_most=None if implicit else _END_BEFORE
+        )
+        if committed and code is ErrorCode.INVALID_TXN_STATE:
+            # Not its commit that is repeated: the coordinator would have taken that.
+            why = self._overdue() or "by an administrator, or for another producer that takes its transactional_id over"
+            text = f"{self._name}: the transaction was aborted already, {why}; abort it here as well and begin again ({code.name})"
+            raise TransactionAbortable(text, code)
+        if code is not ErrorCode.NONE:
+            what = "committing" if committed else "aborting"
+            raise self._refused(code, what, abortable=code in _ENDS_ABORTABLY)
+        return Identity(answer.producer_id, answer.producer_epoch) if answer.producer_id >= 0 else who
+
+    async def _decided(
+        self,
+        link: CoordinatorLink,
+        message: Any,
+        codes: Callable[[Any], Iterable[int]],
+        *,
+        at_most: int | None = None,
+    ) -> tuple[ErrorCode, Any]:
+        """The answer that decides, and the first refusal in it."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_s
+        backoff = link.backoff()
+        while True:
+            problem: BuswayError
+            code: ErrorCode | None = None
+            try:
+                answer = await link.ask(message, purpose=_PURPOSE, at_most=at_most)
+            except UnsupportedByBroker as unsupported:
+                raise TransactionFailed(f"{self._name}: {unsupported}") from None
+            except (ConnectionFailed, RequestTimedOut) as failed:
+                problem = failed
+            except BrokerError as failed:  # of the search for the coordinator
+                if not failed.retriable:
+                    raise self._refused(failed.code, "looking for its coordinator", abortable=False) from None
+                problem = failed
+            else:
+                code = _worst(codes(answer))
+                if not code.retriable:
+                    return code, answer
+                if code in MOVED or code is ErrorCode.REQUEST_TIMED_OUT:
+                    link.forget()
+                problem = BrokerError(code, self._name)
+            if loop.time() >= deadline:
+                raise problem
+            if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                name = type(message).__name__
+                self._seldom.tell(logging.INFO, name, "%s, asked again: %s", name, problem)
+            await asyncio.sleep(SOON_S if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next())
+
+    @property
+    def _name(self) -> str:
+        return f"transactional id {self._id}"
+
+    def refused_for_good(self, code: ErrorCode) -> TransactionFailed | None:
+        """Why the producer cannot go on after this refusal of a batch; None where the transaction's abort will tell."""
+        if code is ErrorCode.PRODUCER_FENCED or (code in _FOR_GOOD and code is not ErrorCode.INVALID_TXN_STATE):
+            return self._refused(code, "sending")
+        return None
+
+    def _refused(self, code: ErrorCode, what: str, *, abortable: bool | None = None) -> TransactionFailed:
+        head = f"{self._name}: {what}"
+        if code in FENCED:
+            return ProducerFenced(f"{head}: {self.fenced_text()} ({code.name})", code)
+        if abortable or (abortable is None and code not in _FOR_GOOD):
+            return TransactionAbortable(f"{head}: {code.text}; abort it and begin again ({code.name})", code)
+        return TransactionFailed(f"{head}: {self._words(code)} ({code.name})", code)
+
+    def fenced_text(self) -> str:
+        """What happened when brokers know a newer epoch of this producer."""
+        text = "another producer with the same transactional_id has taken over"
+        if overdue := self._overdue():
+            text = f"the transaction was aborted, {overdue}, or {text}"
+        return f"{text}; nothing of this transaction is committed. Stop this producer; start a new one if it is the one that should work"
+
+    def _overdue(self) -> str:
+        """That the transaction was open for longer than its timeout, if it was."""
+        open_s = 0.0 if self.opened_at is None else asyncio.get_running_loop().time() - self.opened_at
+        if open_s * 1000 < self._timeout_ms:
+            return ""
+        return f"open for {open_s:.1f} s, longer than transaction_timeout_ms={self._timeout_ms}"
+
+    def _words(self, code: ErrorCode) -> str:
+        words = {
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "no right to use it: it needs Write and Describe on TransactionalId",
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the cluster has forgotten this producer, which made no transaction within "
+            "transactional.id.expiration.ms; start a new one",
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT: f"transaction_timeout_ms={self._timeout_ms} is above the brokers' "
+            "transaction.max.timeout.ms; ask for less, or raise that",
+            ErrorCode.INVALID_TXN_STATE: f"{ErrorCode.INVALID_TXN_STATE.text}; start a new producer",
+        }
+        return words.get(code, code.text)
+
+
+def _worst(numbers: Iterable[int]) -> ErrorCode:
+    """The code that decides among those of one answer: a refusal, or else what is to be tried again."""
+    retriable = other = ErrorCode.NONE
+    for code in map(error_for, numbers):
+        if code.retriable:
+            retriable = code
+        elif code is ErrorCode.OPERATION_NOT_ATTEMPTED:
+            other = code
+        elif code is not ErrorCode.NONE:
+            return code
+    return other if retriable is ErrorCode.NONE else retriable

@@ -1,0 +1,104 @@
+"""A partition is asked for, and the transaction may end before the answer comes."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from busway_bus.coordinator.verifications import TransactionalProducer, Verifications
+from busway_protocol.errors import ErrorCode, KafkaError
+
+PARTITION = ("__consumer_offsets", 3)
+PRODUCER = TransactionalProducer(transactional_id="t", producer_id=7, epoch=2)
+
+
+class Coordinator:
+    """Answers when it is told to, with what it is told."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+        self.answers: list[asyncio.Future[ErrorCode]] = []
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[tuple[str, int]],
+        *,
+        add: bool,
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        self.asked.append((transactional_id, producer_id, producer_epoch, tuple(partitions), add))
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.answers.append(answer)
+        return dict.fromkeys(partitions, await answer)
+
+
+async def begun(verifications: Verifications, coordinator: Coordinator, *, add: bool = True) -> "asyncio.Task[None]":
+    """A question that was asked and is not answered yet."""
+    before = len(coordinator.answers)
+    task = asyncio.ensure_future(verifications.verify(coordinator, PRODUCER, PARTITION, add=add))
+    while len(coordinator.answers) == before:
+        await asyncio.sleep(0)
+    return task
+
+
+@pytest.mark.parametrize("add", [True, False])
+async def test_what_belongs_to_the_transaction_may_be_written(add: bool) -> None:
+    """Its coordinator is asked for this one partition."""
+    coordinator = Coordinator()
+    task = await begun(Verifications(), coordinator, add=add)
+    coordinator.answers[0].set_result(ErrorCode.NONE)
+    await task
+    assert coordinator.asked == [("t", 7, 2, (PARTITION,), add)]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+    ],
+)
+async def test_what_does_not_is_refused(code: ErrorCode, told: ErrorCode) -> None:
+    """In words that producers know."""
+    coordinator = Coordinator()
+    task = await begun(Verifications(), coordinator)
+    coordinator.answers[0].set_result(code)
+    with pytest.raises(KafkaError) as refusal:
+        await task
+    assert refusal.value.code is told
+
+
+async def test_a_transaction_that_ends_meanwhile_is_not_written_to() -> None:
+    """Every question of that producer that is open; not those that are asked afterwards, nor those of others."""
+    coordinator, verifications = Coordinator(), Verifications()
+    early = [await begun(verifications, coordinator) for _ in range(2)]
+    verifications.ended(8)
+    verifications.ended(7)
+    late = await begun(verifications, coordinator)
+    verifications.ended(8)
+    for answer in coordinator.answers:
+        answer.set_result(ErrorCode.NONE)
+    for task in early:
+        with pytest.raises(KafkaError) as refusal:
+            await task
+        assert refusal.value.code is ErrorCode.TRANSACTION_ABORTABLE
+    await late
+
+
+async def test_nothing_is_left_of_a_question() -> None:
+    """Whether it was answered, or whoever asked is gone."""
+    coordinator, verifications = Coordinator(), Verifications()
+    for end in ("answer", "cancel", "fail"):
+        task = await begun(verifications, coordinator)
+        if end == "answer":
+            coordinator.answers[-1].set_result(ErrorCode.NONE)
+        elif end == "cancel":
+            task.cancel()
+        else:
+            coordinator.answers[-1].set_exception(KafkaError(ErrorCode.NOT_COORDINATOR))
+        await asyncio.wait([task])
+        assert verifications._under_way == {}
