@@ -231,12 +231,12 @@ def _unsynced(original: Any) -> Any:
 
 def _one_record_early(_: Any) -> Any:
     def advance_start(self: Any, offset: int, now_ms: int) -> None:
-        from busway_bus.log.partition_log import _Deleted
+        from busway_bus.log.deleted import Deleted
 
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset + 1:
             gone = self._segments.pop(0)
-            self._deleted.append(_Deleted(now_ms + self.config.file_delete_delay_ms, gone, snapshot=True))
+            self._deleted.append(Deleted(now_ms + self.config.file_delete_delay_ms, gone, snapshot=True))
 
     return advance_start
 

@@ -380,3 +380,38 @@ def test_a_marker_in_the_log_that_is_none_stops_the_start():
     log._write(bad.build(), read_header(bad.build()), 0, NOW)
     with pytest.raises(CorruptLog, match="no coordinator epoch"):
         open_log(files)
+
+
+def test_an_abort_that_is_cut_off_has_never_been():
+    """The transaction is open again, and may be committed."""
+    log = open_log(fresh(), LogConfig())
+    write(log, 1, (b"k", b"v"))
+    end(log, 1, committed=False)
+    flush(log)
+    log.truncate(1, NOW)
+    assert (log.active.transactions.count, stable_end(log)) == (0, 0)
+    end(log, 1, committed=True)
+    assert [record.value for record in committed(log)] == [b"v"]
+
+
+@pytest.mark.usefixtures("recovery_bytes")
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_kill_leaves_each_abort_once_or_not_at_all(torn):
+    """Behind a snapshot in the middle of a segment: a marker that was torn off is in no index, one that is there is there once."""
+    files = fresh()
+    log = open_log(files, LogConfig())
+    for sequence in range(2):
+        write(log, 1, (b"k", b"%d" % sequence), sequence=sequence)
+        end(log, 1, committed=False)
+        flush(log)
+    write(log, 2, (b"k", b"2"))
+    before_marker = log.size_bytes
+    end(log, 2, committed=False)
+    if torn:
+        files.open("t-0/00000000000000000000.log").truncate(before_marker)
+    again = open_log(files, LogConfig(), flushed=4)
+    indexed = [(1, 0, 1, 2), (1, 2, 3, 4), (2, 4, 5, 6)]
+    assert [tuple(entry) for entry in again.active.transactions.all()] == (indexed[:2] if torn else indexed)
+    if torn:
+        end(again, 2, committed=True)
+        assert [record.value for record in committed(again)] == [b"2"]
