@@ -4,16 +4,12 @@ What lives here: reading a pattern under bounds of its length and memory, and ma
 whatever the pattern. What does not: which API uses it.
 """
 
-from typing import Final
+from busway_bus.kernel.limits import PATTERN_CHARS_MAX, PATTERN_MEMORY_BYTES_MAX
 
 try:
     import re2
 except ImportError:  # there are no wheels for every platform
     re2 = None
-
-PATTERN_CHARS_MAX: Final = 1_000
-PATTERN_MEMORY_BYTES_MAX: Final = 1024 * 1024
-"""For the pattern and what its matching caches; RE2 refuses a pattern that comes to more, and forgets its cache when that is full."""
 
 
 class BadPattern(ValueError):

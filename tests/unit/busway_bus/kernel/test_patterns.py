@@ -3,7 +3,8 @@
 import pytest
 
 from busway_bus.kernel import patterns
-from busway_bus.kernel.patterns import PATTERN_CHARS_MAX, BadPattern, Pattern
+from busway_bus.kernel.limits import PATTERN_CHARS_MAX
+from busway_bus.kernel.patterns import BadPattern, Pattern
 
 
 @pytest.mark.parametrize(
