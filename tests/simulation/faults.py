@@ -266,7 +266,7 @@ class Faults:
         if not whole:
             return
         at = (
-            protected(whole, self._chance.randrange(len(whole)), compacted=self._is_compacted(path))
+            protected(whole, self._chance.randrange(len(whole)))
             if path.endswith(".log")
             else self._chance.randrange(len(whole))
         )
@@ -275,11 +275,6 @@ class Faults:
         self._damaged[path] = (whole, damaged)
         topic, _, number = path.partition("/")[0].rpartition("-")
         self._scenario.note("damage", f"{path} at byte {at}", partition=Partition(topic, int(number)))
-
-    def _is_compacted(self, path: str) -> bool:
-        topics = {topic.name: topic.rules for topic in self._plan.topics}
-        rules = topics.get(path.partition("/")[0].rpartition("-")[0])
-        return rules is not None and rules.compacted
 
     def _repair(self) -> None:
         """Put back what was damaged, where it still is as it was damaged."""
@@ -302,14 +297,14 @@ def content_of(disk: SimFiles, path: str) -> bytes | None:
     return bytes(node.cached) if isinstance(node, Content) else None
 
 
-def protected(batches: bytes, at: int, *, compacted: bool) -> int:
+def protected(batches: bytes, at: int) -> int:
     """A byte of a log whose damage can be noticed: this one, or one behind the leader epoch or the base offset, which no checksum covers in
-    Kafka's format; a wrong base offset shows by the gap before it, unless the log is compacted."""
+    Kafka's format. A wrong base offset shows by the gap before it, but not where the log is compacted, nor in what is served as it lies."""
     start = 0
     while start + HEADER_BYTES <= len(batches):
         end = start + _BEFORE_LENGTH + 4 + int.from_bytes(batches[start + _BEFORE_LENGTH : start + _BEFORE_LENGTH + 4])
         if at < end:
-            if compacted and at - start in _BASE_OFFSET:
+            if at - start in _BASE_OFFSET:
                 return at + _CRC
             return at + 4 if at - start in _LEADER_EPOCH else at
         start = end
