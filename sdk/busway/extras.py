@@ -23,7 +23,8 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "examples": ("alembic", *_CONNECT, "h3", "numpy", "pyarrow"),
     "spark": ("numpy", "pandas", "prometheus_client", "google.protobuf", "pyarrow", "pyspark"),
 }
-"""The packages, as they are imported, without which an extra's code does not run. The bus has none: uvloop only makes it faster."""
+"""The packages, as they are imported, without which an extra's code does not run. The bus has none: uvloop only makes it faster,
+and google-re2 matches the patterns of ListTransactions, which are refused by name without it."""
 
 
 class MissingExtra(BuswayError, ImportError):
