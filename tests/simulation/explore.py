@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from tests.simulation.drawing import draw
 from tests.simulation.planted import BY_NAME, Planted, planted
 from tests.simulation.scenario import run_plan
+from tests.support.programs import end_with_tests
 
 _CHUNK: Final = 5
 """Seeds that a worker runs at a stretch."""
@@ -59,9 +60,14 @@ def search(bug: str, seconds: float) -> Search:
     return Search(bug, seeds, time.process_time() - began, "")
 
 
+def _workers(jobs: int) -> ProcessPoolExecutor:
+    """Processes that are gone when this one is, however it went."""
+    return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_tests)
+
+
 def searches(bugs: Iterable[Planted], *, seconds: float, jobs: int) -> Iterator[Search]:
     """Search for each bug, so many at a time, for so many seconds of CPU at most."""
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with _workers(jobs) as pool:
         yield from pool.map(search, [bug.name for bug in bugs], itertools.repeat(seconds))
 
 
@@ -69,7 +75,7 @@ def outcomes(*, first: int, seconds: float, seeds: int | None, jobs: int, plant:
     """Seeds from `first` on, on all cores, until the time is over or so many are done."""
     began = time.monotonic()
     starts = itertools.count(first, _CHUNK)
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with _workers(jobs) as pool:
         running: set[Future[list[SeedOutcome]]] = set()
         try:
             while True:

@@ -45,7 +45,7 @@ def release_ports(numbers: Sequence[int]) -> None:
         _held.pop(number).release()
 
 
-def _end_with_tests() -> None:
+def end_with_tests() -> None:
     """In the new process, before its program: the kernel kills it when the one that runs the tests is gone."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -53,13 +53,13 @@ def _end_with_tests() -> None:
 
 def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
     """As `subprocess.Popen`, but it ends with the process that runs the tests."""
-    return subprocess.Popen(command, preexec_fn=_end_with_tests, **options)  # noqa: PLW1509 - one call of the kernel, no lock
+    return subprocess.Popen(command, preexec_fn=end_with_tests, **options)  # noqa: PLW1509 - one call of the kernel, no lock
 
 
 async def spawn_async(*command: str, **options: Any) -> asyncio.subprocess.Process:
     """As `asyncio.create_subprocess_exec`, but it ends with the process that runs the tests; with the test, too, that uses the fixture
     `programs_end`."""
-    process = await asyncio.create_subprocess_exec(*command, preexec_fn=_end_with_tests, **options)
+    process = await asyncio.create_subprocess_exec(*command, preexec_fn=end_with_tests, **options)
     _spawned.append(process)
     return process
 
