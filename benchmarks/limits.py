@@ -5,9 +5,10 @@ codec is in these figures: the same frames are sent again and again, and what is
 of ten and count records' values where they are written, batches where they are read.
 """
 
+import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from benchmarks.brokers import command
 from benchmarks.machine import cpu_seconds, resident_mib
 from benchmarks.report import Metric
 from benchmarks.subjects import Durability, Subject
-from benchmarks.wire import Producer, Reader, close, drive
+from benchmarks.wire import Client, Producer, Reader, close, drive
 from benchmarks.workloads import FETCH_CPU, FETCH_MB, P50, PRODUCE_CPU, PRODUCE_MB, PRODUCE_RECORDS, Figures, Workload
 
 SECONDS = 2.0
@@ -60,17 +61,10 @@ class Produce:
 
     def measure(self, subject: Subject) -> Figures:
         """Run once."""
-        topic = f"produce-{uuid4()}"
-        clients.create_topic(subject.bootstrap_servers, topic, self._partitions)
-        requests = [frames.produce(topic, at, self._batch.data) for at in range(self._partitions)]
-        producers = _producers(subject, topic, requests, self._connections)
-        before = cpu_seconds(subject.pid)
-        try:
-            taken = drive(producers, self._seconds)
-        finally:
-            close(producers)
-        cpu = cpu_seconds(subject.pid) - before
-        clients.delete_topic(subject.bootstrap_servers, topic)
+        with _fresh_topic(subject, "produce", self._partitions) as topic:
+            requests = [frames.produce(topic, at, self._batch.data) for at in range(self._partitions)]
+            producers = _producers(subject, topic, requests, self._connections)
+            taken, cpu = _work(subject, producers, self._seconds)
         return _produced(producers, self._batch, taken, cpu)
 
 
@@ -93,12 +87,7 @@ class FetchBatches:
     def measure(self, subject: Subject) -> Figures:
         """Read for a while."""
         readers = _readers(subject, self.name, self._batch, self._connections, end=self._count * self._batch.records)
-        before = cpu_seconds(subject.pid)
-        try:
-            taken = drive(readers, self._seconds)
-        finally:
-            close(readers)
-        return _fetched(readers, taken, cpu_seconds(subject.pid) - before)
+        return _fetched(readers, *_work(subject, readers, self._seconds))
 
 
 class Tail:
@@ -118,18 +107,11 @@ class Tail:
 
     def measure(self, subject: Subject) -> Figures:
         """As many batches a second as it says; all of them reach all consumers, or fewer where the broker cannot."""
-        topic = f"tail-{uuid4()}"
-        clients.create_topic(subject.bootstrap_servers, topic, 1)
-        request = frames.produce(topic, 0, self._batch.data)
-        producer = Producer(subject.bootstrap_servers, [request], topic, in_flight=0)
-        readers = _readers(subject, topic, self._batch, self._consumers, end=-1)
-        before = cpu_seconds(subject.pid)
-        try:
-            taken = drive([*readers, producer], self._seconds, paced=[producer], per_s=self._per_s)
-        finally:
-            close([*readers, producer])
-        cpu = cpu_seconds(subject.pid) - before
-        clients.delete_topic(subject.bootstrap_servers, topic)
+        with _fresh_topic(subject, "tail", 1) as topic:
+            request = frames.produce(topic, 0, self._batch.data)
+            producer = Producer(subject.bootstrap_servers, [request], topic, in_flight=0)
+            readers = _readers(subject, topic, self._batch, self._consumers, end=-1)
+            taken, cpu = _work(subject, [*readers, producer], self._seconds, paced=[producer], per_s=self._per_s)
         return {**_fetched(readers, taken, cpu), **_latencies([producer])}
 
 
@@ -150,19 +132,13 @@ class CatchUp:
 
     def measure(self, subject: Subject) -> Figures:
         """Four readers and one writer, each as fast as it can."""
-        topic = f"beside-{uuid4()}"
-        clients.create_topic(subject.bootstrap_servers, topic, 1)
-        request = frames.produce(topic, 0, self._batch.data)
-        producers = _producers(subject, topic, [request], 1)
-        readers = _readers(subject, self.name, self._batch, 4, end=self._count * self._batch.records)
-        try:
-            taken = drive([*readers, *producers], self._seconds)
-        finally:
-            close([*readers, *producers])
-        clients.delete_topic(subject.bootstrap_servers, topic)
+        with _fresh_topic(subject, "beside", 1) as topic:
+            producers = _producers(subject, topic, [frames.produce(topic, 0, self._batch.data)], 1)
+            readers = _readers(subject, self.name, self._batch, 4, end=self._count * self._batch.records)
+            taken, cpu = _work(subject, [*readers, *producers], self._seconds)
         return {
-            PRODUCE_MB: _produced(producers, self._batch, taken, 0.0)[PRODUCE_MB],
-            FETCH_MB: _fetched(readers, taken, 0.0)[FETCH_MB],
+            PRODUCE_MB: _produced(producers, self._batch, taken, cpu)[PRODUCE_MB],
+            FETCH_MB: _fetched(readers, taken, cpu)[FETCH_MB],
         }
 
 
@@ -186,27 +162,18 @@ class Latency:
 
     def measure(self, subject: Subject) -> Figures:
         """Run once; where the half is asked for, find the whole first."""
-        topic = f"latency-{uuid4()}"
         partitions = 4 if self._half_of else 1
-        clients.create_topic(subject.bootstrap_servers, topic, partitions)
-        requests = [frames.produce(topic, at, self._batch.data) for at in range(partitions)]
         figures: dict[Metric, float] = {}
-        producers = _producers(
-            subject, topic, requests, self._half_of or 1, in_flight=IN_FLIGHT if self._half_of else 1
-        )
-        try:
-            taken = drive(producers, self._seconds)
-        finally:
-            close(producers)
-        if self._half_of:
-            per_s = sum(producer.answered for producer in producers) / taken / 2
-            producers = _producers(subject, topic, requests, self._half_of, in_flight=0)
-            try:
-                drive(producers, self._seconds, paced=producers, per_s=per_s)
-            finally:
-                close(producers)
-            figures[PRODUCE_RECORDS] = per_s * self._batch.records / 1000
-        clients.delete_topic(subject.bootstrap_servers, topic)
+        with _fresh_topic(subject, "latency", partitions) as topic:
+            requests = [frames.produce(topic, at, self._batch.data) for at in range(partitions)]
+            in_flight = IN_FLIGHT if self._half_of else 1
+            producers = _producers(subject, topic, requests, self._half_of or 1, in_flight=in_flight)
+            taken, _ = _work(subject, producers, self._seconds)
+            if self._half_of:
+                per_s = sum(producer.answered for producer in producers) / taken / 2
+                producers = _producers(subject, topic, requests, self._half_of, in_flight=0)
+                _work(subject, producers, self._seconds, paced=producers, per_s=per_s)
+                figures[PRODUCE_RECORDS] = per_s * self._batch.records / 1000
         return {**figures, **_latencies(producers)}
 
 
@@ -259,12 +226,33 @@ class Partitions:
         """Eight connections, each in another part of them."""
         requests = [frames.produce(self.name, at, self._batch.data) for at in range(self._count)]
         producers = _producers(subject, self.name, requests, 8)
-        before = cpu_seconds(subject.pid)
-        try:
-            taken = drive(producers, self._seconds)
-        finally:
-            close(producers)
-        return _produced(producers, self._batch, taken, cpu_seconds(subject.pid) - before)
+        return _produced(producers, self._batch, *_work(subject, producers, self._seconds))
+
+
+@contextlib.contextmanager
+def _fresh_topic(subject: Subject, name: str, partitions: int) -> Iterator[str]:
+    """A topic for one run."""
+    topic = f"{name}-{uuid4()}"
+    clients.create_topic(subject.bootstrap_servers, topic, partitions)
+    yield topic
+    clients.delete_topic(subject.bootstrap_servers, topic)
+
+
+def _work(
+    subject: Subject,
+    connections: Sequence[Client],
+    seconds: float,
+    *,
+    paced: Sequence[Producer] = (),
+    per_s: float = 0.0,
+) -> tuple[float, float]:
+    """Drive connections and close them: how long that took, and how many of the broker's processor seconds."""
+    before = cpu_seconds(subject.pid)
+    try:
+        taken = drive(connections, seconds, paced=paced, per_s=per_s)
+    finally:
+        close(connections)
+    return taken, cpu_seconds(subject.pid) - before
 
 
 def _producers(

@@ -1,11 +1,12 @@
-"""What several suites share: a PostgreSQL server for the session, and an empty database on it for each test."""
+"""What several suites share: a PostgreSQL server for the session, an empty database on it for each test, and programs that end with it."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import psycopg
 import pytest
 
 from tests.support.postgres import Postgres
+from tests.support.programs import end_spawned
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +23,10 @@ def postgres(postgres_server: Postgres) -> Postgres:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
     return postgres_server
+
+
+@pytest.fixture
+async def programs_end() -> AsyncIterator[None]:
+    """Programs that the test started are killed where it did not see them end, because it failed or took too long."""
+    yield
+    await end_spawned()

@@ -5,6 +5,6 @@ What lives here: names. The command imports this module only when a broker is as
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.node import Node
-from busway_bus.run import CANNOT_START, read_properties, run, serve, until_signal
+from busway_bus.run import CANNOT_START, read_properties, run, serve
 
-__all__ = ["CANNOT_START", "BrokerConfig", "Node", "read_properties", "run", "serve", "until_signal"]
+__all__ = ["CANNOT_START", "BrokerConfig", "Node", "read_properties", "run", "serve"]

@@ -1,16 +1,17 @@
-"""Running a node as a process: its properties file, its signals, its event loop.
+"""Running a node as a process: its properties file, its event loop, its end.
 
-What lives here: what every way of starting a broker shares. What does not: what is printed (`busway.cli`, `__main__`).
+What lives here: what every way of starting a broker shares. What does not: signals (`busway.net.signals`), what is printed (`busway.cli`,
+`__main__`).
 """
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
 from busway.net import garbage
+from busway.net.signals import until_signal
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
 from busway_bus.log.os_files import DirectoryInUse
@@ -55,32 +56,6 @@ def read_properties(path: str) -> dict[str, str]:
     if pending:
         raise ConfigError(pending, f"the last line of {path} ends with a backslash and continues nowhere")
     return properties
-
-
-def until_signal(failed: asyncio.Event) -> "asyncio.Task[None]":
-    """Done at SIGINT or SIGTERM, which are listened to from this call on, or when `failed` is set; a second signal ends the process at
-    once."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-
-    def stop() -> None:
-        stopped.set()
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-    for number in numbers:
-        loop.add_signal_handler(number, stop)
-    return asyncio.ensure_future(_either(stopped, failed))
-
-
-async def _either(*events: asyncio.Event) -> None:
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
 
 
 async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from busway.net import garbage
 from busway.net.listening import CannotListen
+from busway.net.signals import until_signal
 from busway_registry.config import BadSetting, RegistryConfig
-from busway_registry.door import until_signal
 from busway_registry.server import NoStore, RegistryServer
 
 

@@ -4,9 +4,8 @@ What lives here: names. The command imports this module only when a registry is 
 """
 
 import asyncio
-import signal
 from collections.abc import Coroutine
-from typing import Any, Literal
+from typing import Any
 
 from busway.net.listening import CannotListen
 from busway_registry.config import BadSetting, RegistryConfig
@@ -14,18 +13,10 @@ from busway_registry.domain.compatibility.levels import parse_level
 from busway_registry.domain.errors import RegistryError
 from busway_registry.server import RegistryServer
 
-__all__ = ["CANNOT_START", "RegistryConfig", "RegistryServer", "parse_level", "run", "until_signal"]
+__all__ = ["CANNOT_START", "RegistryConfig", "RegistryServer", "parse_level", "run"]
 
 CANNOT_START = (BadSetting, RegistryError, CannotListen, OSError)
 """What keeps a registry from starting; the text of each names the thing and the remedy."""
-
-
-def until_signal() -> "asyncio.Task[Literal[True]]":
-    """Done at SIGINT or SIGTERM, which are listened to from this call on."""
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    return asyncio.ensure_future(stopped.wait())
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

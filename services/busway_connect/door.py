@@ -4,17 +4,16 @@ What lives here: names. The command imports this module only when a worker is as
 """
 
 import asyncio
-import signal
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from busway import BuswayError
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.runtime.storage import StorageUnfit
 from busway_connect.server import ConnectServer
 
-__all__ = ["CANNOT_START", "ConnectServer", "WorkerConfig", "read_properties", "run", "until_signal"]
+__all__ = ["CANNOT_START", "ConnectServer", "WorkerConfig", "read_properties", "run"]
 
 CANNOT_START = (BadSetting, StorageUnfit, BuswayError, OSError)
 """What keeps a worker from starting; the text of each names the thing and the remedy."""
@@ -36,14 +35,6 @@ def read_properties(path: Path) -> dict[str, str]:
             raise BadSetting(f"{path}:{number}: {text[:60]!r} is no name=value")
         found[name.strip()] = value.strip()
     return found
-
-
-def until_signal() -> "asyncio.Task[Literal[True]]":
-    """Done at SIGINT or SIGTERM, which are listened to from this call on."""
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    return asyncio.ensure_future(stopped.wait())
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from tests.support.apache_kafka import free_ports
+from tests.support.programs import held_ports, release_ports
 from tools.jars import ToolMissing
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ class Stack:
     """
 
     def __init__(self) -> None:
-        self.ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+        self.ports = dict(zip(_PORTS, held_ports(len(_PORTS)), strict=True))
         files = [ROOT / "compose" / "compose.yaml"]
         if BASE_IMAGE.exists():
             _done([str(BASE_IMAGE)], os.environ.copy(), 600)
@@ -104,6 +104,7 @@ class Stack:
     def __enter__(self) -> "Stack":
         try:
             self.compose("build", "--parallel", "--quiet", timeout_s=BUILD_S)
+            release_ports(tuple(self.ports.values()))  # Docker's proxy may not share them
             self.up()
         except BaseException:
             self.remove()

@@ -1,22 +1,20 @@
 """Apache Kafka's own message classes behind a pipe: bytes in, what Kafka reads in them out.
 
-What lives here: compiling `java/Oracle.java` once into `.cache/`, and talking to its one JVM. What does not: what is asked
+What lives here: talking to its one JVM, which runs `java/Oracle.java`. What does not: starting it (`java_program`), what is asked
 (`test_bytes_against_java`).
 """
 
-import hashlib
 import json
-import os
 import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tools.jars import ROOT, kafka_libs, need
+from tests.conformance.java_program import command_of
+from tools.jars import kafka_libs
 
 SOURCE = Path(__file__).parent / "java" / "Oracle.java"
-JDK = "openjdk-17-jdk-headless"
 CORRELATION_ID = 7
 CLIENT_ID = "client"
 
@@ -38,8 +36,7 @@ class Oracle:
     """The running JVM; a context manager that ends it."""
 
     def __init__(self) -> None:
-        classes = _compiled()
-        command = [need("java", JDK), "-Xmx256m", "-XX:+UseSerialGC", "-cp", _class_path(classes), "Oracle"]
+        command = command_of(SOURCE, kafka_libs())
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> "Oracle":
@@ -93,19 +90,3 @@ class Oracle:
         data = self._out.read(size)
         assert len(data) == size, "the JVM ended early; its words are above"
         return data
-
-
-def _compiled() -> Path:
-    """The folder with the compiled program; named by a digest of its source."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
-    folder = ROOT / ".cache" / f"conformance-{digest}"
-    if not (folder / "Oracle.class").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [need("javac", JDK), "-cp", _class_path(folder), "-d", str(folder), str(SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return folder
-
-
-def _class_path(folder: Path) -> str:
-    return os.pathsep.join([str(folder), f"{kafka_libs()}/*"])

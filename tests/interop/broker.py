@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.programs import spawn
 
 CHOICE = "BUSWAY_INTEROP_BROKER"
 START_SECONDS = 20.0
@@ -65,7 +66,7 @@ class BuswayProcess:
         file = self._folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(
+            self._process = spawn(
                 [*self._prefix, sys.executable, "-m", "busway_bus", str(file)],
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from tests.interop.clients import Client, Seen
+from tests.support.programs import spawn
 
 
 class Member:
@@ -22,9 +23,7 @@ class Member:
         self._progress = progress
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by close()
         self.records: list[Seen] = []
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=client.environment()
-        )
+        self._process = spawn(command, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=client.environment())
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 

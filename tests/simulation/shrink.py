@@ -1,13 +1,14 @@
 """Making the plan of a failing run small: what can be left out, and it still fails?
 
-What lives here: the search (Zeller's ddmin over faults, then clients, then topics; then fewer operations, simpler options). What does not:
-what a run is (`scenario`): whether a plan still fails is asked of a function that comes in.
+What lives here: in which order a plan is searched (faults, then clients, then topics; then fewer operations, simpler options). What does
+not: the search itself (`ddmin`), what a run is (`scenario`): whether a plan still fails is asked of a function that comes in.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+from busway.testing.simulation.shrinking import ddmin
 from tests.simulation.plan import ClientPlan, Plan
 
 ATTEMPTS_MAX: Final = 400
@@ -26,27 +27,6 @@ _SIMPLEST: Final[Mapping[str, Any]] = {
     "auto": False,
     "leaves": False,
 }
-
-Item = TypeVar("Item")
-
-
-def ddmin(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
-    """A part of `items` that still fails and of which no single one can be left out."""
-    left, chunks = list(items), 2
-    if left and fails([]):
-        return []
-    while len(left) > 1:
-        size = -(-len(left) // chunks)
-        for start in range(0, len(left), size):
-            rest = left[:start] + left[start + size :]
-            if fails(rest):
-                left, chunks = rest, max(chunks - 1, 2)
-                break
-        else:
-            if size == 1:
-                break
-            chunks = min(len(left), chunks * 2)
-    return left
 
 
 class Shrinking:

@@ -3,18 +3,16 @@
 What lives here: one KRaft node in a JVM, and running a class of Kafka's tools. What does not: fetching the jars (`tools.jars`).
 """
 
-import contextlib
 import shutil
-import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from tools.jars import kafka_libs, need
+
+from tests.support.programs import Program, held_ports, spawn
 
 JDK = "openjdk-17-jdk-headless"
 START_SECONDS = 90.0
@@ -52,16 +50,7 @@ def java(main_class: str, *arguments: str, stdin: str | None = None, seconds: fl
     return done.stdout
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports nothing listens on at this moment."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-class ApacheKafka:
+class ApacheKafka(Program):
     """One KRaft node of Apache Kafka with its own temporary data directory.
 
     Args:
@@ -76,11 +65,10 @@ class ApacheKafka:
         heap: str = "1g",
         features: Mapping[str, int] | None = None,
     ) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        super().__init__("apache-kafka")
         self._properties = dict(properties or {})
         self._heap = heap
         self._features = dict(features or {})
-        self._process: subprocess.Popen[bytes] | None = None
         self._output = self._folder / "server.log"
         self.bootstrap_servers = ""
         self.start_seconds = 0.0
@@ -98,7 +86,7 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Format the data directory, start the broker and wait until it serves."""
-        port, controller = free_ports(2)
+        port, controller = held_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{port}"
         settings = {
             "process.roles": "broker,controller",
@@ -130,7 +118,7 @@ class ApacheKafka:
             str(config),
         ]
         with self._output.open("ab") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+            self._process = spawn(command, stdout=output, stderr=output)
         self._wait(port, begun)
         self.start_seconds = time.monotonic() - begun
 
@@ -148,25 +136,5 @@ class ApacheKafka:
 
     def stop(self) -> None:
         """End the broker and remove its data."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        super().stop()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> "ApacheKafka":
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()

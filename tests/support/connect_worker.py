@@ -19,6 +19,7 @@ import httpx2
 
 from busway import Record, read_to_end
 from busway_connect.config import WorkerConfig
+from tests.support.programs import spawn
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 20.0
@@ -100,7 +101,7 @@ class WorkerProcess:
             "heartbeat.interval.ms": "100",
         }
         overrides = [part for name, text in settings.items() for part in ("--override", f"{name}={text}")]
-        self.process = subprocess.Popen(
+        self.process = spawn(
             [sys.executable, "-m", "busway.cli", "connect", "-b", bootstrap, "--port", "0", "--json", *overrides],
             stdout=subprocess.PIPE,
             cwd=ROOT,

@@ -5,19 +5,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from busway_connect.connector import (
+from busway_connect import (
     Config,
     ConfigInvalid,
+    Field,
     Offset,
     RecordRefused,
     Retriable,
+    Schema,
     Setting,
     Sink,
     SinkRecord,
     Source,
     SourceRecord,
 )
-from busway_connect.schema import Field, Schema
 
 NUMBER = Schema(type="struct", name="test.Number", fields=(Field(name="n", schema=Schema(type="int64")),))
 KEY = Schema(type="struct", name="test.Key", fields=(Field(name="key", schema=Schema(type="string")),))

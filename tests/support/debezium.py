@@ -3,19 +3,13 @@
 What lives here: one standalone Connect worker in a JVM with one connector. What does not: the broker it writes to, the database it reads.
 """
 
-import shutil
-import signal
-import subprocess
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
-from types import TracebackType
 
 from tools.jars import debezium_libs, need
 
-from tests.support.apache_kafka import JDK, free_ports
+from tests.support.apache_kafka import JDK
+from tests.support.programs import Program, held_ports, spawn
 
-STOP_SECONDS = 30.0
 _LOG4J = (
     "rootLogger.level=WARN\nrootLogger.appenderRef.out.ref=STDERR\n"
     "appender.out.type=Console\nappender.out.name=STDERR\nappender.out.target=SYSTEM_ERR\n"
@@ -23,7 +17,7 @@ _LOG4J = (
 )
 
 
-class Debezium:
+class Debezium(Program):
     """A standalone worker of Kafka Connect that runs one connector with `JsonConverter`, schemas enabled.
 
     Args:
@@ -40,16 +34,15 @@ class Debezium:
         worker: Mapping[str, str] | None = None,
         options: tuple[str, ...] = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     ) -> None:
+        super().__init__("debezium")
         self._options = options
         self._bootstrap_servers = bootstrap_servers
         self._connector = {"name": "debezium", "tasks.max": "1", **connector}
         self._worker = dict(worker or {})
-        self._folder = Path(tempfile.mkdtemp(prefix="debezium-"))
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the JVM; its records in the topics tell when it works."""
-        (port,) = free_ports(1)
+        (port,) = held_ports(1)
         worker = {
             "bootstrap.servers": self._bootstrap_servers,
             "key.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -68,7 +61,7 @@ class Debezium:
         command += ["org.apache.kafka.connect.cli.ConnectStandalone"]
         command += [str(self._folder / "worker.properties"), str(self._folder / "connector.properties")]
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = spawn(command, stdout=log, stderr=log)
 
     def log(self) -> str:
         """The end of what it printed."""
@@ -78,25 +71,3 @@ class Debezium:
         """Fail with its log if it has ended."""
         assert self._process is not None
         assert self._process.poll() is None, self.log()
-
-    def stop(self) -> None:
-        """End it in order, so that it confirms what it has read; its folder stays until the end of the context."""
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
-
-    def __enter__(self) -> "Debezium":
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)

@@ -3,11 +3,11 @@
 What lives here: that registry. What does not: one that is killed as a process (`examples/case_studies/kit/parts`).
 """
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from busway_bus.testing.ports import HeldPort
 from busway_registry.config import RegistryConfig
 from busway_registry.server import RegistryServer
 
@@ -23,11 +23,9 @@ class FickleRegistry:
     """
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        self._config = RegistryConfig(port=port, database=f"sqlite+aiosqlite:///{folder / 'registry.db'}")
+        self._port = HeldPort()  # while it is stopped, too
+        self.url = f"http://127.0.0.1:{self._port.number}"
+        self._config = RegistryConfig(port=self._port.number, database=f"sqlite+aiosqlite:///{folder / 'registry.db'}")
         self._server: RegistryServer | None = None
 
     async def start(self) -> None:

@@ -3,24 +3,20 @@
 What lives here: one distributed worker on any brokers. What does not: fetching the jars (`tools.jars`).
 """
 
-import shutil
-import subprocess
-import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from pathlib import Path
-from types import TracebackType
 
 from tools.jars import debezium_libs, need
 
-from tests.support.apache_kafka import JDK, free_ports
+from tests.support.apache_kafka import JDK
+from tests.support.programs import Program, held_ports, spawn
 
 START_SECONDS = 90.0
 
 
-class KafkaConnect:
+class KafkaConnect(Program):
     """One worker.
 
     Args:
@@ -29,10 +25,9 @@ class KafkaConnect:
     """
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str] | None = None) -> None:
-        (port,) = free_ports(1)
+        super().__init__("kafka-connect")
+        (port,) = held_ports(1)
         self.url = f"http://127.0.0.1:{port}"
-        self._folder = Path(tempfile.mkdtemp(prefix="kafka-connect-"))
-        self._process: subprocess.Popen[bytes] | None = None
         self._settings = {
             "bootstrap.servers": bootstrap,
             "group.id": "kafka-connect",
@@ -61,7 +56,7 @@ class KafkaConnect:
         command = [need("java", JDK), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command += [f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{debezium_libs()}/*"]
         with (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(
+            self._process = spawn(
                 [*command, "org.apache.kafka.connect.cli.ConnectDistributed", str(config)], stdout=log, stderr=log
             )
         end = time.monotonic() + START_SECONDS
@@ -77,27 +72,3 @@ class KafkaConnect:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
-
-    def stop(self) -> None:
-        """End it."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(30)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> "KafkaConnect":
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()

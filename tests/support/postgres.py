@@ -6,17 +6,13 @@ What lives here: one server, started, killed and started again. What does not: i
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from pathlib import Path
-from types import TracebackType
 
 from tools.install_foreign import postgres_bin
 
-from tests.support.apache_kafka import free_ports
+from tests.support.programs import Program, held_ports, spawn
 
 START_SECONDS = 60.0
 _SETTINGS = {
@@ -31,7 +27,7 @@ _SETTINGS = {
 }
 
 
-class Postgres:
+class Postgres(Program):
     """One server with its own temporary data directory and the superuser `postgres`, without a password.
 
     Attributes:
@@ -41,11 +37,10 @@ class Postgres:
     """
 
     def __init__(self) -> None:
+        super().__init__("postgres")
         self._bin = postgres_bin()
-        self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._data = self._folder / "data"
-        self._process: subprocess.Popen[bytes] | None = None
-        (self.port,) = free_ports(1)
+        (self.port,) = held_ports(1)
         self.dsn = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
         self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
 
@@ -65,7 +60,7 @@ class Postgres:
             command += ["-c", f"{name}={value.strip(chr(39))}"]
         log = (self._folder / "server.log").open("ab")
         with log:
-            self._process = subprocess.Popen(
+            self._process = spawn(
                 command, stdout=log, stderr=log, user=self._user(), cwd=self._folder, start_new_session=True
             )
         end = time.monotonic() + START_SECONDS
@@ -107,13 +102,3 @@ class Postgres:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             self.kill()
-
-    def __enter__(self) -> "Postgres":
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)

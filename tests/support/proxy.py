@@ -13,6 +13,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Final
 
+from busway_bus.testing.ports import HeldPort
 from busway_protocol.apis import ApiKey, api, response_header_version
 from busway_protocol.compile import decode, decode_from, encode
 from busway_protocol.headers import ResponseHeader
@@ -99,7 +100,8 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._came = asyncio.Condition()
-        self.port = 0
+        self._held = HeldPort()  # while it refuses connections, too
+        self.port = self._held.number
 
     @property
     def address(self) -> str:
@@ -132,7 +134,6 @@ class Proxy:
     async def accept(self) -> None:
         """Take connections, at the same address as before."""
         self._server = await asyncio.start_server(self._came_in, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def asked(self, key: ApiKey, times: int = 1) -> None:
         """Return when so many requests of an API have come, since the beginning."""

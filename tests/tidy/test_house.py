@@ -94,6 +94,7 @@ NO_BOUNDS = {
     "INT_MAX": "a type of Kafka's configuration",
     "LONG_MAX": "a type of Kafka's configuration",
     "OFFSETS_MAX": "the format of index files",
+    "EPOCH_MAX": "a type of the protocol",
     "ADVERTISED_MIN": "a version of the protocol",
     "RECORDS_ON_LOOP_MAX": "follows from how fast records are walked over",
 }

@@ -74,14 +74,16 @@ class PendingOffsets:
             table.forget(place)
             self._settle(group_id, table, before)
 
-    def end(self, producer_id: int, *, committed: bool) -> list[tuple[str, Place, CommittedOffset]]:
-        """The producer's transaction is over: the offsets that are in force from now on."""
-        in_force: list[tuple[str, Place, CommittedOffset]] = []
+    def end(self, producer_id: int, *, committed: bool) -> list[tuple[str, list[tuple[Place, CommittedOffset]]]]:
+        """The producer's transaction is over: by group the offsets that are in force from now on."""
+        in_force: list[tuple[str, list[tuple[Place, CommittedOffset]]]] = []
         for group_id in self._of.pop(producer_id, ()):
             table = self._groups.get(group_id)
             if table is not None:
                 before = table.held
-                in_force += [(group_id, *entry) for entry in table.end(producer_id, committed=committed)]
+                offsets = table.end(producer_id, committed=committed)
+                if offsets:
+                    in_force.append((group_id, offsets))
                 self._settle(group_id, table, before)
         return in_force
 

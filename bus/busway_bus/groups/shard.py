@@ -93,17 +93,14 @@ class GroupShard:
         place = (key.topic, key.partition)
         if value is not None:
             self.pending.overtake(key.group, place)
-            self._store(key.group, place, CommittedOffset.from_record(value))
+            self._group(key.group)
+            self.offsets.setdefault(key.group, {})[place] = CommittedOffset.from_record(value)
             return
         self.pending.forget(key.group, place)
         table = self.offsets.get(key.group, {})
         table.pop(place, None)
         if not table:
             self.offsets.pop(key.group, None)
-
-    def _store(self, group_id: str, place: Place, offset: CommittedOffset) -> None:
-        self._group(group_id)
-        self.offsets.setdefault(group_id, {})[place] = offset
 
     def apply_pending(self, change: Change, producer_id: int, now: int) -> None:
         """Keep one record until the producer's transaction is over; nothing but offsets is ever written within one."""
@@ -117,8 +114,9 @@ class GroupShard:
 
     def end_transaction(self, producer_id: int, now: int, *, committed: bool) -> None:
         """Let what the producer's transaction has committed be in force, or forget it."""
-        for group_id, place, offset in self.pending.end(producer_id, committed=committed):
-            self._store(group_id, place, offset)
+        for group_id, offsets in self.pending.end(producer_id, committed=committed):
+            self._group(group_id)
+            self.offsets.setdefault(group_id, {}).update(offsets)
 
     def _group(self, group_id: str) -> ClassicGroup:
         """The group, an empty one where there is none."""

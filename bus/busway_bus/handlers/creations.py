@@ -20,31 +20,35 @@ class Creations:
     def __init__(self) -> None:
         self._waiting: dict[str, Callable[[str], Awaitable[object]]] = {}
         self._worker: asyncio.Task[None] | None = None
+        self._closed = False
 
     def start(self, name: str, create: Callable[[str], Awaitable[object]]) -> None:
-        """Have a topic made by `create`, unless it is being made already."""
-        if name in self._waiting or len(self._waiting) >= TOPICS_UNDER_WAY_MAX:
+        """Have a topic made by `create`, unless it is being made already, or the node stops."""
+        if self._closed or name in self._waiting or len(self._waiting) >= TOPICS_UNDER_WAY_MAX:
             return
         self._waiting[name] = create
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
-        while self._waiting:
-            name, create = next(iter(self._waiting.items()))
-            try:
-                await create(name)
-            except KafkaError as problem:
-                if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    log.info("a client asked for topic %s, which cannot be made: %s", name, problem.message)
-            except Exception:
-                log.exception("making topic %s failed on a mistake of this broker", name)
-            finally:
-                del self._waiting[name]
-        self._worker = None
+        try:
+            while self._waiting:
+                name, create = next(iter(self._waiting.items()))
+                try:
+                    await create(name)
+                except KafkaError as problem:
+                    if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                        log.info("a client asked for topic %s, which cannot be made: %s", name, problem.message)
+                except Exception:
+                    log.exception("making topic %s failed on a mistake of this broker", name)
+                finally:
+                    del self._waiting[name]
+        finally:
+            self._worker = None
 
     async def close(self) -> None:
-        """Return when the topic that is being made is there; those that wait are not made."""
+        """Return when the topic that is being made is there; those that wait are not made, nor any that is asked for from now on."""
+        self._closed = True
         for name in list(self._waiting)[1:]:
             del self._waiting[name]
         if self._worker is not None:

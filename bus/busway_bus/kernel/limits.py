@@ -188,6 +188,18 @@ ENDING_AT_ONCE_MAX: Final = 100
 MARKER_RETRY_S: Final = (0.05, 1.0)
 """First and longest wait before markers that could not be written are tried again."""
 
+PATTERN_CHARS_MAX: Final = 1_000
+"""Of a regular expression of a client."""
+
+PATTERN_STATES_MAX: Final = 2_000
+"""What a regular expression comes to: it may say `{1000}`, and each character of a text takes a step in each state at worst."""
+
+PATTERN_DEPTH_MAX: Final = 50
+"""Parentheses in each other."""
+
+PATTERN_REPEAT_MAX: Final = 1_000
+"""What stands in braces, as in RE2."""
+
 SILENT_WAIT_MS_MIN: Final = 1_000
 """How long silent static members are waited for at least; a member may ask for 0, and the timer must not spin."""
 

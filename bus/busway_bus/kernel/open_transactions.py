@@ -75,14 +75,24 @@ class OpenTransactions(Generic[K, V]):
         in_force: list[tuple[K, V]] = []
         for key in self._keys.pop(producer_id, ()):
             values = self._values[key]
-            if committed and values[producer_id][1]:
-                for earlier in tuple(values):
-                    if earlier == producer_id:
-                        break
-                    values[earlier] = values[earlier][0], False
-                in_force.append((key, values[producer_id][0]))
-            self._take(producer_id, key)
+            value, counts = values[producer_id]
+            if committed and counts:
+                in_force.append((key, value))
+            if len(values) == 1:
+                del self._values[key]
+            else:
+                if committed and counts:
+                    self._overtake_before(producer_id, values)
+                del values[producer_id]
+            self.held -= self._size(key, value)
         return in_force
+
+    @staticmethod
+    def _overtake_before(producer_id: int, values: dict[int, tuple[V, bool]]) -> None:
+        for earlier, (value, _) in values.items():
+            if earlier == producer_id:
+                return
+            values[earlier] = value, False
 
     def _take(self, producer_id: int, key: K) -> None:
         values = self._values.get(key, {})

@@ -8,13 +8,15 @@ has to match the whole text. Not there: Unicode classes (`\\p`), word boundaries
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple, TypeAlias
 
-PATTERN_CHARS_MAX: Final = 1_000
-PATTERN_STATES_MAX: Final = 2_000
-"""A pattern may say `{1000}`: what it comes to has a bound, as in RE2."""
-_DEPTH_MAX: Final = 50
+from busway_bus.kernel.limits import (
+    PATTERN_CHARS_MAX,
+    PATTERN_DEPTH_MAX,
+    PATTERN_REPEAT_MAX,
+    PATTERN_STATES_MAX,
+)
+
 _WORK_AT_ONCE: Final = 2_000
 """States looked at between two stops."""
-_REPEAT_MAX: Final = 1_000
 
 Test: TypeAlias = Callable[[str], bool]
 
@@ -257,11 +259,11 @@ class _Parser:
         if not (low.isascii() and low.isdigit()) or (high and not (high.isascii() and high.isdigit())):
             return None
         if len(low) > 4 or len(high) > 4:
-            raise self._bad(f"more than {_REPEAT_MAX} repetitions")
+            raise self._bad(f"more than {PATTERN_REPEAT_MAX} repetitions")
         lowest = int(low)
         highest = int(high) if high else (None if comma else lowest)
-        if lowest > _REPEAT_MAX or (highest is not None and not lowest <= highest <= _REPEAT_MAX):
-            raise self._bad(f"repetitions have to rise and be at most {_REPEAT_MAX}")
+        if lowest > PATTERN_REPEAT_MAX or (highest is not None and not lowest <= highest <= PATTERN_REPEAT_MAX):
+            raise self._bad(f"repetitions have to rise and be at most {PATTERN_REPEAT_MAX}")
         self._at = end + 1
         return lowest, highest
 
@@ -285,7 +287,7 @@ class _Parser:
 
     def _group(self) -> _Piece:
         self._depth += 1
-        if self._depth > _DEPTH_MAX:
+        if self._depth > PATTERN_DEPTH_MAX:
             raise self._bad("too many parentheses in each other")
         flags = self._ignores_case, self._dot_takes_lines
         if self._peek() == "?" and not self._head():

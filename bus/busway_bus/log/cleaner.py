@@ -101,7 +101,7 @@ class Cleaner:
         Raises:
             ProtocolError: a batch is damaged.
         """
-        new = self._new = self._log.new_segment(group[0].base_offset, group[-1].created_ms)
+        new = self._new = self._log.kept.new_segment(group[0].base_offset, group[-1].created_ms)
         changed = len(group) > 1
         for segment in group:
             self._transactions.add(self._log.aborted(segment, segment.next_offset))
@@ -136,7 +136,7 @@ class Cleaner:
         self._new.finish()
         self._new.sync()
         self._new.sync_indexes()
-        return self._log.rename(self._new, SWAP)
+        return self._log.kept.rename(self._new, SWAP)
 
     def put_in_place(self, group: Sequence[Segment], now_ms: int) -> bool:
         """Let the log read from the new segment, on the thread that appends; False when the old ones are gone by now."""
@@ -150,7 +150,7 @@ class Cleaner:
         """Set the old files aside and give the new ones their names."""
         assert self._placed is not None
         self._log.remove_deleted(now_ms)
-        self._log.rename(self._placed, "")
+        self._log.kept.rename(self._placed, "")
         self._placed = None
 
     def abandon(self) -> None:

@@ -39,15 +39,15 @@ class FlushPoint(NamedTuple):
         """
         try:
             if self.epochs is not None:
-                self.log.keep_epochs(self.epochs)
+                self.log.kept.write_epochs(self.epochs)
             for segment, snapshot in self.rolled:
                 segment.sync()
                 segment.sync_indexes()
-                self.log.keep_snapshot(segment.next_offset, snapshot, self.truncations)
+                self.log.kept.write_snapshot(segment.next_offset, snapshot, self.truncations)
             self.active.sync()
             if self.snapshot is not None:
                 self.active.sync_indexes()
-                self.log.keep_snapshot(self.end_offset, self.snapshot, self.truncations, instead_of=self.outdated)
+                self.log.kept.write_snapshot(self.end_offset, self.snapshot, self.truncations, instead_of=self.outdated)
         except OSError:
             if not self.log.closed:
                 raise

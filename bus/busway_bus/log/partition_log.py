@@ -6,69 +6,38 @@ through once (`inspection`), what is read never. Neither appends, reads nor roll
 """
 
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from busway_bus.kernel.files import Files
 from busway_bus.kernel.transactions import EndTransaction
-from busway_bus.log import reading, times
-from busway_bus.log.aborted import AbortedTransaction, Overlaps
-from busway_bus.log.file_names import CLEANED, DELETED, EPOCHS, SNAPSHOT, file_name
+from busway_bus.log import deleted, reading, times
+from busway_bus.log.aborted import AbortedTransaction
+from busway_bus.log.append_info import AppendInfo, marker_batch, stamped
+from busway_bus.log.deleted import Deleted
+from busway_bus.log.file_names import EPOCHS, SNAPSHOT
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.inspection import Inspected, finished, inspect
+from busway_bus.log.kept_files import KeptFiles
 from busway_bus.log.log_config import LogConfig
-from busway_bus.log.producer_state import Ended, Verification
+from busway_bus.log.producer_state import Verification
 from busway_bus.log.reading import Extent
-from busway_bus.log.recovery import CorruptLog, recover, replayed, write_snapshot
+from busway_bus.log.recovery import CorruptLog, recover, replayed
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import Segment
 from busway_bus.log.snapshots import SnapshotSchedule
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import (
-    HEADER_BYTES,
     BatchHeader,
-    CorruptBatch,
-    assign_offset,
     read_header,
-    set_log_append_time,
 )
-from busway_protocol.records.control import TransactionMarker, end_transaction_marker
+from busway_protocol.records.control import TransactionMarker
 from busway_protocol.types import Buffer
 
 log = logging.getLogger("busway.log")
 
 __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
-
-
-class AppendInfo(NamedTuple):
-    """Where a batch was put.
-
-    Attributes:
-        log_append_time_ms: -1 for CreateTime topics.
-        began: whether a transaction has begun with it.
-        ended: the transaction that it has ended.
-    """
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool = False
-    began: bool = False
-    ended: Ended | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Deleted:
-    """A segment that is no longer part of the log, its files to be removed when due, its producers' snapshot perhaps too."""
-
-    due_ms: int
-    segment: Segment
-    snapshot: bool
 
 
 class PartitionLog:
@@ -77,7 +46,7 @@ class PartitionLog:
     Attributes:
         start_offset: first offset that may be read.
         flushed_offset: everything below it is on disk.
-        closed: whether the files are closed.
+        kept: what other threads write beside it.
     """
 
     def __init__(
@@ -98,6 +67,7 @@ class PartitionLog:
         """
         self._files = files
         self.directory = directory
+        self.kept = KeptFiles(files, directory)
         self.config = config
         recovered = recover(files, directory, config, now_ms=now_ms, flushed=flushed, cleaned=cleaned, clean=clean)
         self._segments = recovered.segments
@@ -107,16 +77,19 @@ class PartitionLog:
         self.producers = recovered.producers
         self._rolled: list[tuple[Segment, bytes]] = []
         self._new_epoch = False
-        self._truncations = 0
+
         self._undated = False
         self._has_aborted = any(segment.transactions.count for segment in self._segments)
-        self._deleted: list[_Deleted] = []
+        self._deleted: list[Deleted] = []
         self.start_offset = self._segments[0].base_offset
         self.flushed_offset = self.end_offset
-        self.closed = False
-        self._closing = threading.Lock()
 
     # What is there
+
+    @property
+    def closed(self) -> bool:
+        """Whether the files are closed."""
+        return self.kept.closed
 
     @property
     def end_offset(self) -> int:
@@ -195,14 +168,7 @@ class PartitionLog:
             OSError: the disk failed.
         """
         self.producers.check_marker(marker)
-        batch = end_transaction_marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            committed=marker.committed,
-            coordinator_epoch=marker.coordinator_epoch,
-            timestamp_ms=now_ms,
-        )
-        written = TransactionMarker(marker.committed, marker.coordinator_epoch, now_ms)
+        batch, written = marker_batch(marker, now_ms)
         return self._write(batch, read_header(batch), leader_epoch, now_ms, written)
 
     def _write(
@@ -215,20 +181,9 @@ class PartitionLog:
     ) -> AppendInfo:
         first = self.end_offset
         last = first + header.last_offset_delta
-        append_time = -1
-        pieces: list[bytes | bytearray | memoryview]
-        if self.config.message_timestamp_type == "LogAppendTime":
-            append_time = now_ms
-            whole = bytearray(records)
-            assign_offset(whole, base_offset=first, leader_epoch=leader_epoch)
-            set_log_append_time(whole, now_ms)
-            pieces = [whole]
-            header = read_header(whole)
-        else:
-            head = bytearray(memoryview(records)[:HEADER_BYTES])
-            assign_offset(head, base_offset=first, leader_epoch=leader_epoch)
-            pieces = [head, memoryview(records)[HEADER_BYTES:]]
-            header = header._replace(base_offset=first, partition_leader_epoch=leader_epoch)
+        pieces, header = stamped(
+            records, header, first=first, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
+        )
         if self._segments[-1].full(header.size_bytes, last, self.config):
             self.roll(now_ms)
         ended = None if marker is None else self.producers.ended_by(header, marker)
@@ -247,7 +202,7 @@ class PartitionLog:
         return AppendInfo(
             first_offset=first,
             last_offset=last,
-            log_append_time_ms=append_time,
+            log_append_time_ms=now_ms if self.config.message_timestamp_type == "LogAppendTime" else -1,
             log_start_offset=self.start_offset,
             began=began,
             ended=ended,
@@ -280,40 +235,22 @@ class PartitionLog:
                 self.end_offset, active.size, {segment.base_offset for segment in self._segments}
             )
         return FlushPoint(
-            self, tuple(self._rolled), active, self.end_offset, epochs, self._truncations, snapshot, outdated
+            self, tuple(self._rolled), active, self.end_offset, epochs, self.kept.truncations, snapshot, outdated
         )
 
     def flushed(self, point: FlushPoint) -> None:
         """Note that `point` is on disk."""
         if point.rolled:
             self._rolled = [entry for entry in self._rolled if entry not in point.rolled]
-        if point.truncations == self._truncations:  # else what took the place of the lost end is not what was synced
+        if (
+            point.truncations == self.kept.truncations
+        ):  # else what took the place of the lost end is not what was synced
             self.flushed_offset = max(self.flushed_offset, point.end_offset)
 
     @property
     def wants_flush(self) -> bool:
         """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet; or a snapshot is due."""
         return bool(self._rolled) or self._new_epoch or self._snapshots.requested
-
-    def keep_epochs(self, content: bytes) -> None:
-        """Write which leader epoch began where, unless the log was closed, and its directory perhaps made anew.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        with self._closing:
-            if not self.closed:
-                self._files.replace(f"{self.directory}/{EPOCHS}", content)
-
-    def keep_snapshot(self, offset: int, snapshot: bytes, truncations: int, *, instead_of: Sequence[int] = ()) -> None:
-        """Write the producers' state as of `offset`, likewise; one that cannot be written is no failure (see `recovery`). Where the
-        log was truncated since the state was taken, nobody knows whether it ever comes to that."""
-        with self._closing:
-            if self.closed or truncations != self._truncations:
-                return
-            if write_snapshot(self._files, self.directory, offset, snapshot):
-                for outdated in instead_of:
-                    self._files.remove(f"{self.directory}/{file_name(outdated, SNAPSHOT)}")
 
     # Reading
 
@@ -358,21 +295,7 @@ class PartitionLog:
         batches = None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
         if extent is None or batches is None or not self._has_aborted:
             return batches, ()
-        upper = min(up_to, extent.segment.offset_near(extent.position + len(batches), wait=wait))
-        overlaps = self._overlaps(offset, upper, wait=wait)
-        if overlaps.upper < upper:
-            end = extent.segment.position_of(overlaps.upper, wait=wait)
-            batches = extent.segment.slice(extent.position, min(len(batches), end - extent.position))
-        return batches, overlaps.transactions
-
-    def _overlaps(self, offset: int, upper: int, *, wait: bool) -> Overlaps:
-        overlaps = Overlaps(offset, upper)
-        for segment in self._segments[reading.segment_at(self._segments, offset) :]:
-            if segment.transactions.count:
-                segment.transactions.collect(overlaps, wait=wait)
-                if overlaps.complete:
-                    break
-        return overlaps
+        return reading.committed(self._segments, extent, batches, offset, up_to, wait=wait)
 
     def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
         """The aborted transactions with their markers in a segment or behind it, of those that begin before `upper`.
@@ -380,16 +303,7 @@ class PartitionLog:
         Raises:
             CorruptBatch: an index is damaged.
         """
-        for segment in self._segments_from(first):
-            for entry in segment.transactions.all():
-                if entry.first_offset < upper:
-                    yield entry
-                if entry.last_stable_offset >= upper:
-                    return
-
-    def _segments_from(self, first: Segment) -> Sequence[Segment]:
-        segments = tuple(self._segments)
-        return segments[segments.index(first) :] if first in segments else ()
+        return reading.aborted(tuple(self._segments), first, upper)
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
         """What `slice` is, read at once."""
@@ -431,7 +345,7 @@ class PartitionLog:
         self.start_offset = max(self.start_offset, offset)
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
             segment = self._segments.pop(0)
-            self._deleted.append(_Deleted(now_ms + self.config.file_delete_delay_ms, segment, snapshot=True))
+            self._deleted.append(Deleted(now_ms + self.config.file_delete_delay_ms, segment, snapshot=True))
 
     def maintain(self, now_ms: int) -> None:
         """Roll by age and delete by retention; the files follow with `remove_deleted`."""
@@ -441,21 +355,6 @@ class PartitionLog:
         if "delete" in self.config.cleanup_policy:
             self._retain(now_ms)
         self._snapshots.settle(self.active.size)
-
-    def date(self, now_ms: int) -> None:
-        """Look up how old the oldest segments are, as far as retention wants to know. Waits for the disk: for another thread than the
-        loop's."""
-        self._undated = False
-        if "delete" not in self.config.cleanup_policy or self.config.retention_ms < 0:
-            return
-        for segment in tuple(self._segments[:-1]):
-            try:
-                newest = segment.max_timestamp
-            except CorruptBatch as problem:
-                log.error("nobody knows how old %s is, it is not deleted by its age: %s", segment.path(".log"), problem)
-                return
-            if now_ms - (newest if newest >= 0 else segment.modified_ms) <= self.config.retention_ms:
-                return
 
     @property
     def has_deleted(self) -> bool:
@@ -469,18 +368,17 @@ class PartitionLog:
         Waits for the disk: for another thread than the loop's.
         """
         for entry in tuple(self._deleted):
-            segment = entry.segment
-            with self._closing:
+            with self.kept.guard:
                 if self.closed:
                     return
-                if not segment.deleted:
-                    segment.rename(DELETED)
-                    if entry.snapshot:
-                        self._files.remove(f"{self.directory}/{file_name(segment.base_offset, SNAPSHOT)}")
-                if entry.due_ms <= now_ms:
-                    segment.delete()
+                if entry.remove(self._files, self.directory, now_ms):
                     self._deleted.remove(entry)
         self.date(now_ms)
+
+    def date(self, now_ms: int) -> None:
+        """Look up how old the oldest segments are, as far as retention asks. Waits for the disk, likewise."""
+        self._undated = False
+        deleted.date(tuple(self._segments[:-1]), self.config, now_ms)
 
     def _retain(self, now_ms: int) -> None:
         count = expendable(self._segments, self.config, now_ms)
@@ -510,28 +408,6 @@ class PartitionLog:
         closed = self.closed_segments()
         return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
-    def new_segment(self, base_offset: int, created_ms: int) -> Segment:
-        """An empty segment beside the log, made in any thread, to be put in place with `swap_in`.
-
-        Raises:
-            OSError: the disk failed, or the log was closed meanwhile.
-        """
-        with self._closing:
-            if self.closed:
-                raise FileNotFoundError(self.directory)
-            for name in self._files.list(self.directory):
-                if name.endswith(CLEANED):
-                    self._files.remove(f"{self.directory}/{name}")
-            return Segment(self._files, self.directory, base_offset, created_ms, suffix=CLEANED)
-
-    def rename(self, segment: Segment, suffix: str) -> bool:
-        """Give a segment's files another ending, in any thread; False when the log was closed meanwhile."""
-        with self._closing:
-            if self.closed:
-                return False
-            segment.rename(suffix)
-            return True
-
     def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
         """Read from `new` instead of the consecutive `old` ones from now on; False when they are not there any more."""
         if self.closed or old[0] not in self._segments:
@@ -541,13 +417,13 @@ class PartitionLog:
             return False
         self._segments[at : at + len(old)] = [new]
         due = now_ms + self.config.file_delete_delay_ms
-        self._deleted += [_Deleted(due, segment, snapshot=segment is not old[0]) for segment in old]
+        self._deleted += [Deleted(due, segment, snapshot=segment is not old[0]) for segment in old]
         return True
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Cut everything at and behind `offset`, as a follower does that has gone astray."""
-        with self._closing:
-            self._truncations += 1
+        with self.kept.guard:
+            self.kept.truncations += 1
         for name in self._files.list(self.directory):
             if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
                 self._files.remove(f"{self.directory}/{name}")
@@ -567,8 +443,8 @@ class PartitionLog:
             self._segments[-1].finish()
             self._snapshots.requested = True
             self.flush_point().sync()
-        with self._closing:
-            self.closed = True
+        with self.kept.guard:
+            self.kept.closed = True
         for segment in self._segments:
             segment.close()
         for entry in self._deleted:

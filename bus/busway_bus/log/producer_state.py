@@ -21,7 +21,7 @@ from busway_protocol.records.crc import crc32c
 
 BATCHES_KEPT: Final = 5
 SEQUENCES: Final = 2**31
-EPOCH_MAX: Final = 2**15 - 1
+LAST_EPOCH: Final = 2**15 - 1
 NEW_EPOCH_SINCE: Final = 2
 """The transaction version from which on the end of a transaction has an epoch of its own (KIP-890)."""
 _HEADER: Final = struct.Struct(">hI")
@@ -175,7 +175,7 @@ class ProducerState:
         stale = marker.producer_epoch < entry.epoch
         if marker.transaction_version >= NEW_EPOCH_SINCE and marker.producer_epoch == entry.epoch:
             # The records of a transaction have an older epoch than its end, unless there was none left.
-            stale = entry.transaction_start >= 0 and entry.epoch < EPOCH_MAX
+            stale = entry.transaction_start >= 0 and entry.epoch < LAST_EPOCH
         if stale:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -1,12 +1,14 @@
 """Which bytes of which segment a reader gets.
 
 What lives here: looking up, by positions. What does not: the segments and the bounds of the log (`partition_log`), and the reading
-itself, which a client's socket decides about (`file_slice`). Nothing between the first byte and the last is looked at.
+itself, which a client's socket decides about (`file_slice`). Nothing between the first byte and the last is looked at; which of
+their transactions were aborted is in indexes (`aborted`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from busway_bus.log.aborted import AbortedTransaction, Overlaps
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.segment import Segment
 from busway_protocol.records.batch import CorruptBatch
@@ -70,3 +72,41 @@ def cut(batches: Extent, max_bytes: int, *, min_one: bool, wait: bool) -> FileSl
             return None
         size = max(first, max_bytes)
     return segment.slice(position, size)
+
+
+def committed(
+    segments: Sequence[Segment], extent: Extent, batches: FileSlice, offset: int, up_to: int, *, wait: bool
+) -> tuple[FileSlice, Sequence[tuple[int, int]]]:
+    """What a reader of committed records gets of `batches`, the beginning of `extent` from `offset` on: fewer of them where too many
+    transactions in them were aborted; with (producer id, first offset) of those.
+
+    Raises:
+        CorruptBatch: an index is damaged on disk.
+        ColdPages: without `wait`, the disk would have to be waited for.
+    """
+    upper = min(up_to, extent.segment.offset_near(extent.position + len(batches), wait=wait))
+    overlaps = Overlaps(offset, upper)
+    for segment in segments[segment_at(segments, offset) :]:
+        if segment.transactions.count:
+            segment.transactions.collect(overlaps, wait=wait)
+            if overlaps.complete:
+                break
+    if overlaps.upper < upper:
+        end = extent.segment.position_of(overlaps.upper, wait=wait)
+        batches = extent.segment.slice(extent.position, min(len(batches), end - extent.position))
+    return batches, overlaps.transactions
+
+
+def aborted(segments: Sequence[Segment], first: Segment, upper: int) -> Iterator[AbortedTransaction]:
+    """The aborted transactions with their markers in `first` or behind it, of those that begin before `upper`; none where `first` is
+    no segment any more.
+
+    Raises:
+        CorruptBatch: an index is damaged on disk.
+    """
+    for segment in segments[segments.index(first) :] if first in segments else ():
+        for entry in segment.transactions.all():
+            if entry.first_offset < upper:
+                yield entry
+            if entry.last_stable_offset >= upper:
+                return

@@ -160,6 +160,7 @@ class TransportAcceptor:
         self._shared = shared
         self._backlog = backlog
         self._server: asyncio.Server | None = None
+        self._closes: asyncio.Future[None] | None = None
 
     async def bind(self, host: str, port: int) -> int:
         """Take the address."""
@@ -179,10 +180,28 @@ class TransportAcceptor:
 
     def close(self) -> None:
         """Let nobody in any more."""
-        if self._server is not None:
+        if self._server is None:
+            return
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, asyncio.SelectorEventLoop):
             self._server.close()
+            return
+        # A client that this loop has accepted gets its transport a round later, and only from a server that is open; it would be forgotten
+        # with its socket open.
+        for bound in self._server.sockets:
+            loop.remove_reader(bound.fileno())
+        self._closes = loop.create_future()
+        loop.call_soon(self._close, self._closes)
 
     async def closed(self) -> None:
         """Return when the loop has let go of the address."""
+        if self._closes is not None:
+            await self._closes
         if self._server is not None:
             await self._server.wait_closed()
+
+    def _close(self, closed: "asyncio.Future[None]") -> None:
+        assert self._server is not None, "it was open"
+        self._server.close()
+        if not closed.done():
+            closed.set_result(None)

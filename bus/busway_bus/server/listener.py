@@ -46,6 +46,7 @@ class Listeners:
         self._memory = RequestMemory(REQUEST_BYTES_MAX if queued_max < 0 else queued_max)
         self._connections_max = 0
         self._empty = asyncio.Event()
+        self._closing = False
 
     async def bind(self) -> None:
         """Bind the ports, without accepting yet.
@@ -91,6 +92,8 @@ class Listeners:
             stream.abort()
 
     def _admits(self, connection: Connection) -> bool:
+        if self._closing:
+            return False  # an event loop brings who came before the door was closed
         if len(self._connections) >= self._connections_max:
             configured = self._connections_max == self._config.get("max.connections")
             limit = (
@@ -142,6 +145,7 @@ class Listeners:
         Args:
             finish: do and answer first what has come whole, for `STOP_WAIT_MS` at most; otherwise it is as if the process died.
         """
+        self._closing = True
         for door in self._acceptors:
             door.close()
         if finish:

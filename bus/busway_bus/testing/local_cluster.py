@@ -6,10 +6,14 @@ What lives here: start, restart, stop. What does not: faults and clocks, which c
 import shutil
 import tempfile
 from types import TracebackType
+from typing import Final
 
 from busway.net.machine import current_machine
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.node import Node
+from busway_bus.testing.ports import HOLDS, HeldPort
+
+_ANY_PORT: Final = "PLAINTEXT://127.0.0.1:0"
 
 
 class LocalCluster:
@@ -24,7 +28,7 @@ class LocalCluster:
         self._own = data_dir is None
         self.data_dir = data_dir or tempfile.mkdtemp(prefix="busway-")
         self._properties = {
-            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "listeners": _ANY_PORT,
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
@@ -33,6 +37,7 @@ class LocalCluster:
         }
         self.node: Node | None = None
         self._port = 0
+        self._held: HeldPort | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -41,8 +46,11 @@ class LocalCluster:
         return self.node.bootstrap_servers
 
     async def start(self) -> None:
-        """Start the node; after a stop it comes back on the same port with the same data."""
+        """Start the node; after a stop it comes back on the same port, which nobody gets meanwhile, with the same data."""
         properties = dict(self._properties)
+        if HOLDS and self._held is None and properties["listeners"] == _ANY_PORT:
+            self._held = HeldPort()
+            self._port = self._held.number
         if self._port:
             properties["listeners"] = f"PLAINTEXT://127.0.0.1:{self._port}"
         self.node = Node(BrokerConfig.from_properties(properties), machine=current_machine())
@@ -69,5 +77,7 @@ class LocalCluster:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+        if self._held is not None:
+            self._held.release()
         if self._own:
             shutil.rmtree(self.data_dir, ignore_errors=True)

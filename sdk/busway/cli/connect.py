@@ -12,9 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from busway.cli.output import AsJson, CommandFailed, write_json
+from busway.cli.output import AsJson, write_json
+from busway.cli.starting import overrides, serve
 from busway.extras import need
 from busway.net import garbage
+from busway.net.signals import until_signal
 
 
 def connect(
@@ -54,7 +56,8 @@ def connect(
     sys.path.append(os.getcwd())  # where plugin.modules may be
 
     async def main() -> None:
-        properties = _properties(door, config, override or [])
+        properties: dict[str, str] = door.read_properties(config) if config is not None else {}
+        properties.update(overrides(override))
         if bootstrap is not None:
             properties["bootstrap.servers"] = bootstrap
         if host is not None:
@@ -69,29 +72,12 @@ def connect(
                 properties[f"{name}.schema.registry.url"] = registry
         await _serve(door, door.WorkerConfig.from_properties(properties), as_json=as_json)
 
-    try:
-        door.run(main())
-    except CommandFailed:
-        raise
-    except door.CANNOT_START as problem:
-        if isinstance(problem, OSError) and problem.strerror:
-            raise
-        raise CommandFailed(str(problem)) from None
-
-
-def _properties(door: Any, config: Path | None, override: list[str]) -> dict[str, str]:
-    properties: dict[str, str] = door.read_properties(config) if config is not None else {}
-    for one in override:
-        name, equals, text = one.partition("=")
-        if not equals:
-            raise CommandFailed(f"--override {one}: give name=value")
-        properties[name.strip()] = text.strip()
-    return properties
+    serve(door.run, main, door.CANNOT_START)
 
 
 async def _serve(door: Any, config: Any, *, as_json: bool) -> None:
     async with door.ConnectServer(config) as server:
-        stopped = door.until_signal()
+        stopped = until_signal()
         garbage.settle()
         if as_json:
             write_json({"connect": server.url, "group": config.group_id})

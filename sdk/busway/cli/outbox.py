@@ -3,10 +3,8 @@
 What lives here: finding an app's outboxes. What does not: publishing (`busway.sql.relay`).
 """
 
-import asyncio
 import contextlib
 import logging
-import signal
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +14,7 @@ from busway.app.bus import App
 from busway.cli.output import AsJson, CommandFailed, run, show_rows
 from busway.cli.running import find_app
 from busway.extras import need
+from busway.net.signals import until_signal
 
 if TYPE_CHECKING:
     from busway.sql import Outbox
@@ -38,15 +37,13 @@ def relay(
         service.bootstrap_servers = bootstrap
 
     async def work() -> None:
-        stopped = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        stopped = until_signal()
         async with contextlib.AsyncExitStack() as stack:
             for outbox in outboxes:
                 await stack.enter_async_context(outbox.relay(service))
             typer.echo(f"relaying the outbox of {service.name}; Ctrl-C stops")
             sys.stdout.flush()
-            await stopped.wait()
+            await stopped
 
     run(work())
 

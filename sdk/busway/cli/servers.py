@@ -8,16 +8,17 @@ import asyncio
 import importlib
 import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from busway.cli.output import AsJson, CommandFailed, write_json
+from busway.cli.starting import overrides, serve
 from busway.extras import need
 from busway.net import garbage
 from busway.net.machine import OS
+from busway.net.signals import until_signal
 
 HOME: Final = Path(".busway")
 """Where `up`, `broker` and `registry` keep things unless they are told: the same place, so that they find each other's."""
@@ -55,13 +56,13 @@ def up(
                 "log.dirs": str(data / "broker"),
                 # A machine of one's own: no wait for further members when the first one joins.
                 "group.initial.rebalance.delay.ms": "0",
-                **_overrides(override),
+                **overrides(override),
                 **({"busway.insecure": "true"} if insecure else {}),
             }
         )
         node = bus.Node(config)
         await node.start()
-        stopped = bus.until_signal(node.failed)  # before anybody reads an address, as they may end this at once
+        stopped = until_signal(node.failed)  # before anybody reads an address, as they may end this at once
         try:
             if not as_json:
                 _tell(f"broker    {node.bootstrap_servers}    up in {_ms(begun)}")
@@ -87,17 +88,7 @@ def up(
         if not as_json:
             _tell("stopped; everything is on disk")
 
-    _serve(bus.run, main, bus.CANNOT_START)
-
-
-def _overrides(given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for one in given or ():
-        name, equals, text = one.partition("=")
-        if not equals:
-            raise CommandFailed(f"--override {one}: give name=value")
-        found[name.strip()] = text.strip()
-    return found
+    serve(bus.run, main, bus.CANNOT_START)
 
 
 def _tell(text: str) -> None:
@@ -143,7 +134,7 @@ def broker(
 
     async def main() -> None:
         properties = bus.read_properties(str(config)) if config is not None else {}
-        properties.update(_overrides(override))
+        properties.update(overrides(override))
         if data is not None:
             properties["log.dirs"] = str(data)
         elif not properties.keys() & {"log.dirs", "log.dir"}:
@@ -152,7 +143,7 @@ def broker(
             properties["busway.insecure"] = "true"
         await bus.serve(bus.BrokerConfig.from_properties(properties), started)
 
-    _serve(bus.run, main, bus.CANNOT_START)
+    serve(bus.run, main, bus.CANNOT_START)
 
 
 def registry(
@@ -184,7 +175,7 @@ def registry(
         )
         async with package.RegistryServer(settings) as server:
             garbage.settle()
-            stopped = package.until_signal()
+            stopped = until_signal()
             if as_json:
                 write_json({"schema_registry": server.url, "database": server.database})
             else:
@@ -192,18 +183,7 @@ def registry(
             sys.stdout.flush()
             await stopped
 
-    _serve(package.run, main, package.CANNOT_START)
-
-
-def _serve(run: Callable[[Any], None], main: Callable[[], Any], cannot_start: tuple[type[Exception], ...]) -> None:
-    try:
-        run(main())
-    except CommandFailed:
-        raise
-    except cannot_start as problem:
-        if isinstance(problem, OSError) and problem.strerror:
-            raise
-        raise CommandFailed(str(problem)) from None
+    serve(package.run, main, package.CANNOT_START)
 
 
 def _log_to_stderr() -> None:

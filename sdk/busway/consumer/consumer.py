@@ -176,11 +176,7 @@ class Consumer:
         return self._group.membership.member_id if self._group is not None else ""
 
     def group_metadata(self) -> GroupMetadata:
-        """This consumer as its group knows it now, for `Producer.send_offsets_to_transaction`.
-
-        Raises:
-            ValueError: this consumer has no group.
-        """
+        """This consumer as its group knows it now, for `Producer.send_offsets_to_transaction`; ValueError without a group."""
         return self._require_group().metadata()
 
     async def __aenter__(self) -> "Consumer":

@@ -1,21 +1,19 @@
 """Confluent's own Java client behind a pipe: what it makes of a schema, of two, and of a registry.
 
-What lives here: compiling `java/RegistryOracle.java` once into `.cache/`, and talking to its one JVM. What does not: what is asked.
+What lives here: talking to its one JVM, which runs `java/RegistryOracle.java`. What does not: starting it (`java_program`), what is asked.
 """
 
-import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tools.jars import ROOT, need, registry_libs
+from tests.conformance.java_program import command_of
+from tools.jars import registry_libs
 
 SOURCE = Path(__file__).parent / "java" / "RegistryOracle.java"
-JDK = "openjdk-17-jdk-headless"
 
 
 class Refused(AssertionError):
@@ -34,10 +32,9 @@ class RegistryOracle:
     """The running JVM; a context manager that ends it."""
 
     def __init__(self) -> None:
-        command = [need("java", JDK), "-Xmx256m", "-XX:+UseSerialGC", "-cp", _class_path(_compiled()), "RegistryOracle"]
         # SLF4J says once that it has nowhere to log to; what goes wrong is in the answers.
         self._process = subprocess.Popen(
-            command,
+            command_of(SOURCE, registry_libs()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -101,19 +98,3 @@ class RegistryOracle:
     def _pipe(pipe: IO[str] | None) -> IO[str]:
         assert pipe is not None
         return pipe
-
-
-def _compiled() -> Path:
-    """The folder with the compiled program; named by a digest of its source."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
-    folder = ROOT / ".cache" / f"registry-oracle-{digest}"
-    if not (folder / "RegistryOracle.class").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [need("javac", JDK), "-cp", _class_path(folder), "-d", str(folder), str(SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return folder
-
-
-def _class_path(folder: Path) -> str:
-    return os.pathsep.join([str(folder), f"{registry_libs()}/*"])

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.programs import spawn_async
 
 from busway import Admin, Producer
 from busway.consumer.snapshot import read_to_end
 from busway_bus.testing.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("programs_end")]
 HERE = Path(__file__).parent
 SECONDS = 30
 
@@ -37,7 +38,7 @@ class Service:
 
     @classmethod
     async def start(cls, bootstrap: str) -> "Service":
-        process = await asyncio.create_subprocess_exec(
+        process = await spawn_async(
             sys.executable,
             *("-m", "busway.cli", "run", "counting:app", "-b", bootstrap, "--log-level", "warning"),
             stdin=asyncio.subprocess.PIPE,

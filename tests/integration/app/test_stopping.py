@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.support.programs import spawn_async
 from tests.support.proxy import Fate, Proxy
 
 from busway import App, Context, Producer, Retry
@@ -14,7 +15,7 @@ from busway.errors import DeliveryFailed
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("programs_end")]
 SOON_S = 10
 """Far below the 120 s of the delivery timeout; what is asserted is that nobody waits for that."""
 
@@ -111,7 +112,7 @@ async def test_a_plain_handler_that_hangs_does_not_hold_the_process() -> None:
     async with LocalCluster() as node:
         async with Producer(node.bootstrap_servers) as producer:
             await producer.send_and_wait("things", b"{}")
-        process = await asyncio.create_subprocess_exec(
+        process = await spawn_async(
             *(sys.executable, "-m", "busway.cli", "run", "hanging:app", "-b", node.bootstrap_servers),
             cwd=Path(__file__).parent,
             stdout=asyncio.subprocess.PIPE,

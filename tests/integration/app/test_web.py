@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from tests.support.programs import held_ports
 
 from busway import App, BuswayError, Exponential, Extension, Producer, Retry
 from busway.net.http_server import GRACE_S
@@ -385,9 +386,8 @@ async def test_a_port_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(CannotListen, match="'http' is no address to serve HTTP on"):
         async with app.test():
             pass
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    monkeypatch.setenv("BUSWAY_HTTP_PORT", f"localhost:{port - 1}")
+    first, port = held_ports(2)
+    monkeypatch.setenv("BUSWAY_HTTP_PORT", f"localhost:{first}")
     monkeypatch.setenv("BUSWAY_WORKER", "1")
     async with app.test():
         assert web.url == f"http://localhost:{port}"

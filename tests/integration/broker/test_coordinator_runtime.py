@@ -268,6 +268,65 @@ async def test_a_shard_goes_with_its_leader_and_comes_back_with_it(bench: Bench)
     assert await bench.add("a") == 2
 
 
+async def test_only_partitions_that_changed_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: changes of other topics cost nothing, one of this topic its own partitions."""
+    async with LocalCluster() as cluster:
+        bench = Bench(cluster, "counters")
+        await bench.create(partitions=3)
+        bench.runtime.load()
+        await bench.runtime.wait_loaded(within_s=10)
+        looked: list[int] = []
+        monkeypatch.setattr(bench.runtime._loader, "led", lambda number: looked.append(number) or number != 1)
+        await create_topic(bench.services, "another", partitions=1, replication_factor=1)
+        bench.runtime.follow()
+        assert looked == []
+        image = bench.services.image.topics["counters"]
+        first, second, third = image.partitions
+        bench.pictured = replace(image, partitions=(first, replace(second, leader=7), replace(third, leader_epoch=9)))
+        bench.runtime.follow()
+        assert looked == [1, 2]
+        assert list(bench.runtime.shards()) == [0, 2]
+        bench.runtime.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_leader_may_change_while_its_log_is_read(monkeypatch: pytest.MonkeyPatch, back: bool) -> None:
+    """What was read before another broker led is not served; where this one leads again it is read once more."""
+    gate, run, runs = asyncio.Event(), Slices.run, 0
+
+    async def held_back(self: Slices, steps: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        answer = await run(self, steps)
+        await gate.wait()
+        return answer
+
+    async with LocalCluster() as cluster:
+        bench = Bench(cluster, "counters")
+        await bench.create()
+        await bench.add("a")
+        bench.runtime.close()
+        monkeypatch.setattr(Slices, "run", held_back)
+        bench.runtime = bench.another()
+        bench.runtime.load()
+        await turn()
+        partition = bench.services.replicas.find("counters", 0)
+        image = bench.services.image.topics["counters"].partitions[0]
+        partition.registered(replace(image, leader=image.leader + 1, leader_epoch=image.leader_epoch + 1), 0)
+        if back:
+            partition.registered(replace(image, leader_epoch=image.leader_epoch + 2), 0)
+        gate.set()
+        while runs < 1 + back:
+            await turn()
+        await bench.runtime.wait_loaded(within_s=10)
+        await turn()
+        await bench.runtime.wait_loaded(within_s=10)
+        assert list(bench.runtime.shards()) == ([0] if back else [])
+        assert runs == 1 + back
+        bench.runtime.close()
+
+
 @pytest.mark.slow
 async def test_a_shard_is_loaded_beside_what_else_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is read says so, others are served meanwhile; records of types that are not known are gone past."""

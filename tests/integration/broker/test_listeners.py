@@ -13,9 +13,12 @@ from busway.net.connection import Connection
 from busway_bus.log.descriptors import Descriptors
 from busway_bus.server.listener import CannotListen
 from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.apis import ApiKey
+from busway_protocol.compile import encode
+from busway_protocol.headers import RequestHeader
 from busway_protocol.messages.cluster import DescribeClusterRequest
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest
-from busway_protocol.messages.metadata import MetadataRequest
+from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("both_streams")]
 SECONDS = 20.0
@@ -24,6 +27,13 @@ TWO = {
     "advertised.listeners": "INSIDE://127.0.0.1:0,OUTSIDE://localhost:0",
     "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
 }
+
+
+def frame_of(request: MetadataRequest) -> bytes:
+    """A whole frame, as a client sends it."""
+    header = RequestHeader(request_api_key=ApiKey.METADATA, request_api_version=8, correlation_id=1, client_id="test")
+    frame = encode(header, 1) + encode(request, 8)
+    return len(frame).to_bytes(4) + frame
 
 
 async def test_each_listener_tells_its_own_address() -> None:
@@ -108,6 +118,26 @@ async def test_connections_leave_descriptors_to_the_logs(
         writer.transport.abort()
         first.close()
     assert "refused: what the limit of open files allows (1) is reached" in caplog.text
+
+
+@pytest.mark.parametrize("rounds", range(4))
+async def test_who_comes_while_the_node_stops_is_let_go(rounds: int, caplog: pytest.LogCaptureFixture) -> None:
+    """At whatever step of being let in: its connection ends, and nothing is made for it on a node that has stopped."""
+    async with LocalCluster() as cluster:
+        node = cluster.node
+        assert node is not None
+        ask = MetadataRequest(topics=[MetadataRequestTopic(name="missing")], allow_auto_topic_creation=True)
+        with socket.create_connection(("127.0.0.1", node.advertised["PLAINTEXT"].port)) as client:
+            client.setblocking(False)
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            await cluster.stop()
+            with contextlib.suppress(ConnectionError):
+                client.sendall(frame_of(ask))
+                async with asyncio.timeout(SECONDS):
+                    assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+        assert "missing" not in node.services.image.topics
+        assert not caplog.records
 
 
 async def test_a_second_listener_that_cannot_be_had_is_named() -> None:

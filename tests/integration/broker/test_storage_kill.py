@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.programs import spawn_async
 
 from busway_protocol.apis import ApiKey
 from busway_protocol.compile import decode, encode
@@ -68,7 +69,7 @@ async def start(directory: Path, **settings: str) -> tuple[Process, str]:
         "listeners": "PLAINTEXT://127.0.0.1:0", "log_dirs": f"{directory / 'data'}", "log_segment_bytes": "1048576"
     }  # fmt: skip
     properties.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in settings.items()))
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "busway_bus", str(properties), stdout=PIPE)
+    process = await spawn_async(sys.executable, "-m", "busway_bus", str(properties), stdout=PIPE)
     assert process.stdout is not None
     line = (await process.stdout.readline()).decode()
     return process, line.split()[-1]
@@ -131,6 +132,7 @@ async def read(connection: Connection) -> dict[int, bytes]:
 
 @pytest.mark.hostile
 @pytest.mark.slow
+@pytest.mark.usefixtures("programs_end")
 async def test_kill_nine_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     """Three times killed with five requests under way: after each start the producer repeats what was not answered, and in
     the end every number is there once, at its offset."""
@@ -156,6 +158,7 @@ async def test_kill_nine_loses_nothing_and_repeats_nothing(tmp_path: Path) -> No
 
 @pytest.mark.hostile
 @pytest.mark.slow
+@pytest.mark.usefixtures("programs_end")
 async def test_kill_nine_while_logs_are_compacted_loses_no_key(tmp_path: Path) -> None:
     """With cleanings all the time, wherever the kill strikes: of each key the newest acknowledged record or a later one is there,
     every record at its offset, and the log is a fraction of what was written."""

@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from tests.support.programs import spawn
 
 from busway.cli import main
 
@@ -47,7 +48,11 @@ class Up:
             *arguments,
         )
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        try:
+            line = self.process.stdout.readline()
+        except BaseException:  # it took too long
+            _end(self.process)
+            raise
         if not line:
             raise AssertionError(f"busway {command} did not start: {self.process.communicate()[1]}")
         self.told = json.loads(line)
@@ -67,13 +72,19 @@ class Up:
         """End it; its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.communicate(timeout=SECONDS)
+        try:
+            self.process.communicate(timeout=SECONDS)
+        finally:
+            _end(self.process)
         return self.process.returncode
 
 
+_started: list[subprocess.Popen[str]] = []
+
+
 def start(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.Popen[str]:
-    """A command that goes on."""
-    return subprocess.Popen(
+    """A command that goes on until the test ends it, or has ended."""
+    process: subprocess.Popen[str] = spawn(
         [sys.executable, "-m", "busway.cli", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -82,6 +93,27 @@ def start(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None =
         env={**os.environ, **(env or {})},
         cwd=cwd,
     )
+    _started.append(process)
+    return process
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Kill it where it still runs, and let go of its pipes."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+@pytest.fixture(autouse=True)
+def no_command_goes_on() -> Iterator[None]:
+    """What a test started and did not see end, because it failed or took too long, is killed."""
+    before = len(_started)
+    yield
+    while len(_started) > before:
+        _end(_started.pop())
 
 
 def run(*arguments: str, stdin: str | bytes | None = None, env: dict[str, str] | None = None) -> Done:

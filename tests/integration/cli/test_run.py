@@ -6,21 +6,23 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
+from tests.support.programs import held_ports, spawn_async
 
 from busway import Admin, NewTopic, Producer
 from busway.consumer.snapshot import read_to_end
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
-SERVICE = Path(__file__).with_name("shop.py")
+SHOP = Path(__file__).with_name("shop.py")
 SECONDS = 100
+DRAIN_S = 40.0
+"""What a worker may take to drain whose supervisor is gone."""
 
 
 @pytest.fixture
@@ -40,20 +42,6 @@ class Run:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.lines: list[str] = []
-
-    @classmethod
-    async def start(cls, folder: Path, bootstrap: str, *arguments: str) -> "Run":
-        """The service in that folder."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "busway.cli", "run", "shop:app", "-b", bootstrap, "--log-level", "warning", *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=folder,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        )
-        return cls(process)
 
     async def until(self, begin: str, count: int = 1) -> list[list[str]]:
         """Read until so many lines begin so; their words."""
@@ -96,12 +84,61 @@ class Run:
         assert self.process.returncode is not None
         return self.process.returncode
 
+    async def give_up(self) -> None:
+        """End it where the test did not: by two signals, since a supervisor passes the first one on to its workers, and kills them at the
+        second. Its pipe ends when the last of them has ended; workers whose supervisor was killed drain."""
+        with contextlib.suppress(ProcessLookupError, TimeoutError):
+            if self.process.returncode is None:
+                self.process.send_signal(signal.SIGINT)
+                self.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(DRAIN_S):
+                try:
+                    await self.process.communicate()
+                except RuntimeError:  # the test took too long, and still waits for a line
+                    await self.process.wait()
+
+
+class Service:
+    """The service in a folder of its own, where a test may edit it and run it.
+
+    Attributes:
+        folder: where `shop.py` is.
+    """
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        self.folder = folder
+        self._bootstrap = bootstrap
+        self._runs: list[Run] = []
+        shutil.copy(SHOP, folder)
+
+    async def run(self, *arguments: str, bootstrap: str | None = None) -> Run:
+        """Start it, on other brokers if they are named; it ends with the test at the latest."""
+        target = ("run", "shop:app", "-b", bootstrap or self._bootstrap, "--log-level", "warning", *arguments)
+        process = await spawn_async(
+            *(sys.executable, "-m", "busway.cli", *target),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        self._runs.append(Run(process))
+        return self._runs[-1]
+
+    async def end(self) -> None:
+        """End all that still run."""
+        for run in self._runs:
+            await run.give_up()
+
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The service, where a test may edit it."""
-    shutil.copy(SERVICE, tmp_path)
-    return tmp_path
+async def service(tmp_path: Path, bootstrap: str, programs_end: None) -> AsyncIterator[Service]:
+    """The service on the broker; nothing of it outlives the test, however that ends."""
+    made = Service(tmp_path, bootstrap)
+    try:
+        yield made
+    finally:
+        await made.end()
 
 
 async def send(bootstrap: str, numbers: range, **more: float) -> None:
@@ -131,9 +168,9 @@ async def shared(bootstrap: str, members: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_workers_share_partitions_and_drain(folder: Path, bootstrap: str) -> None:
+async def test_workers_share_partitions_and_drain(service: Service, bootstrap: str) -> None:
     """Three processes, a partition each; SIGTERM while each handles: all end their record, commit, and tell."""
-    run = await Run.start(folder, bootstrap, "--workers", "3")
+    run = await service.run("--workers", "3")
     await shared(bootstrap, 3)
     await send(bootstrap, range(3), slow=0.5)
     begun = await run.until("begins", 3)
@@ -146,14 +183,14 @@ async def test_workers_share_partitions_and_drain(folder: Path, bootstrap: str) 
         assert (await admin.describe_group("shop")).members == ()
 
 
-async def test_a_killed_worker_is_started_again_and_nothing_is_lost(folder: Path, bootstrap: str) -> None:
+async def test_a_killed_worker_is_started_again_and_nothing_is_lost(service: Service, bootstrap: str) -> None:
     """SIGKILL in the middle of a handler: its record comes again, to whoever has the partition then."""
-    run = await Run.start(folder, bootstrap, "--workers", "3")
+    run = await service.run("--workers", "3")
     await shared(bootstrap, 3)
-    (folder / "hang").touch()
+    (service.folder / "hang").touch()
     await send(bootstrap, range(1))
     ((_, _, victim),) = await run.until("begins")
-    (folder / "hang").unlink()
+    (service.folder / "hang").unlink()
     os.kill(int(victim), signal.SIGKILL)
     (line,) = await run.until("busway: worker")
     assert line[3:] == ["was", "ended", "by", "SIGKILL;", "again", "in", "0.2", "s"]
@@ -169,56 +206,56 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(folder: Path
     assert len([line for line in run.lines if line.startswith("shop stopped")]) == 3
 
 
-async def test_workers_end_with_their_supervisor(folder: Path, bootstrap: str) -> None:
+async def test_workers_end_with_their_supervisor(service: Service, bootstrap: str) -> None:
     """Killed without a word, it leaves no process behind; they drain."""
-    run = await Run.start(folder, bootstrap, "--workers", "2")
+    run = await service.run("--workers", "2")
     await run.until("has", 2)
     assert await run.end(signal.SIGKILL) == -signal.SIGKILL
     # The pipe ends when the last process that writes to it has ended.
     assert [line for line in run.lines if "stopped" in line] == ["shop stopped: 0 records handled, 0 unfinished"] * 2
 
 
-async def test_what_cannot_start_is_not_tried_for_ever(folder: Path, bootstrap: str) -> None:
+async def test_what_cannot_start_is_not_tried_for_ever(service: Service, bootstrap: str) -> None:
     """An address or a declaration that no restart mends ends all at once; the reason is one line."""
-    run = await Run.start(folder, bootstrap, "--workers", "2", "--http", "0.0.0.0:0")
+    run = await service.run("--workers", "2", "--http", "0.0.0.0:0")
     assert await run.ended() == 1
     assert any("ended with exit code 78; the others are ended" in line for line in run.lines)
-    (folder / "shop.py").write_text("from busway import App\napp = App('shop')\napp.topic('a b', value=dict)\n")
-    run = await Run.start(folder, bootstrap, "--workers", "2")
+    (service.folder / "shop.py").write_text("from busway import App\napp = App('shop')\napp.topic('a b', value=dict)\n")
+    run = await service.run("--workers", "2")
     assert await run.ended() == 1
     assert "Traceback" not in "\n".join(run.lines)
     assert any(line.startswith("busway: 'a b' is no name for a topic") for line in run.lines)
     assert any("ended with exit code 78; the others are ended" in line for line in run.lines)
 
 
-async def test_code_that_fails_at_start_is_named_in_one_line(folder: Path, bootstrap: str) -> None:
+async def test_code_that_fails_at_start_is_named_in_one_line(service: Service, bootstrap: str) -> None:
     """A parameter that nothing fits and a lifespan that raises: file and line, no traceback."""
-    source = folder / "shop.py"
+    source = service.folder / "shop.py"
     head = "from busway import App\n"
     tail = "t = app.topic('t', value=dict, format='json')\n@app.subscribe(t)\nasync def handle(found: dict, colour: int) -> None: ...\n"
     source.write_text(f"{head}app = App('shop')\n{tail}")
-    run = await Run.start(folder, bootstrap)
+    run = await service.run()
     assert await run.ended() == 1
     assert run.lines[0].startswith(f"busway: {source}:4: handler handle: parameter colour: int cannot be filled")
     assert len(run.lines) == 1
     source.write_text(f"{head}app = App('shop')\n")
-    run = await Run.start(folder, "elsewhere:http")
+    run = await service.run(bootstrap="elsewhere:http")
     assert await run.ended() == 1
     assert run.lines[-1] == "busway: shop has failed: ValueError: bootstrap_servers: 'elsewhere:http' is not host:port"
     source.write_text(f"{head}async def life(app):\n    {{}}['prices']\n    yield\napp = App('shop', lifespan=life)\n")
-    run = await Run.start(folder, bootstrap)
+    run = await service.run()
     assert await run.ended() == 1
     assert run.lines[-1] == f"busway: shop has failed: {source}:3: KeyError: 'prices'"
     assert "Traceback" not in "\n".join(run.lines)
 
 
-async def test_reload_follows_edits(folder: Path, bootstrap: str) -> None:
+async def test_reload_follows_edits(service: Service, bootstrap: str) -> None:
     """An edit is picked up, an error in the source is told in one line and waited out, records in between are not lost."""
-    run = await Run.start(folder, bootstrap, "--reload")
+    run = await service.run("--reload")
     await run.until("has")
     await send(bootstrap, range(3))
     await run.until("begins", 3)
-    source = folder / "shop.py"
+    source = service.folder / "shop.py"
     good = source.read_text()
     source.write_text(good.replace('"begins"', '"started"'))
     await run.until("busway: reload: shop.py changed")
@@ -236,11 +273,10 @@ async def test_reload_follows_edits(folder: Path, bootstrap: str) -> None:
     assert "Traceback" not in "\n".join(run.lines)
 
 
-async def test_http_of_workers(folder: Path, bootstrap: str) -> None:
+async def test_http_of_workers(service: Service, bootstrap: str) -> None:
     """Worker i on PORT + i, each with its own partitions; a taken port is told in one line."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    run = await Run.start(folder, bootstrap, "--workers", "2", "--http", str(port))
+    port, _ = held_ports(2)
+    run = await service.run("--workers", "2", "--http", str(port))
     urls = {words[1] for words in await run.until("shop http://", 2)}
     assert urls == {f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"}
     async with httpx2.AsyncClient() as client, asyncio.timeout(SECONDS):
@@ -250,7 +286,7 @@ async def test_http_of_workers(folder: Path, bootstrap: str) -> None:
                 await asyncio.sleep(0.05)
             assert "busway_assigned_partitions" in (await client.get(f"{url}/metrics")).text
             assert (await client.get(f"{url}/nowhere")).json() == {"error": "Not Found"}
-    other = await Run.start(folder, bootstrap, "--http", str(port))
+    other = await service.run("--http", str(port))
     assert await other.ended() == 1
     assert other.lines == [
         f"busway: the service cannot listen on 127.0.0.1:{port}: Address already in use; stop what holds the port, or choose another"
@@ -267,9 +303,9 @@ async def test_http_of_workers(folder: Path, bootstrap: str) -> None:
         (("--http", "here"), "'here' is no address to serve HTTP on: give [HOST:]PORT"),
     ],
 )
-async def test_options_that_make_no_sense(folder: Path, bootstrap: str, arguments: tuple[str, ...], text: str) -> None:
+async def test_options_that_make_no_sense(service: Service, arguments: tuple[str, ...], text: str) -> None:
     """One line, exit code 1."""
-    run = await Run.start(folder, bootstrap, *arguments)
+    run = await service.run(*arguments)
     assert await run.ended() == 1
     assert run.lines[0].startswith(f"busway: {text}")
     assert len(run.lines) == 1

@@ -1,11 +1,11 @@
 """`busway up`, `broker` and `registry` as processes: starting, being in use, ending, keeping what they hold."""
 
 import signal
-import socket
 from pathlib import Path
 
 import pytest
 from tests.integration.cli.conftest import SECONDS, Up, run, start
+from tests.support.programs import held_ports
 
 pytestmark = pytest.mark.slow
 
@@ -59,8 +59,7 @@ def test_up_beyond_this_machine_needs_a_word(tmp_path: Path) -> None:
 
 def test_up_takes_settings_of_the_broker(tmp_path: Path) -> None:
     """By Kafka's names: two listeners, each with the address that its clients are told; nonsense is one line."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = held_ports(1)
     protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
     listeners = f"listeners=A://127.0.0.1:0,B://127.0.0.1:{port}"
     up = Up(

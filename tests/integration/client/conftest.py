@@ -49,11 +49,17 @@ def unverified() -> Iterator[Cluster]:
         yield Cluster(bootstrap_servers=kafka.bootstrap_servers)
 
 
-@pytest.fixture(params=["apache", "apache_before_890"])
-def transactional(request: pytest.FixtureRequest) -> Cluster:
-    """Each of the two protocols of transactions."""
+@pytest.fixture(
+    params=["busway", *(pytest.param(name, marks=pytest.mark.java) for name in ("apache", "apache_before_890"))]
+)
+async def transactional(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Both brokers, and Apache Kafka with each of the two protocols of transactions."""
+    if request.param == "busway":
+        async with LocalCluster(properties={**SHORT_SESSIONS, **QUICK_TRANSACTIONS}) as running:
+            yield Cluster(bootstrap_servers=running.bootstrap_servers)
+        return
     kafka: ApacheKafka = request.getfixturevalue(request.param)
-    return Cluster(bootstrap_servers=kafka.bootstrap_servers, implicit=request.param == "apache")
+    yield Cluster(bootstrap_servers=kafka.bootstrap_servers, implicit=request.param == "apache")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from busway_protocol.messages.produce import PartitionProduceData, ProduceReques
 from busway_protocol.messages.transactions import InitProducerIdRequest
 from busway_protocol.records.builder import BatchBuilder
 
-pytestmark = [pytest.mark.slow, pytest.mark.java]
+pytestmark = pytest.mark.slow
 
 
 async def command(cluster: Cluster, *arguments: str) -> tuple[int, str]:
@@ -114,6 +114,7 @@ async def test_what_is_not_there_is_refused_by_name(transactional: Cluster) -> N
         assert "give a transactional id, or --topic, --partition and --open-from" in said
 
 
+@pytest.mark.java
 async def test_a_hanging_transaction_is_found_and_aborted(unverified: Cluster, topic: str) -> None:
     """Its readers get on; one that its coordinator knows is none, and a second abort finds nothing."""
     where = TopicPartition(topic, 0)

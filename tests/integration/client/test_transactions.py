@@ -21,7 +21,7 @@ from busway import (
 )
 from busway_protocol.errors import ErrorCode
 
-pytestmark = [pytest.mark.slow, pytest.mark.java]
+pytestmark = pytest.mark.slow
 
 
 class Wrong(Exception):

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
+from tests.support.programs import spawn_async
 
 from busway_registry.config import RegistryConfig
 from busway_registry.server import RegistryServer
@@ -84,7 +85,7 @@ class Client:
 @asynccontextmanager
 async def registry_process(database: str) -> AsyncIterator[tuple[Process, str]]:
     """A registry in a process of its own, and its address; killed at the end if it still runs."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "busway_registry", "0", database, stdout=PIPE)
+    process = await spawn_async(sys.executable, "-m", "busway_registry", "0", database, stdout=PIPE)
     try:
         assert process.stdout is not None
         line = (await asyncio.wait_for(process.stdout.readline(), timeout=30)).decode()

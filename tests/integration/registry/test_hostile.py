@@ -7,7 +7,6 @@ the process never holds more than 512 MiB; those that judge large schemas have a
 import contextlib
 import http.client
 import json
-import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.support.canary import Canary, HttpQuestion
+from tests.support.programs import end, spawn
 
 pytestmark = [pytest.mark.hostile, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -27,7 +27,7 @@ class Registry:
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "busway_registry", "0", f"sqlite:///{folder / 'registry.db'}"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = spawn(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         address = self.process.stdout.readline().split()[1].removeprefix("http://")
         self.host, self.port = address.split(":")[0], int(address.split(":")[1])
@@ -58,10 +58,10 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
     running = Registry(tmp_path)
     assert running.register("canary", "string")[0] == 200
     yield running
-    running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(30) == 0
+    end(running.process)
     assert running.process.stdout is not None
     running.process.stdout.close()
+    assert running.process.returncode == 0
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from tests.integration.registry.conftest import Client
 from tests.integration.registry.test_migrations import refusal
-from tests.support.apache_kafka import free_ports
 from tests.support.postgres import Postgres
+from tests.support.programs import held_ports
 
 from busway_registry.config import RegistryConfig
 from busway_registry.server import RegistryServer
@@ -65,7 +65,7 @@ async def test_what_is_wrong_is_said(postgres: Postgres) -> None:
         rules = "host all locked 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust"
         admin.execute(f"COPY (SELECT unnest(string_to_array('{rules}', E'\\n'))) TO '{file}'")
         admin.execute("SELECT pg_reload_conf()")
-    (closed,) = free_ports(1)
+    (closed,) = held_ports(1)
     here = f"127.0.0.1:{postgres.port}"
     for database, why in (
         (f"postgresql://locked:hunter2@{here}/postgres", "password authentication failed"),

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
+from tests.support.programs import spawn_async
 
 from busway import App
 from busway.consumer.snapshot import read_to_end
 from busway.sql import Outbox
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("programs_end")]
 MODULE = """
 import os
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -30,7 +31,7 @@ plain = App("plain")
 
 async def command(folder: Path, url: str, *arguments: str) -> asyncio.subprocess.Process:
     """`busway outbox …` where the service's module is."""
-    return await asyncio.create_subprocess_exec(
+    return await spawn_async(
         sys.executable,
         *("-m", "busway.cli", "outbox", *arguments),
         stdout=asyncio.subprocess.PIPE,

@@ -16,13 +16,14 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.integration.sql.conftest import emptied
 from tests.integration.sql.transfers import ACCOUNTS, START, build, open_accounts
 from tests.support.postgres import Postgres
+from tests.support.programs import spawn_async
 
 from busway import Admin, NewTopic, Producer
 from busway.app.extension import CRASH_POINTS
 from busway.consumer.snapshot import read_to_end
 from busway.sql import OUTBOX_ID
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("programs_end")]
 HERE = Path(__file__).parent
 SECONDS = 60
 
@@ -96,7 +97,7 @@ class Process:
     @classmethod
     async def start(cls, ledger: Ledger, crash: str = "") -> "Process":
         return cls(
-            await asyncio.create_subprocess_exec(
+            await spawn_async(
                 sys.executable,
                 *("-m", "busway.cli", "run", "transfers:app", "--log-level", "warning"),
                 stderr=asyncio.subprocess.PIPE,

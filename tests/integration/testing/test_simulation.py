@@ -85,10 +85,22 @@ def hasty_shop() -> App:
     return app
 
 
+def let_be(_: Order) -> None:
+    """Does nothing with an order."""
+
+
+def shop_that(does: Callable[[Order], Any] = let_be, **options: Any) -> App:
+    """One partition of orders; what is done with each is the test's."""
+    app = App("shop")
+    app.subscribe(app.topic("orders", value=Order, format="json", partitions=1), **options)(does)
+    return app
+
+
 OUTSIDE = shop()
 """The shop's topics, for who is no instance of it."""
 ORDERS = OUTSIDE.topics["orders"]
 BILLS = hasty_shop().topics["bills"]
+PLAIN_ORDERS = shop_that().topics["orders"]
 
 
 async def customers(bus: SimulatedBus) -> None:
@@ -96,6 +108,11 @@ async def customers(bus: SimulatedBus) -> None:
     for number in range(12):
         await bus.send(ORDERS, Order("s", bus.chance.randrange(1, 100)), key=f"k{number % 4}")
         await bus.sleep(bus.chance.uniform(0, 2))
+
+
+async def an_order(bus: SimulatedBus) -> None:
+    """One, for a shop of one partition."""
+    await bus.send(PLAIN_ORDERS, Order("s", 1))
 
 
 async def totals_are_exact(bus: SimulatedBus) -> None:
@@ -154,31 +171,22 @@ def test_time_and_chance_of_a_service_are_the_seeds() -> None:
     """Clocks, identifiers and random numbers that the service asks Python for are equal in both runs, and time is virtual."""
     heard: list[list[Any]] = []
 
-    def service() -> App:
-        app = App("shop")
-        orders = app.topic("orders", value=Order, format="json", partitions=1)
-
-        @app.subscribe(orders)
-        def note(order: Order) -> None:
-            before = time.monotonic()
-            time.sleep(60)
-            assert time.monotonic() - before < 1
-            moments = (dt.datetime.now(dt.UTC), time.time(), time.time_ns())
-            heard[-1].append((*moments, uuid.uuid4(), random.random(), random.choice("abc"), uuid.uuid1().time))
-
-        return app
-
-    plain = service().topics["orders"]
+    def note(_: Order) -> None:
+        before = time.monotonic()
+        time.sleep(60)
+        assert time.monotonic() - before < 1
+        moments = (dt.datetime.now(dt.UTC), time.time(), time.time_ns())
+        heard[-1].append((*moments, uuid.uuid4(), random.random(), random.choice("abc"), uuid.uuid1().time))
 
     async def send(bus: SimulatedBus) -> None:
         heard.append([])
         for number in range(3):
-            await bus.send(plain, Order("s", number))
+            await bus.send(PLAIN_ORDERS, Order("s", number))
         await bus.sleep(60)
-        await bus.send(plain, Order("s", 9))
+        await bus.send(PLAIN_ORDERS, Order("s", 9))
 
     before = time.time()
-    simulate(service, workload=send, seeds=[0, 0])
+    simulate(lambda: shop_that(note), workload=send, seeds=[0, 0])
     _, first, second = heard
     assert first == second
     assert first[-1][0] - first[0][0] >= dt.timedelta(seconds=59)
@@ -203,45 +211,21 @@ REFUSED: dict[str, Callable[[], Any]] = {
 def test_what_is_not_simulated_is_refused_by_name(what: str) -> None:
     """Not tried again or put aside: it ends the simulation, and tells what to do instead."""
 
-    def service() -> App:
-        app = App("shop")
-        orders = app.topic("orders", value=Order, format="json", partitions=1)
-
-        @app.subscribe(orders, retry=Retry(attempts=3))
-        def use(order: Order) -> None:
-            REFUSED[what]()
-
-        return app
-
-    plain = service().topics["orders"]
-
-    async def send(bus: SimulatedBus) -> None:
-        await bus.send(plain, Order("s", 1))
+    def use(_: Order) -> None:
+        REFUSED[what]()
 
     with pytest.raises(NotSimulated, match=f"{what}.* is not simulated"):
-        simulate(service, workload=send, seeds=1)
+        simulate(lambda: shop_that(use, retry=Retry(attempts=3)), workload=an_order, seeds=1)
 
 
 def test_a_service_that_stops_by_itself_has_failed() -> None:
     """A record that may not be put aside stops it."""
 
-    def service() -> App:
-        app = App("shop")
-        orders = app.topic("orders", value=Order, format="json", partitions=1)
-
-        @app.subscribe(orders, retry=Retry(attempts=1), dead_letter=False)
-        async def fail(order: Order) -> None:
-            raise ValueError("no such shop")
-
-        return app
-
-    plain = service().topics["orders"]
-
-    async def send(bus: SimulatedBus) -> None:
-        await bus.send(plain, Order("s", 1))
+    async def fail(_: Order) -> None:
+        raise ValueError("no such shop")
 
     with pytest.raises(SimulationFailed, match=r"stopped by itself: HandlerFailed.*no such shop"):
-        simulate(service, workload=send, seeds=1)
+        simulate(lambda: shop_that(fail, retry=Retry(attempts=1), dead_letter=False), workload=an_order, seeds=1)
 
 
 async def test_it_is_called_from_a_plain_test() -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from kit.parts import CASES, free_port
+from kit.parts import CASES
+from tests.support.programs import end, held_ports, spawn
 
 README = CASES / "ingestion" / "README.md"
 pytestmark = pytest.mark.slow
@@ -43,7 +44,7 @@ class Terminal:
     """Runs the commands in their order; those that stay run until the end."""
 
     def __init__(self, home: Path) -> None:
-        bus, registry, self.port = free_port(), free_port(), free_port()
+        bus, registry, self.port = held_ports(3)
         cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         self.environment = {
             **os.environ,
@@ -88,7 +89,7 @@ class Terminal:
 
     def _start(self, command: str) -> None:
         with self.log.open("a") as errors:
-            process = subprocess.Popen(
+            process = spawn(
                 ["bash", "-c", f"exec {command}"], cwd=self.folder, env=self.environment, stdout=subprocess.PIPE,
                 stderr=errors, text=True,
             )  # fmt: skip
@@ -99,8 +100,7 @@ class Terminal:
     def close(self) -> None:
         """End what stays, the last first."""
         for process in reversed(self.staying):
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
+            end(process, signal.SIGINT)
             assert process.stdout is not None
             process.stdout.close()
 

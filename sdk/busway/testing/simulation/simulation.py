@@ -15,6 +15,7 @@ from busway.extras import need
 from busway.testing.simulation.faults import Seed
 from busway.testing.simulation.run import History, Plan, Work, run
 from busway.testing.simulation.service import Service, Target
+from busway.testing.simulation.shrinking import ddmin
 
 SEEDS: Final = 50
 INSTANCES: Final = 2
@@ -181,24 +182,23 @@ def _repeats(plan: Plan, seed: Seed, history: History) -> bool:
 
 
 def shrunk(plan: Plan, seed: Seed, history: History) -> tuple[History, Seed]:
-    """A failing history with as few faults as suffice, and its seed; halves are tried before single ones."""
-    kept = [fault.number for fault in history.faults]
-    smallest, chosen = history, Seed(seed.number, tuple(kept))
-    size, tried = max(len(kept) // 2, 1), 0
-    while kept and tried < SHRINKING_MAX:
-        for begin in range(0, len(kept), size):
-            fewer = kept[:begin] + kept[begin + size :]
-            candidate = Seed(seed.number, tuple(fewer))
-            found = run(plan, candidate)
-            tried += 1
-            if found.problem is not None:
-                kept, smallest, chosen = fewer, found, candidate
-                size = max(min(size, len(kept) // 2), 1)
-                break
-        else:
-            if size == 1:
-                break
-            size //= 2
+    """A failing history with as few faults as suffice, and its seed; no more than `SHRINKING_MAX` histories are run for that."""
+    numbers = [fault.number for fault in history.faults]
+    smallest, chosen, tried = history, Seed(seed.number, tuple(numbers)), 0
+
+    def fails(kept: Sequence[int]) -> bool:
+        nonlocal smallest, chosen, tried
+        if tried == SHRINKING_MAX:
+            return False
+        tried += 1
+        candidate = Seed(seed.number, tuple(kept))
+        found = run(plan, candidate)
+        if found.problem is None:
+            return False
+        smallest, chosen = found, candidate
+        return True
+
+    ddmin(numbers, fails)
     return smallest, chosen
 
 

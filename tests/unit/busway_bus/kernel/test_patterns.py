@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway_bus.kernel.patterns import PATTERN_CHARS_MAX, BadPattern, Pattern
+from busway_bus.kernel.limits import PATTERN_CHARS_MAX
+from busway_bus.kernel.patterns import BadPattern, Pattern
 
 
 @pytest.mark.parametrize(

@@ -72,29 +72,30 @@ def test_the_history_does_not_depend_on_the_interpreters_hash_seed() -> None:
     assert first == second
 
 
+async def work(ran: list[str]) -> None:
+    """Timers, out of their order, and a thread that is waited for."""
+    loop = asyncio.get_running_loop()
+    loop.call_later(2, ran.append, "second")
+    loop.call_later(1, ran.append, "first")
+    try:
+        await loop.run_in_executor(None, ran.append, "thread")
+    finally:
+        ran.append("finally")
+
+
 def test_nothing_of_a_crashed_process_runs_again() -> None:
     """No step of a task, no timer, no answer of a thread, no protocol, and no `finally` either."""
 
     async def workload(world: World) -> list[str]:
         ran: list[str] = []
         process = world.process("p")
-
-        async def work() -> None:
-            loop = asyncio.get_running_loop()
-            loop.call_later(2, ran.append, "timer")
-            loop.run_in_executor(None, ran.append, "thread")
-            try:
-                await asyncio.sleep(1)
-            finally:
-                ran.append("finally")
-
-        outcome = process.start(work)
+        outcome = process.start(work, ran)
         await world.sleep(0.00001)
         process.crash()
         with pytest.raises(Crashed, match="p: killed"):
             await outcome
         with pytest.raises(Crashed, match="not running"):
-            await process.run(work)
+            await process.run(work, ran)
         await world.sleep(10)
         return ran
 
@@ -107,14 +108,7 @@ def test_a_frozen_process_waits_and_goes_on() -> None:
     async def workload(world: World) -> list[str]:
         ran: list[str] = []
         process = world.process("p")
-
-        async def work() -> None:
-            loop = asyncio.get_running_loop()
-            loop.call_later(2, ran.append, "second")
-            loop.call_later(1, ran.append, "first")
-            await loop.run_in_executor(None, ran.append, "thread")
-
-        outcome = process.start(work)
+        outcome = process.start(work, ran)
         await world.sleep(0.00001)
         process.freeze()
         await world.sleep(10)
@@ -123,7 +117,7 @@ def test_a_frozen_process_waits_and_goes_on() -> None:
         await outcome
         return ran
 
-    assert World().run(workload) == ["first", "second", "thread"]
+    assert World().run(workload) == ["first", "second", "thread", "finally"]
 
 
 def test_acknowledged_records_outlive_kills_and_power_cuts() -> None:

@@ -1,0 +1,59 @@
+"""Where a batch was put, and the batch as it is stored there.
+
+What lives here: offsets, leader epoch and the broker's time in a header. What does not: which batch may be written (`validate`,
+`producer_state`), and into which segment (`partition_log`).
+"""
+
+from typing import NamedTuple
+
+from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.log.log_config import LogConfig
+from busway_bus.log.producer_state import Ended
+from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, assign_offset, read_header, set_log_append_time
+from busway_protocol.records.control import TransactionMarker, end_transaction_marker
+from busway_protocol.types import Buffer
+
+
+class AppendInfo(NamedTuple):
+    """Where a batch was put.
+
+    Attributes:
+        log_append_time_ms: -1 for CreateTime topics.
+        began: whether a transaction has begun with it.
+        ended: the transaction that it has ended.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+    began: bool = False
+    ended: Ended | None = None
+
+
+def stamped(
+    records: Buffer, header: BatchHeader, *, first: int, leader_epoch: int, config: LogConfig, now_ms: int
+) -> tuple[list[bytes | bytearray | memoryview], BatchHeader]:
+    """A batch as it is stored from offset `first` on, in pieces, and its header."""
+    if config.message_timestamp_type == "LogAppendTime":
+        whole = bytearray(records)
+        assign_offset(whole, base_offset=first, leader_epoch=leader_epoch)
+        set_log_append_time(whole, now_ms)
+        return [whole], read_header(whole)
+    head = bytearray(memoryview(records)[:HEADER_BYTES])
+    assign_offset(head, base_offset=first, leader_epoch=leader_epoch)
+    final = header._replace(base_offset=first, partition_leader_epoch=leader_epoch)
+    return [head, memoryview(records)[HEADER_BYTES:]], final
+
+
+def marker_batch(marker: EndTransaction, now_ms: int) -> tuple[bytes, TransactionMarker]:
+    """The batch that ends a transaction, and what is in it."""
+    batch = end_transaction_marker(
+        marker.producer_id,
+        marker.producer_epoch,
+        committed=marker.committed,
+        coordinator_epoch=marker.coordinator_epoch,
+        timestamp_ms=now_ms,
+    )
+    return batch, TransactionMarker(marker.committed, marker.coordinator_epoch, now_ms)
