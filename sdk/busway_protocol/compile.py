@@ -388,9 +388,9 @@ class _Encoder(_Source):
         self.names.update(_uvarint=uvarint, _refuse=_refuse, _records=_records)
 
     def compiled(self) -> Callable[[Any], list[Chunk]]:
-        self.put("w = bytearray()")
-        self.put("chunks = [w]")
+        self.put("w = bytearray(); chunks = [w]")
         self.structure(self.cls, "m")
+        self.put("if not w and len(chunks) > 1: chunks.pop()  # behind records that end the message")
         self.put("return chunks")
         return self.function("encode(m)")
 
@@ -596,7 +596,7 @@ def _element(field: Field) -> Field:
 def _records(value: Buffer | list[Buffer]) -> tuple[int, list[Buffer]]:
     """Size in bytes and pieces of a records field."""
     pieces = value if isinstance(value, list) else [value]
-    return sum(len(piece) for piece in pieces), pieces
+    return sum(map(len, pieces)), pieces
 
 
 def _short(where: str, field: str, wanted: int, left: int) -> NoReturn:

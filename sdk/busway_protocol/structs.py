@@ -1,4 +1,4 @@
-"""The classes of messages: slots, and an `__init__` that is compiled on first use.
+"""The classes of messages: slots, an `__init__` and an `__eq__` that are compiled on first use.
 
 What lives here: what `dataclass(slots=True, kw_only=True)` would do, for a seventh of its time at import: that compiles three
 functions for each class, and of 150 classes a program makes objects of a few. What does not: what the fields mean (`schema`).
@@ -26,9 +26,9 @@ class Struct:
         cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, one.name) == getattr(other, one.name) for one in self.declared_fields)
+        cls = type(self)
+        cls.__eq__ = _compiled_eq(cls)  # type: ignore[method-assign]
+        return cls.__eq__(self, other)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in self.declared_fields if one.repr)
@@ -72,4 +72,14 @@ def _compiled_init(cls: type[Struct]) -> Any:
     exec(text, scope)  # noqa: S102 - source made above from our own class definitions, never from input
     made = scope["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return made
+
+
+def _compiled_eq(cls: type[Struct]) -> Any:
+    scope: dict[str, Any] = {}
+    equal = " and ".join(f"self.{one.name} == other.{one.name}" for one in cls.declared_fields) or "True"
+    text = f"def __eq__(self, other):\n    return {equal} if other.__class__ is self.__class__ else NotImplemented"
+    exec(text, scope)  # noqa: S102 - source made above from our own class definitions, never from input
+    made = scope["__eq__"]
+    made.__qualname__ = f"{cls.__qualname__}.__eq__"
     return made

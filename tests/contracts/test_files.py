@@ -57,6 +57,9 @@ def test_what_is_in_memory_is_read_at_once(files):
     assert file.read_now(3, 99) == b"tent"
     assert file.read_now(7, 1) == b""
     loan = file.lend()
+    assert loan.read_now(3, 3) == b"ten"
+    with pytest.raises(BlockingIOError):
+        loan.read_now(3, 5)
     assert loan.in_memory(0, 7)
     assert loan.in_memory(0, 0)
     loan.warm(0, 7)

@@ -7,7 +7,7 @@ What lives here: `NodeServices`, all that handlers see of the node, `RequestCont
 import asyncio
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from busway_bus.controller.controller import Controller, ControllerRequestContext
@@ -72,17 +72,28 @@ class PeerGone(Exception):
     """The client that waited for an answer is gone, or will get none any more: the node stops."""
 
 
+class Wait(Protocol):
+    """A wait that is no future: a long poll."""
+
+    def end(self, problem: Exception) -> None:
+        """Wait no more, because of this; nothing happens where it is over."""
+
+
 class Peer:
     """Whether the client of a connection still waits for answers.
 
     What has begun to write goes on without it, as in Kafka: a request is never cancelled by who sent it. What only waits, a long
-    poll or a member in a rebalance, names the future that it waits for, and is let go with PeerGone.
+    poll or a member in a rebalance, names what it waits for, and is let go with PeerGone.
+
+    Attributes:
+        polls: are ended when the client is gone; who adds one takes it out when it is over.
     """
 
-    __slots__ = ("_waits", "gone")
+    __slots__ = ("_waits", "gone", "polls")
 
     def __init__(self) -> None:
         self.gone = False
+        self.polls: set[Wait] = set()
         self._waits: set[asyncio.Future[Any]] = set()
 
     def waits(self, future: "asyncio.Future[Any]") -> None:
@@ -98,6 +109,8 @@ class Peer:
     def left(self) -> None:
         """The client is gone: end what only waits for it."""
         self.gone = True
+        for poll in tuple(self.polls):
+            poll.end(PeerGone())
         for future in tuple(self._waits):
             if not future.done():
                 future.set_exception(PeerGone())

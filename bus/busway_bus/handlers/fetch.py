@@ -11,7 +11,8 @@ read from the files as the client takes them. A batch damaged on disk is CORRUPT
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -31,7 +32,9 @@ from busway_protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
+    SnapshotId,
 )
 from busway_protocol.types import ZERO_UUID
 
@@ -43,6 +46,9 @@ READ_TOGETHER: Final = 1_000
 """Partitions that are looked at before others get their turn."""
 READ_AT_ONCE_BYTES: Final = 4 * 1024
 """What a partition gives less of than this is read at once: a file kept open for it would cost more."""
+
+_NOT_DIVERGING, _UNTOLD_LEADER, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
+"""What a partition has in nearly every answer: shared by all of them, replaced where there is something to tell, never changed."""
 
 
 def handle(
@@ -69,7 +75,19 @@ def handle(
 class _Fetch(Pending):
     """One request's reading: once, and where that is not enough, again of what has more when it is."""
 
-    __slots__ = ("_bytes", "_context", "_data", "_full", "_grown", "_news", "_request", "_session", "_sizes", "_states")
+    __slots__ = (
+        "_bytes",
+        "_context",
+        "_data",
+        "_delayed",
+        "_full",
+        "_grown",
+        "_news",
+        "_request",
+        "_session",
+        "_sizes",
+        "_states",
+    )
 
     def __init__(self, request: FetchRequest, context: RequestContext, session: Session, full: bool) -> None:
         super().__init__()
@@ -94,18 +112,18 @@ class _Fetch(Pending):
 
     def delayed(self) -> Pending:
         """The answer when there is enough, an error to tell, or the time is over."""
-        self._delay().over.add_done_callback(self._over)
+        self._delay(self._over)
         return self
 
-    def _delay(self) -> DelayedFetch:
+    def _delay(self, ended: Callable[[Exception | None], None]) -> DelayedFetch:
         # Nothing that is appended from here on may be missed, so the wait begins before anything else runs.
-        delayed = DelayedFetch(self._states, self._enough, self._request.max_wait_ms / 1000)
-        self._context.peer.waits(delayed.over)
-        return delayed
+        self._delayed = DelayedFetch(self._states, self._enough, ended, self._request.max_wait_ms / 1000)
+        self._context.peer.polls.add(self._delayed)
+        return self._delayed
 
-    def _over(self, over: "asyncio.Future[bool]") -> None:
-        problem = over.exception()
-        if isinstance(problem, Exception):
+    def _over(self, problem: Exception | None) -> None:
+        self._context.peer.polls.discard(self._delayed)
+        if problem is not None:
             self.fail(problem)
             return
         for _ in self.read(self._changed(), wait=True):
@@ -120,13 +138,19 @@ class _Fetch(Pending):
             await _rest(pause)
         if self.satisfied:
             return self.answer()
-        delayed = self._delay()
+        if self._context.peer.gone:
+            raise PeerGone
+        over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        delayed = self._delay(partial(_settle, over))
         for partition in tuple(self._states):  # what was appended between the parts
             delayed.look_at(partition)
         try:
-            await delayed.over
+            problem = await over
         finally:
-            delayed.over.cancel()
+            delayed.end()
+            self._context.peer.polls.discard(delayed)
+        if problem is not None:
+            raise problem
         for pause in self.read(self._changed()):
             await _rest(pause)
         return self.answer()
@@ -139,6 +163,8 @@ class _Fetch(Pending):
         try:
             current = self._find(cached)
             current.check_epoch(request.current_leader_epoch)
+            if self._request.min_bytes <= 1 and request.fetch_offset < self._readable(current):
+                return True  # how much it is reading finds out
             if _diverging(current, request.last_fetched_epoch, request.fetch_offset) is not None:
                 return True
             extent = current.log.extent(request.fetch_offset, up_to=self._readable(current))
@@ -151,10 +177,12 @@ class _Fetch(Pending):
 
     def _changed(self) -> list[CachedPartition]:
         """What has to be read after the wait, in the order of the session: what has more, and what had something."""
-        with_records = {cached for cached, data in self._data.items() if data.records}
-        return [
-            cached for cached in self._session.partitions.values() if cached in self._grown or cached in with_records
-        ]
+        again = self._grown | {cached for cached, data in self._data.items() if data.records}
+        return (
+            list(again)
+            if len(again) < 2
+            else [cached for cached in self._session.partitions.values() if cached in again]
+        )
 
     # Reading
 
@@ -235,6 +263,9 @@ class _Fetch(Pending):
             high_watermark=partition.state.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.start_offset,
+            diverging_epoch=_NOT_DIVERGING,
+            current_leader=_UNTOLD_LEADER,
+            snapshot_id=_NO_SNAPSHOT,
             aborted_transactions=[] if self._request.isolation_level else None,
             records=b"",
         )
@@ -279,21 +310,26 @@ class _Fetch(Pending):
 
     def answer(self) -> FetchResponse:
         """The answer: in a running session only what has changed for the client."""
-        topics: dict[tuple[str, UUID], FetchableTopicResponse] = {}
+        topics: dict[str | UUID, FetchableTopicResponse] = {}
         for cached, data in self._data.items():
             name, topic_id, _ = cached.key
             if not self._full and not _is_news(cached, data):
                 continue
             cached.high_watermark, cached.log_start_offset = data.high_watermark, data.log_start_offset
             cached.error = data.error_code
-            topic = topics.get((name, topic_id))
+            topic = topics.get(name or topic_id)
             if topic is None:
                 topic = FetchableTopicResponse(topic=name, topic_id=topic_id or ZERO_UUID, partitions=[])
-                topics[name, topic_id] = topic
+                topics[name or topic_id] = topic
             topic.partitions.append(data)
             if data.records:
                 self._session.gave(cached.key)
         return FetchResponse(session_id=self._session.id or SESSIONLESS, responses=list(topics.values()))
+
+
+def _settle(over: "asyncio.Future[Exception | None]", problem: Exception | None) -> None:
+    if not over.done():
+        over.set_result(problem)
 
 
 async def _rest(pause: ColdPages | None) -> None:
@@ -308,7 +344,10 @@ async def _rest(pause: ColdPages | None) -> None:
 def _pieces(batches: FileSlice) -> Any:
     """What the encoder takes for records: bytes, or a list of pieces that it passes on to the socket as they are."""
     size = len(batches)
-    return batches.take(size) if size < READ_AT_ONCE_BYTES and batches.in_memory(size) else [batches]
+    if size < READ_AT_ONCE_BYTES:
+        with contextlib.suppress(BlockingIOError):  # the socket waits for the disk
+            return batches.take_now(size)
+    return [batches]
 
 
 def _diverging(partition: Partition, epoch: int, offset: int) -> EpochEndOffset | None:

@@ -146,6 +146,8 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("socket.listen.backlog.size", _I, 50, "Connections that may wait to be accepted.", at_least=1),
         _key("socket.request.max.bytes", _I, FRAME_BYTES_MAX,
              "Largest request, in bytes; a larger one is refused before it is read.", at_least=1),
+        _key("socket.send.buffer.bytes", _I, 102_400,
+             "SO_SNDBUF of clients' sockets: bytes on their way to one client; -1 lets the system choose.", at_least=-1),
         _key("transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, 10_000,
              "How often, in ms, transactions are looked through for those that took too long.", at_least=1),
         _key("transaction.max.timeout.ms", _I, 900_000,

@@ -20,6 +20,13 @@ class Loan(Protocol):
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position` on; fewer at the end of the file."""
 
+    def read_now(self, position: int, size: int) -> bytes | bytearray:
+        """As `read`, but never waits for the disk.
+
+        Raises:
+            BlockingIOError: not all of it is in memory, or the file ends before.
+        """
+
     def in_memory(self, position: int, size: int) -> bool:
         """Whether these bytes can be read without a wait for the disk, as far as a cheap look tells."""
 

@@ -153,7 +153,6 @@ _INERT: Final[tuple[tuple[str, ConfigType, ConfigValue], ...]] = (
     ("socket.connection.setup.timeout.max.ms", _L, 30_000),
     ("socket.connection.setup.timeout.ms", _L, 10_000),
     ("socket.receive.buffer.bytes", _I, 102_400),
-    ("socket.send.buffer.bytes", _I, 102_400),
     ("telemetry.max.bytes", _I, 1_048_576),
     ("transaction.state.log.load.buffer.size", _I, 5_242_880),
 )

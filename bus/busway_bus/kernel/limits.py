@@ -39,11 +39,12 @@ RESPONSE_BYTES_MAX: Final = 96 * 1024 * 1024
 """What all connections together hold of answers that were not taken. What a fetch answers with stays in the files until there is
 room for it, so this is met only where very many clients do not read, or ask for much else and do not."""
 
-WRITE_ROUND_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Bytes of files that go to all clients together before the event loop looks for requests again: a millisecond's work, or two."""
+WRITE_ROUND_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of files that go to all clients together before the event loop looks for requests again: a third of a millisecond's work, so
+that who writes gets its turn beside many who read."""
 
-WRITE_SHARE_BYTES_MAX: Final = 1024 * 1024
-"""Of them to one client: as much as a consumer asks of a partition by default."""
+WRITE_SHARE_BYTES_MAX: Final = 256 * 1024
+"""Of them to one client: more than fits into the default of socket.send.buffer.bytes, as Linux doubles it."""
 
 SLICE_BYTES_MAX: Final = 1024 * 1024
 """How much of a file is in memory for a connection whose socket cannot take it from the file itself."""

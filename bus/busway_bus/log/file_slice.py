@@ -58,6 +58,18 @@ class FileSlice:
         self.skip(size)
         return data
 
+    def take_now(self, count: int) -> bytes | bytearray:
+        """As `take`, but never waits for the disk.
+
+        Raises:
+            BlockingIOError: they are not all in memory, or the file has become shorter.
+            OSError: the disk failed.
+        """
+        size = min(count, self._left)
+        data = self._loan.read_now(self.position, size)
+        self.skip(size)
+        return data
+
     def skip(self, count: int) -> None:
         """The next `count` bytes, of those that are left, went another way."""
         assert 0 <= count <= self._left, "no more was sent than there is"

@@ -42,6 +42,23 @@ class OsLoan:
         """At most `size` bytes from `position` on."""
         return os.pread(self.descriptor, size, position)
 
+    def read_now(self, position: int, size: int) -> bytes | bytearray:
+        """As `read`, but never waits for the disk.
+
+        Raises:
+            BlockingIOError: not all of it is in memory, or the file ends before.
+        """
+        data = bytearray(size)
+        try:
+            count = os.preadv(self.descriptor, [data], position, _NOWAIT)
+        except OSError as problem:
+            if problem.errno != errno.EOPNOTSUPP:  # a file system in memory may not know the question
+                raise
+            count = os.preadv(self.descriptor, [data], position)
+        if count < size:
+            raise BlockingIOError(errno.EAGAIN, "not all of it is in memory")
+        return data
+
     def in_memory(self, position: int, size: int) -> bool:
         """Whether one byte of each `_PROBED_BYTES`, and the last one, can be read at once."""
         if not size:

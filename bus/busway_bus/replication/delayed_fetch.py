@@ -1,46 +1,56 @@
 """A fetch that has not enough yet and waits: for more in any of its partitions, or for the end of its time.
 
 What lives here: the wait. What does not: what is enough (`handlers.fetch`). It is asked at once, by whoever moves a high watermark, so
-that a wait costs a look at one partition for each move of it and ends once.
+that a wait costs a look at one partition for each move of it and ends once; what follows from the end has a round of the event loop of
+its own, as others are under way when it comes.
 """
 
 import asyncio
-import functools
 from collections.abc import Callable, Iterable
 
 from busway_bus.replication.partition import Partition
 
 
 class DelayedFetch:
-    """One fetch's wait.
+    """One fetch's wait, which begins now.
 
     Args:
         enough: whether a partition that has more, or is gone, ends the wait.
+        ended: called when it has ended, with what it failed on, None where it did not. Never within this call or that of `look_at`.
 
     Attributes:
-        over: done when it has ended, with whether that was before its time.
+        over: whether it has ended.
     """
 
-    def __init__(self, partitions: Iterable[Partition], enough: Callable[[Partition], bool], timeout_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[bool] = loop.create_future()
+    __slots__ = ("_ended", "_enough", "_loop", "_partitions", "_timer", "over")
+
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        enough: Callable[[Partition], bool],
+        ended: Callable[[Exception | None], None],
+        timeout_s: float,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._enough = enough
-        self._callbacks = [(partition, functools.partial(self.look_at, partition)) for partition in partitions]
-        for partition, callback in self._callbacks:
-            partition.waiters[callback] = None
-        self._timer = loop.call_later(timeout_s, self._end, False)
-        self.over.add_done_callback(self._close)
+        self._ended = ended
+        self._partitions = tuple(partitions)
+        self.over = False
+        for partition in self._partitions:
+            partition.waiters[self] = None
+        self._timer = self._loop.call_later(timeout_s, self.end)
 
     def look_at(self, partition: Partition) -> None:
         """A partition has more, or may have."""
-        if not self.over.done() and self._enough(partition):
-            self._end(True)
+        if not self.over and self._enough(partition):
+            self.end()
 
-    def _end(self, early: bool) -> None:
-        if not self.over.done():
-            self.over.set_result(early)
-
-    def _close(self, _: "asyncio.Future[bool]") -> None:
+    def end(self, problem: Exception | None = None) -> None:
+        """Wait no more; nothing happens where it is over already."""
+        if self.over:
+            return
+        self.over = True
         self._timer.cancel()
-        for partition, callback in self._callbacks:
-            partition.waiters.pop(callback, None)
+        for partition in self._partitions:
+            partition.waiters.pop(self, None)
+        self._loop.call_soon(self._ended, problem)

@@ -53,7 +53,7 @@ class Session:
 
     def gave(self, key: Key) -> None:
         """A partition has given records: it comes last next time, so that the others are not starved by it."""
-        if key in self.partitions:
+        if self.id != SESSIONLESS and key in self.partitions:
             self.partitions.move_to_end(key)
 
 
@@ -151,7 +151,7 @@ def _update(session: Session, request: FetchRequest) -> None:
     for topic in request.topics:
         for partition in topic.partitions:
             key = (topic.topic, topic.topic_id, partition.partition)
-            cached = session.partitions.get(key)
+            cached = session.partitions.get(key) if session.partitions else None
             if cached is None:
                 session.partitions[key] = CachedPartition(key, partition)
             else:

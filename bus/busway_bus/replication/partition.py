@@ -6,8 +6,8 @@ watermark (`partition_state`), files and threads (`log`), which partitions there
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 from busway_bus.log.partition_log import AppendInfo, PartitionLog
@@ -19,6 +19,13 @@ from busway_protocol.errors import ErrorCode, KafkaError
 log = logging.getLogger("busway.replication")
 
 
+class Waiter(Protocol):
+    """Who waits for more of a partition."""
+
+    def look_at(self, partition: "Partition") -> None:
+        """It has more, or is gone."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Partition:
     """One partition.
@@ -26,7 +33,7 @@ class Partition:
     Attributes:
         state: role, epochs, in-sync replicas and offsets.
         acknowledgements: the producers that wait for their answers.
-        waiters: called when more may be read, or the partition is gone, who came first first.
+        waiters: look at it when more may be read, or it is gone, who came first first.
         turn: done when the last batch that came is appended or refused; None when none is being looked through.
     """
 
@@ -36,7 +43,7 @@ class Partition:
     log: PartitionLog
     state: PartitionState
     acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
-    waiters: dict[Callable[[], None], None] = field(default_factory=dict)
+    waiters: dict[Waiter, None] = field(default_factory=dict)
     complained: bool = False
     turn: "asyncio.Future[None] | None" = None
 
@@ -137,7 +144,7 @@ class Partition:
     def wake(self) -> None:
         """Tell everyone who waits that there may be more."""
         for waiter in tuple(self.waiters):
-            waiter()
+            waiter.look_at(self)
 
     def _carry_out(self, effects: Effects) -> None:
         for effect in effects:

@@ -76,7 +76,8 @@ class Connection:
         self._finishing = False
         self._gone = False
         self.host = stream.host
-        self.last_active = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self.last_active = self._loop.time()
         self._partial_since: float | None = None
         self._paused_at = 0.0
 
@@ -88,7 +89,7 @@ class Connection:
 
     def received(self, count: int) -> None:
         """Take in bytes and answer what they complete."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         self.last_active = now
         try:
             frames = self._intake.received(count)
@@ -109,7 +110,8 @@ class Connection:
     def write_on(self) -> None:
         """The client takes more of its answers: go on with them, and with what waited behind them."""
         self._stream.write()
-        self._pump()
+        if not self._stream.waiting:
+            self._pump()
 
     def unreadable(self, problem: OSError) -> None:
         """What the client got of its answer is of no use."""
@@ -251,7 +253,7 @@ class Connection:
         """An answer is there: it goes out with all others that are by the end of this round of the loop, in one write."""
         if not self._writing_soon:
             self._writing_soon = True
-            asyncio.get_running_loop().call_soon(self._write_answers)
+            self._loop.call_soon(self._write_answers)
 
     def _write_answers(self) -> None:
         """Write the first answers, in order, as far as they are there."""
@@ -306,7 +308,7 @@ class Connection:
         )
         if may_read != self._reading and not self._stream.closing:
             self._reading = may_read
-            now = asyncio.get_running_loop().time()
+            now = self._loop.time()
             if may_read:
                 if self._partial_since is not None:
                     self._partial_since += now - self._paused_at

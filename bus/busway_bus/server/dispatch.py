@@ -61,11 +61,9 @@ class Route(NamedTuple):
 
     def pieces(self, response: Any, correlation_id: int) -> list[Piece]:
         """What goes over the wire."""
-        body = self.encode(response)
-        size = self.head.size - _SIZE_BYTES
-        if len(body) == 1:
-            return [self.head.pack(size + len(body[0]), correlation_id) + body[0]]
-        return [self.head.pack(size + sum(map(len, body)), correlation_id), *body]
+        first, *others = self.encode(response)
+        size = self.head.size - _SIZE_BYTES + len(first) + sum(map(len, others))
+        return [self.head.pack(size, correlation_id) + first, *others]
 
 
 class Reply:

@@ -59,7 +59,8 @@ class Listeners:
 
     async def _bind(self, endpoint: Endpoint) -> None:
         backlog = max(self._config.get("socket.listen.backlog.size"), 128)
-        door = acceptor(partial(self._accept, endpoint.name), self._shared, backlog)
+        send_buffer_bytes = self._config.get("socket.send.buffer.bytes")
+        door = acceptor(partial(self._accept, endpoint.name), self._shared, backlog, send_buffer_bytes)
         try:
             port = await door.bind(endpoint.host, endpoint.port)
         except (OSError, ValueError) as problem:

@@ -34,19 +34,21 @@ class SocketStream(Stream):
         self._socket = connected
         self._descriptor = connected.fileno()
         self._reading = False
+        self._watching_reads = False
         self._watching_writes = False
 
     def resume_reading(self) -> None:
         """Take in bytes, now or again."""
         if not self._reading and not self.closing:
             self._reading = True
-            self._loop.add_reader(self._descriptor, self._readable)
+            if not self._watching_reads:
+                self._watching_reads = True
+                self._loop.add_reader(self._descriptor, self._readable)
 
     def pause_reading(self) -> None:
-        """Take in no more bytes for now."""
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._descriptor)
+        """Take in no more bytes for now. The loop watches on until some come: most clients send nothing while their answer is under way,
+        and six calls of the system for each answer would be for nothing."""
+        self._reading = False
 
     def close(self) -> None:
         """End when what is queued has gone out."""
@@ -60,6 +62,7 @@ class SocketStream(Stream):
         if self._lost:
             return
         self.pause_reading()
+        self._watch_no_reads()
         self._watch_writes(on=False)
         self._forget()
         self._socket.close()
@@ -73,7 +76,15 @@ class SocketStream(Stream):
 
     # Reading
 
+    def _watch_no_reads(self) -> None:
+        if self._watching_reads:
+            self._watching_reads = False
+            self._loop.remove_reader(self._descriptor)
+
     def _readable(self) -> None:
+        if not self._reading:
+            self._watch_no_reads()
+            return
         try:
             self._read()
         except BaseException:
@@ -203,18 +214,17 @@ class SocketStream(Stream):
                 continue
             if _goes_by_itself(piece):
                 break
-            room = min(self._room(piece), _RUN_BYTES)
-            if not room:
-                break
             try:
-                data = piece.take(room)
+                data = self._take(piece)
             except OSError as problem:
                 self.owner.unreadable(problem)
                 return []
-            self._queued_bytes += room
-            self._sent_slice(piece, room)
+            if data is None:
+                break
+            self._queued_bytes += len(data)
+            self._sent_slice(piece, len(data))
             run.append(data)
-            size += room
+            size += len(data)
         return run
 
     def _put_back(self, run: list[Chunk], count: int) -> None:

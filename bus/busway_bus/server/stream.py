@@ -160,9 +160,30 @@ class Stream(ABC):
                 return room
         except OSError:
             return room  # whoever reads it is told
+        self._bring(piece, room)
+        return 0
+
+    def _take(self, piece: FileSlice) -> bytes | bytearray | None:
+        """The slice in front, which is small, as far as it may be read now; None where it has to wait for its turn or for the disk.
+
+        Raises:
+            OSError: as of `FileSlice.take`.
+        """
+        room = min(self._turns.room(self), len(piece))
+        if not room:
+            return None
+        if piece.position < self._resident_to:
+            return piece.take(min(room, self._resident_to - piece.position))
+        try:
+            return piece.take_now(room)
+        except BlockingIOError:
+            self._resident_to = piece.position + room
+            self._bring(piece, room)
+            return None
+
+    def _bring(self, piece: FileSlice, room: int) -> None:
         self._bringing = True
         self._pages.bring(piece, room, self._brought)
-        return 0
 
     def _brought(self, reading: "asyncio.Future[None]") -> None:
         self._bringing = False

@@ -53,6 +53,16 @@ class SimLoan:
         self._files.check_read()
         return bytes(self._content.cached[position : position + size])
 
+    def read_now(self, position: int, size: int) -> bytes:
+        """As `read`: all of it is in memory, unless it is cold.
+
+        Raises:
+            BlockingIOError: it is, or it ends before.
+        """
+        if self._files.is_cold(self._path) or len(self._content.cached) < position + size:
+            raise BlockingIOError(errno.EAGAIN, "simulated pages that are not in memory", self._path)
+        return self.read(position, size)
+
     def in_memory(self, position: int, size: int) -> bool:
         """Whether it is not cold."""
         return not self._files.is_cold(self._path)

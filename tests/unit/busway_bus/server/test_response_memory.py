@@ -2,6 +2,8 @@
 
 import asyncio
 
+from busway_bus.kernel.limits import WRITE_ROUND_BYTES_MAX as ROUND
+from busway_bus.kernel.limits import WRITE_SHARE_BYTES_MAX as SHARE
 from busway_bus.server.response_memory import ResponseMemory
 from busway_bus.server.write_turns import WriteTurns
 
@@ -56,7 +58,7 @@ class Writer:
 async def test_the_loop_looks_for_requests_between_rounds() -> None:
     """A hundred clients that take everything at once do not get it in one round, and all get it in the end, in order."""
     turns = WriteTurns()
-    writers = [Writer(turns, MIB) for _ in range(100)]
+    writers = [Writer(turns, SHARE) for _ in range(100)]
     for writer in writers:
         writer.write_on()
     rounds = 1
@@ -64,19 +66,19 @@ async def test_the_loop_looks_for_requests_between_rounds() -> None:
         left = [writer.left for writer in writers]
         assert left == sorted(left)
         await asyncio.sleep(0)
-        assert sum(left) - sum(writer.left for writer in writers) <= 4 * MIB
+        assert sum(left) - sum(writer.left for writer in writers) <= ROUND
         rounds += 1
-    assert rounds == 25
+    assert rounds == 100 * SHARE // ROUND
 
 
 async def test_one_that_takes_without_end_gets_its_share_of_a_round() -> None:
     """50 MB for one client, and small answers for others beside it: none of them waits for more than a round."""
     turns = WriteTurns()
-    greedy = Writer(turns, 50 * MIB)
+    greedy = Writer(turns, 50 * SHARE)
     greedy.write_on()
     rounds = 0
     while greedy.left:
-        small = Writer(turns, MIB // 2)
+        small = Writer(turns, SHARE // 2)
         small.write_on()
         assert not small.left
         await asyncio.sleep(0)
@@ -87,9 +89,9 @@ async def test_one_that_takes_without_end_gets_its_share_of_a_round() -> None:
 async def test_who_is_gone_has_no_turn() -> None:
     """A connection that ends while it waits in line is not written to."""
     turns = WriteTurns()
-    first, second = Writer(turns, 2 * MIB), Writer(turns, 2 * MIB)
+    first, second = Writer(turns, 2 * SHARE), Writer(turns, 2 * SHARE)
     for writer in (first, second):
         writer.write_on()
     turns.leave(second)
     await asyncio.sleep(0)
-    assert (first.left, second.left) == (0, MIB)
+    assert (first.left, second.left) == (0, SHARE)

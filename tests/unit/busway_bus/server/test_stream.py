@@ -247,6 +247,52 @@ async def test_pages_that_are_on_disk_are_brought_beside_the_loop(
     assert all(position >= end for (position, _), end in zip(brought[1:], ends, strict=False))
 
 
+@pytest.mark.parametrize("size", [-1, 64 * 1024])
+async def test_who_comes_has_the_send_buffer_of_the_listener(size: int) -> None:
+    """Linux doubles what it is told; without a size it is not told any."""
+    came: asyncio.Queue[Stream] = asyncio.Queue()
+    door = SocketAcceptor(came.put_nowait, Shared(), backlog=8, send_buffer_bytes=size)
+    with socket.socket() as untold:
+        untold_bytes = untold.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    port = await door.bind("127.0.0.1", 0)
+    assert (door._sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == untold_bytes) == (size < 0)
+    await door.serve()
+    with socket.create_connection(("127.0.0.1", port)):
+        async with asyncio.timeout(10):
+            stream = await came.get()
+        assert isinstance(stream, SocketStream)
+        if size > 0:
+            assert size <= stream._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * size
+        connection = Connection(stream)
+        stream.abort()
+        await connection.over.wait()
+    door.close()
+
+
+async def test_a_paused_client_costs_nothing_until_it_sends(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses between its requests change nothing in what the loop watches; what it sends in one is taken in afterwards, once."""
+    loop = asyncio.get_running_loop()
+    changes: list[str] = []
+    for name in ("add_reader", "remove_reader"):
+        change = getattr(loop, name)
+        monkeypatch.setattr(loop, name, lambda *args, name=name, change=change: (changes.append(name), change(*args)))
+    pair.stream.resume_reading()
+    for _ in range(3):
+        pair.stream.pause_reading()
+        pair.stream.resume_reading()
+    assert changes == []
+    pair.stream.pause_reading()
+    pair.client.send(b"x" * 100)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert pair.connection.came == b""
+    assert changes.count("add_reader") == 0
+    pair.stream.resume_reading()
+    async with asyncio.timeout(10):
+        await pair.connection.something.wait()
+    assert pair.connection.came == b"x" * 100
+
+
 async def test_without_descriptors_who_comes_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
