@@ -34,9 +34,11 @@ _THEMED: Final = 0.7
 """How many plans have a theme."""
 
 
-def draw(seed: int) -> Plan:
-    """The plan of a seed."""
+def draw(seed: int, about: str = "") -> Plan:
+    """The plan of a seed; with `about` one of a theme about that (`themes.ABOUT`)."""
     chance = random.Random(f"plan/{seed}")
+    if about:
+        return Theme(chance).plan(seed, about=about)
     if chance.random() < _THEMED:
         return Theme(chance).plan(seed)
     return _Drawing(chance).plan(seed)

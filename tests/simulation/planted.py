@@ -23,11 +23,13 @@ class Planted:
     Attributes:
         story: what is wrong with the product while it is in.
         changes: where (`module:name.name`) and what.
+        about: seeds of which themes are to find it, "" for those of all.
     """
 
     name: str
     story: str
     changes: tuple[tuple[str, Change], ...]
+    about: str = ""
 
 
 class Moved(LookupError):
