@@ -184,16 +184,31 @@ async def _die_open(client: Client, producer: busway.Producer, number: int) -> N
 # Passing on
 
 
+class _Listener(busway.RebalanceListener):
+    """Knows the generation that its member was assigned partitions in: that one is durable."""
+
+    def __init__(self) -> None:
+        self.consumer: busway.Consumer | None = None
+        self.joined = -1
+
+    async def on_partitions_assigned(self, assigned: object) -> None:
+        """Note the generation."""
+        assert self.consumer is not None
+        self.joined = self.consumer.group_metadata().generation
+
+
 async def pass_on(client: Client) -> None:
     """Read committed records, write one for each and send the offsets, all in one transaction, until the group has read everything."""
     number = 0
     while not client.stage.drained.is_set():
         producer = await _producer(client)
+        listener = _Listener()
         consumer = busway.Consumer(
             client.plan.topic,
             bootstrap_servers=client.stage.bootstrap,
             client_id=client.process,
             group_id=FLOW,
+            listener=listener,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -201,8 +216,9 @@ async def pass_on(client: Client) -> None:
             heartbeat_interval_ms=1_000,
             request_timeout_ms=5_000,
         )
+        listener.consumer = consumer
         await client.persist(consumer.start)
-        joined = -1
+        tried = 1
         try:
             while not client.stage.drained.is_set():
                 records = await _poll(client, consumer, group=FLOW, limit=client.chance.choice([1, 3, 20]))
@@ -210,8 +226,8 @@ async def pass_on(client: Client) -> None:
                 if records and not await _pass_on(client, producer, consumer, records, group, number):
                     break
                 number += sum(map(len, records.values()))
-                if group.generation > max(joined, 1):
-                    joined = group.generation
+                if group.generation == listener.joined > tried:
+                    tried = group.generation
                     if client.chance.random() < _STALE and not await _send_stale(client, producer, group):
                         break
                 await client.pause()
