@@ -16,7 +16,8 @@ from typing import Final
 from tests.simulation.drawing import draw
 from tests.simulation.explore import outcomes, searches
 from tests.simulation.plan import Plan
-from tests.simulation.planted import BY_NAME, PLANTED, planted
+from tests.simulation.planted import BY_NAME, PLANTED
+from tests.simulation.planting import planted
 from tests.simulation.scenario import Verdict, run_plan
 from tests.simulation.shrink import Shrinking
 from tests.simulation.themes import ABOUT

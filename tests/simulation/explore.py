@@ -11,7 +11,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from typing import Final, NamedTuple
 
 from tests.simulation.drawing import draw
-from tests.simulation.planted import BY_NAME, Planted, planted
+from tests.simulation.planted import BY_NAME
+from tests.simulation.planting import Planted, planted
 from tests.simulation.scenario import run_plan
 
 _CHUNK: Final = 5
