@@ -24,12 +24,12 @@ def _by_value(history: History) -> dict[bytes, Transaction]:
     return {value: transaction for transaction in history.of(Transaction) for _, value in transaction.values}
 
 
-def _durable(rules: Rules, partition: Partition) -> bool:
-    return rules.get(partition.topic, PLAIN).durable
+def _whole(rules: Rules, partition: Partition) -> bool:
+    return rules.get(partition.topic, PLAIN).whole
 
 
 def _finals(history: History, rules: Rules) -> list[CommittedRead]:
-    return [read for read in history.of(CommittedRead) if read.ok and _durable(rules, read.partition)]
+    return [read for read in history.of(CommittedRead) if read.ok and _whole(rules, read.partition)]
 
 
 def _visible(history: History, rules: Rules) -> dict[str, dict[bytes, Seen]]:
@@ -130,7 +130,7 @@ def committed_positions(history: History, rules: Rules) -> Iterator[Anomaly]:
         for record in poll.records:
             before = last.get((poll.process, record.partition), -1)
             last[poll.process, record.partition] = record.offset
-            if not _durable(rules, record.partition):
+            if not _whole(rules, record.partition):
                 continue
             text = f"{poll.process} was given {record.offset} of {record.partition} directly after {before}"
             known = ranks.get(record.partition, {})
@@ -142,6 +142,8 @@ def committed_positions(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 def exactly_once(history: History, rules: Rules) -> Iterator[Anomaly]:
     """A record is passed on twice, or its offset says otherwise than what was made of it."""
+    if not all(_whole(rules, partition) for told in history.of(Transaction) for partition, _ in told.values):
+        return
     made: dict[bytes, tuple[str, Source]] = {
         value: (transaction.group, source)
         for transaction in history.of(Transaction)
@@ -160,7 +162,7 @@ def exactly_once(history: History, rules: Rules) -> Iterator[Anomaly]:
                 text = f"{count} committed records were made of {source.partition} {source.offset}"
                 yield Anomaly("passed on twice", f"{reading}: {text} by {group}")
         for (process, partition), (group, offset) in offsets.items():
-            if process != reading or not _durable(rules, partition):
+            if process != reading or not _whole(rules, partition):
                 continue
             for record in inputs.get((reading, partition), ()):
                 count = counts[group, Source(partition, record.offset)]
@@ -173,11 +175,9 @@ def exactly_once(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 def flow_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
     """An offset is told that no transaction has committed, or one that is behind what a transaction had committed before it was asked."""
-    if not all(rule.durable for rule in rules.values()):
-        return
     transactions = [transaction for transaction in history.of(Transaction) if transaction.offsets]
     for look in history.of(GroupOffset):
-        if not look.ok:
+        if not look.ok or not _whole(rules, look.partition):
             continue
         mine = [
             transaction
