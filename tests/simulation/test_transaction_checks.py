@@ -121,6 +121,12 @@ def an_aborted_record(history: Made) -> None:
     history.read("p#1@0")
 
 
+def an_aborted_record_where_a_marker_may_be_cut(history: Made) -> None:
+    history.note(Happening(process="world", kind="damage", text="a-0/0.log", partition=A))
+    history.note(Happening(process="node", kind="warning", text="a-0: 1 record is cut off"))
+    an_aborted_record(history)
+
+
 def a_record_whose_commit_was_refused(history: Made) -> None:
     history.commit(history.open("p#1"), Outcome.FAIL)
     history.read("p#1@0")
@@ -298,6 +304,7 @@ def offsets_of_a_zombie_refused(history: Made) -> None:
         (a_part_in_another_partition, {"torn transaction"}),
         (a_part_in_a_partition_that_nobody_read, set()),
         (an_aborted_record, {"aborted read"}),
+        (an_aborted_record_where_a_marker_may_be_cut, set()),
         (a_record_whose_commit_was_refused, {"aborted read"}),
         (a_record_of_who_was_killed, {"aborted read"}),
         (a_record_before_its_commit, {"read before commit"}),

@@ -242,6 +242,8 @@ class Theme:
         choice = self._chance.choice
         self._topic = "ledger"
         self._configs = choice([{}, {}, {"internal.segment.bytes": choice(["500", "2000"])}])
+        if self._maybe(0.15):  # a power cut may take what was acknowledged; open for ever nothing may be
+            self._configs = {**self._configs, "durability": choice(["os", "interval"])}
         self._more_topics = [TopicPlan(name="derived", partitions=partitions, configs=self._configs)]
         self._epoch_max = choice([None, None, 4, 7])
         self._broker = {
