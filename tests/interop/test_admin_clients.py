@@ -1,4 +1,4 @@
-"""Administration with clients that are not ours, and what a transactional producer of theirs is told."""
+"""Administration with clients that are not ours."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,17 +20,6 @@ def kafka_python(broker: Broker) -> Iterator[KafkaAdminClient]:
     client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     yield client
     client.close()
-
-
-def test_a_transactional_producer_is_refused_at_once(broker: Broker) -> None:
-    """librdkafka asks again until its time is over on every error but one; the words say what is not served."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"})
-    with pytest.raises(confluent_kafka.KafkaException) as refused:
-        producer.init_transactions(60)
-    (problem,) = refused.value.args
-    assert problem.code() == confluent_kafka.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert problem.fatal()
-    assert "transactions are not served" in problem.str()
 
 
 def test_librdkafka_describes_settings(admin: AdminClient) -> None:

@@ -26,6 +26,9 @@ TOOLS = {
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
 }
 BASE = 1_700_000_000_000
@@ -244,3 +247,38 @@ def test_kafka_reassign_partitions(tool: Tool, admin: AdminClient, tmp_path: Pat
         move("--execute", 7)
     assert "No partition reassignments found." in tool("kafka-reassign-partitions", "--list")
     ledger.note_tool("kafka-reassign-partitions", "execute, verify, list; another broker is refused")
+
+
+def test_kafka_transactions(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+    """Java's transactional producer, an epoch for each transaction; its transactions listed, described, and fenced by a tool."""
+    assert re.search(r"transaction\.version.*FinalizedVersionLevel: 2", tool("kafka-features", "describe"))
+    for creation in admin.create_topics([NewTopic("java-tx", 1, 1)]).values():
+        creation.result(20)
+    several = ("--transactional-id", "java-x", "--transaction-duration-ms", "50")
+    amount = ("--num-records", "2000", "--record-size", "100", "--throughput", "2000")
+    assert "2000 records sent" in tool("kafka-producer-perf-test", "--topic", "java-tx", *amount, *several)
+    listed = tool("kafka-transactions", "list", "--transactional-id-pattern", "java-.").split()
+    assert listed[-4::3] == ["java-x", "CompleteCommit"]
+    described = tool("kafka-transactions", "describe", "--transactional-id", "java-x").split("\n")[1].split()
+    producer_id, epoch = described[2:4]
+    assert int(epoch) > 1
+    one = ("--topic", "java-tx", "--partition", "0")
+    known = tool("kafka-transactions", "describe-producers", *one).split("\n")[1].split()
+    assert known[:2] == [producer_id, epoch]
+    assert "java-tx" not in tool("kafka-transactions", "find-hanging", "--broker-id", "1")
+    tool("kafka-transactions", "forceTerminateTransaction", "--transactionalId", "java-x")
+    after = tool("kafka-transactions", "describe", "--transactional-id", "java-x").split("\n")[1].split()
+    assert (after[3], after[4]) == (str(int(epoch) + 1), "Empty")
+    read = (
+        "--from-beginning",
+        "--isolation-level",
+        "read_committed",
+        "--max-messages",
+        "2000",
+        "--timeout-ms",
+        "20000",
+    )
+    assert tool("kafka-console-consumer", "--topic", "java-tx", *read).count("\n") == 2000
+    ledger.note_tool(
+        "kafka-transactions", "list, describe, describe-producers, find-hanging, forceTerminateTransaction"
+    )

@@ -25,7 +25,9 @@ _LOOK_S: Final = 0.2
 _SLOWEST: Final = 1_500.0
 """Times that work in threads may take longer than usual: about three seconds for a sync."""
 _BEFORE_LENGTH: Final = 8
+_BASE_OFFSET: Final = range(8)
 _LEADER_EPOCH: Final = range(12, 16)
+_CRC: Final = 17
 """Where it is in a batch."""
 _AGAIN_S: Final = 1.0
 """An operator starts a node again so long after it has exited."""
@@ -305,11 +307,14 @@ def content_of(disk: SimFiles, path: str) -> bytes | None:
 
 
 def protected(batches: bytes, at: int) -> int:
-    """A byte of a log whose damage can be noticed: this one, or that behind the leader epoch, which no checksum covers in Kafka's format."""
+    """A byte of a log whose damage can be noticed: this one, or one behind the leader epoch or the base offset, which no checksum covers in
+    Kafka's format. A wrong base offset shows by the gap before it, but not where the log is compacted, nor in what is served as it lies."""
     start = 0
     while start + HEADER_BYTES <= len(batches):
         end = start + _BEFORE_LENGTH + 4 + int.from_bytes(batches[start + _BEFORE_LENGTH : start + _BEFORE_LENGTH + 4])
         if at < end:
+            if at - start in _BASE_OFFSET:
+                return at + _CRC
             return at + 4 if at - start in _LEADER_EPOCH else at
         start = end
     return at

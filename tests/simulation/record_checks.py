@@ -195,13 +195,20 @@ def _rank(by_offset: Mapping[int, int], offset: int) -> int | None:
 
 
 def skipped_after_loss(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """Where a power cut may take the end of a partition, a reader is still given all that is there in the end, from where it began."""
+    """Where a power cut may take the end of a partition, a reader is still given all that is there in the end, from where it began; one
+    that gives it up to others begins anew."""
     finals = {final.partition: final for final in history.of(FinalRead) if final.ok}
-    readings: dict[tuple[str, Partition], list[Seen]] = defaultdict(list)
-    for poll in history.of(Poll):
-        for record in poll.records:
-            readings[poll.process, record.partition].append(record)
-    for (process, partition), records in readings.items():
+    readings: dict[tuple[str, Partition, int], list[Seen]] = defaultdict(list)
+    times: dict[tuple[str, Partition], int] = defaultdict(int)
+    for operation in history.returned():
+        if isinstance(operation, Ownership | Revoked):
+            for partition in operation.new if isinstance(operation, Ownership) else operation.partitions:
+                times[operation.process, partition] += 1
+        elif isinstance(operation, Poll):
+            for record in operation.records:
+                reader = (operation.process, record.partition)
+                readings[*reader, times[reader]].append(record)
+    for (process, partition, _), records in readings.items():
         final = finals.get(partition)
         rule = _rules(rules, partition)
         if final is None or rule.durable or rule.compacted or rule.cut or rule.recreated:

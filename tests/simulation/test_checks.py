@@ -517,6 +517,19 @@ def test_a_record_that_was_written_twice_is_known_by_its_offset(read: list[str],
     assert [anomaly.name for anomaly in check(history, rules)] == ["skipped after loss"] * wrong
 
 
+@pytest.mark.parametrize("given_up", [False, True])
+def test_who_gave_a_partition_up_to_others_does_not_read_what_they_read(given_up: bool) -> None:
+    """It goes on where they were; without that it has jumped."""
+    history, rules = Made(), {"a": TopicRules(durable=False)}
+    history.note(Happening(process="world", kind="power cut"))
+    history.poll("c", "p#0@0")
+    if given_up:
+        history.note(Revoked(process="c", group="g", partitions=frozenset([A])))
+    history.poll("c", "p#3@3")
+    history.final("p#0@0", "q#1@1", "q#2@2", "p#3@3")
+    assert [anomaly.name for anomaly in check(history, rules)] == ["skipped after loss"] * (not given_up)
+
+
 def test_a_producer_may_lose_track_where_records_may_be_lost() -> None:
     """The broker has forgotten what it had acknowledged."""
     history = Made()

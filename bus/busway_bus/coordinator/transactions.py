@@ -8,7 +8,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from operator import itemgetter
 from typing import TypeVar
 
 from busway_bus.coordinator.markers import Markers
@@ -233,11 +232,7 @@ class TransactionCoordinator:
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are still being read.
         """
-        return [
-            entry
-            for shard in self.runtime.all_shards().values()
-            for entry in sorted(shard.transactions.items(), key=itemgetter(0))
-        ]
+        return [entry for shard in self.runtime.all_shards().values() for entry in shard.transactions.items()]
 
     # Time
 

@@ -6,6 +6,7 @@ that is linear in pattern and id.
 *Not supported*: nothing is left out.
 """
 
+import logging
 from collections.abc import Awaitable, Generator
 from typing import Final
 
@@ -22,6 +23,8 @@ from busway_protocol.messages.transactions import (
     ListTransactionState,
 )
 
+log = logging.getLogger("busway.transactions")
+
 API = ApiKey.LIST_TRANSACTIONS
 VERSIONS = (0, 2)
 NEEDS = (Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),)
@@ -35,7 +38,8 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
     try:
         pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
         transactions = coordinator.transactions()
-    except BadPattern:
+    except BadPattern as problem:
+        log.warning("ListTransactions is refused: %s", problem)
         return _refused(ErrorCode.INVALID_REGULAR_EXPRESSION)
     except KafkaError as problem:
         return _refused(problem.code)
@@ -61,7 +65,7 @@ def _listed(
             (not producer_ids or transaction.producer_id in producer_ids)
             and (not request.state_filters or transaction.state in states)
             and (request.duration_filter < 0 or now - transaction.started_ms > request.duration_filter)
-            and (pattern is None or (yield from pattern.steps(transactional_id)))
+            and (pattern is None or pattern.matches(transactional_id))
         ):
             listed.append(
                 ListTransactionState(

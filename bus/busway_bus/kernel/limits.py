@@ -192,14 +192,8 @@ MARKER_RETRY_S: Final = (0.05, 1.0)
 PATTERN_CHARS_MAX: Final = 1_000
 """Of a regular expression of a client."""
 
-PATTERN_STATES_MAX: Final = 2_000
-"""What a regular expression comes to: it may say `{1000}`, and each character of a text takes a step in each state at worst."""
-
-PATTERN_DEPTH_MAX: Final = 50
-"""Parentheses in each other."""
-
-PATTERN_REPEAT_MAX: Final = 1_000
-"""What stands in braces, as in RE2."""
+PATTERN_MEMORY_BYTES_MAX: Final = 1024 * 1024
+"""For a regular expression and what its matching keeps; RE2 refuses one that comes to more, and forgets what it keeps when that is full."""
 
 SILENT_WAIT_MS_MIN: Final = 1_000
 """How long silent static members are waited for at least; a member may ask for 0, and the timer must not spin."""

@@ -43,7 +43,7 @@ def stamped(
         return [whole], read_header(whole)
     head = bytearray(memoryview(records)[:HEADER_BYTES])
     assign_offset(head, base_offset=first, leader_epoch=leader_epoch)
-    final = header._replace(base_offset=first, partition_leader_epoch=leader_epoch)
+    final = BatchHeader(first, header.batch_length, leader_epoch, *header[3:])
     return [head, memoryview(records)[HEADER_BYTES:]], final
 
 

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 class FlushPoint(NamedTuple):
-    """What a flush that starts now will have put on disk when it is done: the leader epochs where they are news, the segments
-    rolled since the last one, each with the producers' snapshot as of its end, and the one that is written to. `truncations` is how
-    often the log had been truncated.
+    """What a flush that starts now will have put on disk when it is done: the segments rolled since the last one, each with the
+    producers' snapshot as of its end, and the one that is written to. `truncations` is how often the log had been truncated.
+
+    The leader epochs come first, where they are news and a snapshot follows: until then a start learns them from the batches.
 
     Now and then there is a snapshot for the end of the last segment too: up to there the next start reads nothing again. It takes the
     place of those at `outdated`."""

@@ -104,7 +104,8 @@ def _look(
     if config.compacted and walk.keyless:
         raise _refused(ErrorCode.INVALID_RECORD, [(number, NO_KEY) for number in walk.keyless], walk.keyless_count)
     if config.message_timestamp_type == "CreateTime":
-        yield from _check_times(walk, header, data, config, now_ms)
+        if check_times(walk.earliest, config, now_ms) or check_times(walk.latest, config, now_ms):
+            yield from _name_offenders(header, data, config, now_ms)
         if walk.latest != header.max_timestamp and header.timestamp_type == 0:
             # Look-ups by time and retention go by this field, so it has to be true; Kafka writes it anew likewise.
             mended = bytearray(records)
@@ -117,12 +118,10 @@ def _look(
     return Inspected(records, header)
 
 
-def _check_times(
-    walk: RecordWalk, header: BatchHeader, data: bytes | bytearray, config: LogConfig, now_ms: int
+def _name_offenders(
+    header: BatchHeader, data: bytes | bytearray, config: LogConfig, now_ms: int
 ) -> Generator[None, None, None]:
     """Refuse a batch with records whose times are out of range; which ones takes a second, slower look."""
-    if check_times(walk.earliest, config, now_ms) is None and check_times(walk.latest, config, now_ms) is None:
-        return
     offenders, count = [], 0
     for number, moment in record_times(header, data):
         problem = None if moment == NO_TIMESTAMP else check_times(moment, config, now_ms)

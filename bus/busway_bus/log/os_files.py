@@ -111,7 +111,7 @@ class OsFile(Pooled):
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write the pieces at the end; what a failed write left behind is cut off again, or nothing more is written."""
-        size = sum(len(piece) for piece in pieces)
+        size = sum(map(len, pieces))
         descriptor = self._take()
         try:
             written = os.writev(descriptor, pieces)

@@ -76,7 +76,7 @@ class PartitionLog:
         self.epochs = recovered.epochs
         self.producers = recovered.producers
         self._rolled: list[tuple[Segment, bytes]] = []
-        self._new_epoch = False
+        self._new_epoch = recovered.new_epoch
 
         self._undated = False
         self._has_aborted = any(segment.transactions.count for segment in self._segments)
@@ -184,15 +184,17 @@ class PartitionLog:
         pieces, header = stamped(
             records, header, first=first, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
         )
-        if self._segments[-1].full(header.size_bytes, last, self.config):
+        segment = self._segments[-1]
+        if segment.full(header.size_bytes, last, self.config):
             self.roll(now_ms)
+            segment = self._segments[-1]
         ended = None if marker is None else self.producers.ended_by(header, marker)
         if ended is not None and ended.aborted:
-            self._segments[-1].append_abort(pieces, header, self.config, AbortedTransaction.of(ended))
+            segment.append_abort(pieces, header, self.config, AbortedTransaction.of(ended))
             self._has_aborted = True
         else:
-            self._segments[-1].append(pieces, header, self.config)
-        self._segments[-1].modified_ms = now_ms
+            segment.append(pieces, header, self.config)
+        segment.modified_ms = now_ms
         self._new_epoch |= self.epochs.assign(leader_epoch, first)
         began = False
         if marker is None:
@@ -225,8 +227,7 @@ class PartitionLog:
         """What is to be synced for everything appended so far."""
         active = self._segments[-1]
         active.remember_end()
-        epochs = self.epochs.text().encode() if self._new_epoch else None
-        self._new_epoch = False  # a sync that fails is the last
+        epochs: bytes | None = None
         snapshot: bytes | None = None
         outdated: tuple[int, ...] = ()
         if self._snapshots.due(active.size):
@@ -234,6 +235,9 @@ class PartitionLog:
             outdated = self._snapshots.taken(
                 self.end_offset, active.size, {segment.base_offset for segment in self._segments}
             )
+        if self._new_epoch and (self._rolled or snapshot is not None):
+            epochs = self.epochs.text().encode()
+            self._new_epoch = False  # a sync that fails is the last
         return FlushPoint(
             self, tuple(self._rolled), active, self.end_offset, epochs, self.kept.truncations, snapshot, outdated
         )
@@ -249,8 +253,8 @@ class PartitionLog:
 
     @property
     def wants_flush(self) -> bool:
-        """Whether segments were rolled, or a leader epoch has begun, that no flush has covered yet; or a snapshot is due."""
-        return bool(self._rolled) or self._new_epoch or self._snapshots.requested
+        """Whether segments were rolled that no flush has covered yet; or a snapshot is due."""
+        return bool(self._rolled) or self._snapshots.requested
 
     # Reading
 

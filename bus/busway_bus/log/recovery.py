@@ -56,10 +56,12 @@ class Recovered:
     Attributes:
         proven_bytes: how much of the last segment the next start need not read, as things are.
         newest_snapshot: offset of the newest producers' snapshot, 0 where there is none.
+        new_epoch: whether the batches told of a leader epoch that the checkpoint does not name.
     """
 
     segments: list[Segment]
     epochs: LeaderEpochs
+    new_epoch: bool
     producers: ProducerState
     proven_bytes: int
     newest_snapshot: int
@@ -128,6 +130,7 @@ class _Recovery:
             text = self._files.read_bytes(f"{self._directory}/{EPOCHS}")
             epochs = LeaderEpochs.from_text(text.decode(errors="replace") if text else "")
             epochs.truncate(self._segments[-1].next_offset + 1)
+            known = epochs.latest
             producers = self._replay(snapshots, epochs, whole=text is None)
             self._date(self._segments[-1])
             self._forget_cuts()
@@ -138,6 +141,7 @@ class _Recovery:
         return Recovered(
             segments=self._segments,
             epochs=epochs,
+            new_epoch=epochs.latest > known,
             producers=producers,
             proven_bytes=self._proven,
             newest_snapshot=self._newest_snapshot,

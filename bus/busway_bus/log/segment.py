@@ -149,13 +149,13 @@ class Segment:
 
     def _note(self, header: BatchHeader, position: int, interval: int) -> None:
         """Index a batch; where that fails, nothing has changed but the files."""
-        newest, holder = self._max_timestamp, self._max_timestamp_offset
+        last, newest, holder = header.last_offset, self._max_timestamp, self._max_timestamp_offset
         if header.max_timestamp > newest:
-            newest, holder = header.max_timestamp, header.last_offset
+            newest, holder = header.max_timestamp, last
         size = header.size_bytes
-        self.indexes.note(header.last_offset, position, size, interval=interval, newest=newest, holder=holder)
+        self.indexes.note(last, position, size, interval=interval, newest=newest, holder=holder)
         self._max_timestamp, self._max_timestamp_offset = newest, holder
-        self.next_offset = header.last_offset + 1
+        self.next_offset = last + 1
 
     def full(self, more_bytes: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a batch of `more_bytes` that ends at `last_offset` belongs into a new segment."""

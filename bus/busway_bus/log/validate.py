@@ -23,20 +23,17 @@ def check_batch(records: Buffer, config: LogConfig) -> BatchHeader:
         header = read_header(records)
     except CorruptBatch as problem:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(problem)) from None
-    if header.size_bytes < HEADER_BYTES:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"a batch says it has {header.size_bytes} bytes, fewer than its header"
-        )
-    if header.size_bytes > len(records):
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"a batch says it has {header.size_bytes} bytes, {len(records)} came"
-        )
-    if header.size_bytes != len(records):
+    size = header.size_bytes
+    if size < HEADER_BYTES:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch says it has {size} bytes, fewer than its header")
+    if size > len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"a batch says it has {size} bytes, {len(records)} came")
+    if size != len(records):
         raise KafkaError(ErrorCode.INVALID_RECORD, "more than one batch for one partition in a request")
-    if header.size_bytes > config.max_message_bytes:
+    if size > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {header.size_bytes} bytes, max.message.bytes allows {config.max_message_bytes}",
+            f"the batch has {size} bytes, max.message.bytes allows {config.max_message_bytes}",
         )
     try:
         verify_crc(records, header)

@@ -16,6 +16,8 @@ from busway_protocol.machine import Machine
 R = TypeVar("R")
 ROUND_S: Final = 0.005
 """Work for clients in one round of the loop; a single request may take longer, and is the last one of its round then."""
+TURN_S: Final = ROUND_S / 10
+"""Of which so much is one turn while others wait: some small requests of a connection, whose answers then go out together."""
 
 
 class Turns:
@@ -26,18 +28,21 @@ class Turns:
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
         self._end: float | None = None
         self._handle: asyncio.Handle | None = None
-        self._granting = False
+        self._turn_end: float | None = None
 
     def over(self) -> bool:
-        """Whether whoever asks should `wait` rather than work on: the round is over, or it was given its turn and others wait."""
+        """Whether whoever asks should `wait` rather than work on: the round is over, or its turn is and others wait."""
         now = self._monotonic_s()
         if self._end is None:
             self._end = now + ROUND_S
             self._schedule()
-        return (self._granting and bool(self._waiting)) or now >= self._end
+        if self._turn_end is not None and now >= self._turn_end and self._waiting:
+            return True
+        return now >= self._end
 
     def wait(self, host: str, turn: Callable[[], None]) -> None:
-        """Call `turn` when it is the turn of this client of `host`; it should do one thing, and look whether it is `over` after it."""
+        """Call `turn` when it is the turn of this client of `host`; it should do one thing after the other, and look whether it is
+        `over` after each."""
         self._waiting.setdefault(host, deque()).append(turn)
         self._schedule()
 
@@ -75,9 +80,9 @@ class Turns:
             return
         self._end = self._monotonic_s() + ROUND_S
         self._schedule()
-        self._granting = True
         try:
-            while self._waiting and self._monotonic_s() < self._end:
+            while self._waiting and (now := self._monotonic_s()) < self._end:
+                self._turn_end = now + TURN_S
                 host = next(iter(self._waiting))
                 turns = self._waiting.pop(host)
                 turn = turns.popleft()
@@ -85,4 +90,4 @@ class Turns:
                     self._waiting[host] = turns  # behind the other hosts
                 turn()
         finally:
-            self._granting = False
+            self._turn_end = None

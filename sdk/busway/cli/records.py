@@ -162,6 +162,9 @@ def consume(
     until_end: Annotated[bool, typer.Option("--until-end", help="Stop at what is the end now.")] = False,
     count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many records.")] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Read as a member of this group.")] = None,
+    read_committed: Annotated[
+        bool, typer.Option("--read-committed", help="Only what transactions have committed.")
+    ] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     registry_url: RegistryUrl = REGISTRY_URL,
     as_json: AsJson = False,
@@ -179,6 +182,7 @@ def consume(
                 client_id="busway-cli",
                 group_id=group,
                 auto_offset_reset="earliest" if from_beginning else "latest",
+                isolation_level="read_committed" if read_committed else "read_uncommitted",
             ) as consumer,
         ):
             await consumer.subscribe(topics)

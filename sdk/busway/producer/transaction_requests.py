@@ -218,7 +218,7 @@ class TransactionRequests:
         )
         if committed and code is ErrorCode.INVALID_TXN_STATE:
             # Not its commit that is repeated: the coordinator would have taken that.
-            why = self._overdue() or "by its timeout, or by an administrator"
+            why = self._overdue() or "by an administrator, or for another producer that takes its transactional_id over"
             text = f"{self._name}: the transaction was aborted already, {why}; abort it here as well and begin again ({code.name})"
             raise TransactionAbortable(text, code)
         if code is not ErrorCode.NONE:

@@ -68,12 +68,13 @@ class Transactions:
         self._ending: asyncio.Task[None] | None = None
 
     async def identify(self) -> None:
-        """Take the transactional id over.
+        """Take the transactional id over; a producer that is started once more is a new one.
 
         Raises:
             ProducerFenced, TransactionFailed: it is refused.
             BrokerError, ConnectionFailed, RequestTimedOut: not decided within delivery_timeout_ms.
         """
+        self._state, self._problem, self._lost_track = State.NEW, None, False
         self.identity, self.implicit = await self._requests.identify()
         log.info("sends in transactions as producer %d, epoch %d", *self.identity)
         self._step(Event.IDENTIFIED)

@@ -338,7 +338,7 @@ async def leaving_together(run: Run) -> None:
 
 
 async def coordinators(run: Run) -> None:
-    """FindCoordinator in all versions; transactions are not served here yet."""
+    """FindCoordinator in all versions."""
     for version in range(7):
         for key_type in (0, 5):
             if version == 0 and key_type:

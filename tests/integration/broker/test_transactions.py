@@ -1,6 +1,7 @@
 """Transactions on a real node: what a crash, a disk or a deletion at any moment leaves of one, and what is the broker's own."""
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.integration.broker.test_told_before_durable import held
-from tests.integration.broker.transactions_probe import TransactionsRun, transactions_against
+from tests.integration.broker.transactions_probe import TransactionsRun, by_topic, transactions_against
 
 from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
@@ -31,6 +32,8 @@ from busway_protocol.messages.topics import (
     DeleteTopicState,
 )
 from busway_protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTransaction,
     EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -310,6 +313,50 @@ async def test_who_asks_and_hangs_up_is_carried_out(cluster: LocalCluster) -> No
             other.close()
             await asyncio.wait([answer])
         await run.until("x", "CompleteCommit")
+
+
+async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(cluster: LocalCluster) -> None:
+    """The producer is two transactions further before the disk has noted that the first has ended."""
+    async with transactions_against(cluster.bootstrap_servers) as run:
+        identity = await run.begun("begin", "x")
+        await open_transaction(run, identity)
+        node = node_of(cluster)
+        writer = node.services.transactions.markers._writer
+        gates = contextlib.ExitStack()
+        written = asyncio.Event()
+
+        class Then:
+            """Writes, and holds the log of transactions from then on."""
+
+            async def write(
+                self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+            ) -> Mapping[tuple[str, int], ErrorCode]:
+                codes = await writer.write(marker, partitions)
+                if not written.is_set():
+                    gates.enter_context(held(node.services.replicas.find(TRANSACTIONS_TOPIC, 0)))
+                    written.set()
+                return codes
+
+        node.services.transactions.markers._writer = Then()
+        assert (await run.admin.request(end(identity))).error_code == ErrorCode.NONE
+        await written.wait()
+        following = (identity[0], identity[1] + 1)
+        add, ends = await run.connect("add"), await run.connect("end")
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id="x", producer_id=following[0], producer_epoch=following[1], topics=by_topic(PLACES)
+        )
+        added = asyncio.create_task(add.request(AddPartitionsToTxnRequest(transactions=[transaction])))
+        while node.services.transactions.transaction("x")[0].state is not State.ONGOING:
+            await asyncio.sleep(0)
+        ended = asyncio.create_task(ends.request(end(following)))
+        while node.services.transactions.transaction("x")[0].state is not State.PREPARE_COMMIT:
+            await asyncio.sleep(0)
+        assert not added.done()
+        gates.close()
+        assert (await added).error_code == ErrorCode.NONE
+        assert (await ended).producer_epoch == following[1] + 1
+        await run.until("x", "CompleteCommit")
+        assert await run.begun("again", "x") == (identity[0], identity[1] + 3)
 
 
 async def test_many_begin_at_once_and_each_gets_an_epoch_of_its_own(cluster: LocalCluster) -> None:

@@ -20,12 +20,12 @@ from busway_protocol.records.builder import BatchBuilder
 pytestmark = pytest.mark.slow
 
 
-async def command(cluster: Cluster, *arguments: str) -> tuple[int, str]:
-    """`busway transactions …`: its code, and what it said."""
+async def command(cluster: Cluster, *arguments: str, group: str = "transactions") -> tuple[int, str]:
+    """`busway transactions …` or another group of commands: its code, and what it said."""
     environment = {**os.environ, "BUSWAY_BOOTSTRAP_SERVERS": cluster.bootstrap_servers}
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-m", "busway.cli", "transactions", *arguments],
+        [sys.executable, "-m", "busway.cli", group, *arguments],
         capture_output=True,
         text=True,
         env=environment,
@@ -92,6 +92,9 @@ async def test_transactions_are_listed_described_and_aborted(transactional: Clus
         assert f"{name}\tOngoing\t{described.producer_id}" in said
         code, said = await command(transactional, "describe", name, "--json")
         assert json.loads(said)["partitions"] == [f"{topic}-0"]
+        for isolation, read in ((("--read-committed",), ""), ((), "open\n")):
+            seen = await command(transactional, topic, "--from-beginning", "--until-end", *isolation, group="consume")
+            assert seen == (0, read)
         code, said = await command(transactional, "abort", name)
         assert (code, said) == (0, f"aborted {name}\n")
         with pytest.raises(ProducerFenced, match="same transactional_id has taken over"):

@@ -190,6 +190,26 @@ async def test_a_record_that_is_given_up_takes_its_transaction_with_it(
     assert await committed(transactional.bootstrap_servers, topic) == [b"first", b"next", b"last"]
 
 
+async def test_a_transaction_whose_only_record_never_came_can_be_aborted(transactional: Cluster, topic: str) -> None:
+    """The coordinator may know nothing of it, at first and behind another one."""
+    async with (
+        Proxy(transactional.bootstrap_servers) as proxy,
+        producer(proxy, topic, delivery_timeout_ms=500) as sending,
+    ):
+        await sending.partitions_for(topic)
+        for value in (b"first", b"second"):
+            swallowed = proxy.strike(Fate.SWALLOW, ApiKey.PRODUCE, times=1)
+            await sending.begin_transaction()
+            with pytest.raises(DeliveryFailed, match="whether it was written is not known"):
+                await sending.send_and_wait(topic, b"lost", partition=0)
+            assert swallowed.count == 1
+            proxy.cut()
+            await sending.abort_transaction()
+            async with sending.transaction():
+                await sending.send(topic, value, partition=0)
+    assert await committed(transactional.bootstrap_servers, topic) == [b"first", b"second"]
+
+
 async def test_offsets_whose_sending_was_cancelled_cannot_be_committed(
     transactional: Cluster, topic: str, group: str
 ) -> None:

@@ -303,6 +303,20 @@ async def test_a_cancelled_end_goes_on() -> None:
     await transactions.begin()
 
 
+async def test_a_producer_that_is_started_once_more_takes_the_id_over_again() -> None:
+    """Also one that was fenced: to start it is to say that it should work."""
+    transactions, cluster, _ = await started()
+    await transactions.begin()
+    transactions.sent(PARTITION)
+    cluster.answer(EndTxnRequest, EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED))
+    with pytest.raises(ProducerFenced):
+        await transactions.end(commit=True)
+    cluster.answer(InitProducerIdRequest, identified(5))
+    await transactions.identify()
+    assert (cluster.asked[-1].message.producer_id, transactions.identity) == (-1, (7, 5))
+    await transactions.begin()
+
+
 async def test_whose_time_is_over_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fenced producer cannot know what has happened; that its transaction was open for too long says much."""
     transactions, cluster, _ = await started(transaction_timeout_ms=1_000)

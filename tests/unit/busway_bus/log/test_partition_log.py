@@ -23,12 +23,14 @@ def make(config: LogConfig, files: SimFiles | None = None) -> PartitionLog:
     return PartitionLog(files, "t-0", config, now_ms=NOW)
 
 
-def append(log: PartitionLog, *timestamps: int, now_ms: int = NOW, value: bytes = b"x" * 60) -> int:
+def append(
+    log: PartitionLog, *timestamps: int, now_ms: int = NOW, value: bytes = b"x" * 60, leader_epoch: int = 2
+) -> int:
     """One batch with a record for each timestamp; its first offset."""
     builder = BatchBuilder()
     for timestamp in timestamps:
         builder.append(timestamp, b"k", value)
-    return log.append(builder.build(), leader_epoch=2, now_ms=now_ms).first_offset
+    return log.append(builder.build(), leader_epoch=leader_epoch, now_ms=now_ms).first_offset
 
 
 def flush(log: PartitionLog) -> None:
@@ -299,22 +301,21 @@ def test_truncation_forgets_what_was_cut():
 
 
 def test_a_new_leader_epoch_waits_for_no_disk():
-    """Its checkpoint is written by the flush that puts its first batch on disk, before anything that proves the batch."""
+    """Its checkpoint is written by the flush that proves its first batch with a snapshot, before that; until then a start learns the
+    epoch from the batches."""
     files = SimFiles()
     log = make(FOREVER, files)
     path = "t-0/leader-epoch-checkpoint"
     before = files.syncs
     append(log, NOW)
-    assert (files.syncs, files.read_bytes(path), log.wants_flush) == (before, None, True)
+    assert (files.syncs, log.wants_flush) == (before, False)
     flush(log)
-    assert (files.read_bytes(path), log.wants_flush) == (b"0\n1\n2 0\n", False)
-    before = files.syncs
-    flush(log)
-    assert files.syncs == before + 1
-    builder = BatchBuilder()
-    builder.append(NOW, b"k", b"v")
-    log.append(builder.build(), leader_epoch=3, now_ms=NOW)
-    log.roll(NOW)
+    assert (files.syncs, files.read_bytes(path)) == (before + 1, None)
+    files.cut_power(lambda limit: 0)
+    log = PartitionLog(files, "t-0", FOREVER, now_ms=NOW, flushed=1)
+    assert log.epochs.entries == [(2, 0)]
+    log.roll(NOW)  # the epoch that only the batch told of goes before the snapshot that proves the batch
+    append(log, NOW, leader_epoch=3)
     point = log.flush_point()
     files.steps_left = 1
     with pytest.raises(PowerCut):
@@ -322,6 +323,24 @@ def test_a_new_leader_epoch_waits_for_no_disk():
     files.power_on()
     assert files.read_bytes(path) == b"0\n2\n2 0\n3 1\n"
     assert not [name for name in files.list("t-0") if name.endswith(".snapshot")]
+
+
+def test_an_epoch_that_a_start_learnt_is_known_to_the_next_one():
+    """A snapshot keeps the next start from reading the batches that tell of it."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    append(log, NOW)
+    log.roll(NOW)
+    append(log, NOW, leader_epoch=3)
+    flush(log)
+    append(log, NOW, leader_epoch=4)
+    flush(log)
+    log = PartitionLog(files, "t-0", FOREVER, now_ms=NOW, flushed=3)
+    log.roll(NOW)
+    append(log, NOW, leader_epoch=4)
+    flush(log)
+    again = PartitionLog(files, "t-0", FOREVER, now_ms=NOW, flushed=4)
+    assert (again.end_offset, again.epochs.entries) == (4, [(2, 0), (3, 1), (4, 2)])
 
 
 def test_a_flush_of_what_was_cut_off_says_nothing_of_what_came_after():
