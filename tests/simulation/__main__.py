@@ -16,9 +16,11 @@ from typing import Final
 from tests.simulation.drawing import draw
 from tests.simulation.explore import outcomes, searches
 from tests.simulation.plan import Plan
-from tests.simulation.planted import BY_NAME, PLANTED, planted
+from tests.simulation.planted import BY_NAME, PLANTED
+from tests.simulation.planting import planted
 from tests.simulation.scenario import Verdict, run_plan
 from tests.simulation.shrink import Shrinking
+from tests.simulation.themes import ABOUT
 
 CASES: Final = Path(__file__).parent / "cases"
 
@@ -39,34 +41,36 @@ def main() -> int:
     parser.add_argument("--keep", help="with --shrink: keep the small plan as cases/NAME.json")
     parser.add_argument("--plant", choices=sorted(BY_NAME), help="with a bug put in on purpose")
     parser.add_argument("--planted", action="store_true", help="how many seeds it takes to find each planted bug")
+    parser.add_argument("--about", default="", choices=sorted(ABOUT), help="only themes about this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one for each core)")
     options = parser.parse_args()
     if options.planted:
         return measure_planted(options.seconds, options.jobs)
     if options.seed is not None or options.case is not None:
-        plan = draw(options.seed) if options.case is None else Plan.from_json(options.case.read_text())
+        plan = draw(options.seed, options.about) if options.case is None else Plan.from_json(options.case.read_text())
         return shrink(plan, options.plant, options.keep) if options.shrink else replay(plan, options.plant)
     first = options.first if options.first is not None else random.SystemRandom().randrange(10**9)
     try:
-        return explore(first, options.seconds, options.seeds, options.jobs, options.plant)
+        return explore(first, options.seconds, options.seeds, options.jobs, options.plant, options.about)
     except BrokenProcessPool:
         print("a worker process has ended before its seeds were run; what it died of is above", file=sys.stderr)
         return 2
 
 
-def explore(first: int, seconds: float, seeds: int | None, jobs: int, plant: str | None) -> int:
+def explore(first: int, seconds: float, seeds: int | None, jobs: int, plant: str | None, about: str = "") -> int:
     """Run seeds and print what they did; 1 when one of them failed."""
     print(f"seeds from {first} on, {jobs} processes", flush=True)
     began, done, failed, counts = time.monotonic(), 0, [], Counter[str]()
-    for seed, anomalies, counted in outcomes(first=first, seconds=seconds, seeds=seeds, jobs=jobs, plant=plant):
+    for seed, anomalies, counted in outcomes(
+        first=first, seconds=seconds, seeds=seeds, jobs=jobs, plant=plant, about=about
+    ):
         done += 1
         counts.update(counted)
         if anomalies:
             failed.append(seed)
             print(f"\nseed {seed} failed:", *anomalies[:5], sep="\n  ")
-            print(
-                f"  replay: python -m tests.simulation --seed {seed}    smaller: … --seed {seed} --shrink", flush=True
-            )
+            again = f"--seed {seed}" + (f" --about {about}" if about else "")
+            print(f"  replay: python -m tests.simulation {again}    smaller: … {again} --shrink", flush=True)
             if plant:
                 break
     took = time.monotonic() - began

@@ -34,9 +34,11 @@ _THEMED: Final = 0.7
 """How many plans have a theme."""
 
 
-def draw(seed: int) -> Plan:
-    """The plan of a seed."""
+def draw(seed: int, about: str = "") -> Plan:
+    """The plan of a seed; with `about` one of a theme about that (`themes.ABOUT`)."""
     chance = random.Random(f"plan/{seed}")
+    if about:
+        return Theme(chance).plan(seed, about=about)
     if chance.random() < _THEMED:
         return Theme(chance).plan(seed)
     return _Drawing(chance).plan(seed)
@@ -72,6 +74,9 @@ class _Drawing:
             "offsets.topic.num.partitions": str(choice([1, 1, 2, 5])),
             "offsets.topic.segment.bytes": str(choice([400, 4_000, 104_857_600])),
             "group.initial.rebalance.delay.ms": str(choice([0, 0, 500, 3000])),
+            "transaction.state.log.num.partitions": str(choice([1, 2, 5])),
+            "transaction.state.log.segment.bytes": str(choice([400, 4_000, 104_857_600])),
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(choice([500, 10_000])),
             "log.retention.check.interval.ms": str(choice([500, 2_000, 10_000])),
             "log.flush.offset.checkpoint.interval.ms": str(choice([300, 2_000, 10_000])),
         }
@@ -111,6 +116,10 @@ class _Drawing:
             topics.append(
                 TopicPlan(name="unsafe", configs={"durability": choice(["os", "interval"]), **self._segment()})
             )
+        if self._maybe(0.25):
+            configs = self._segment()
+            topics.append(TopicPlan(name="ledger", partitions=choice([1, 2]), configs=configs))
+            topics.append(TopicPlan(name="derived", partitions=choice([1, 2]), configs=configs))
         return tuple(topics)
 
     def _plain(self) -> dict[str, str]:
@@ -136,6 +145,8 @@ class _Drawing:
             )
 
         for topic in topics:
+            if topic == "derived":  # for who reads and writes in transactions
+                continue
             for _ in range(choice([1, 1, 2])):
                 add("producer", topic, (10, 60), **self._producer(topic))
             if self._maybe(0.5):
@@ -161,7 +172,31 @@ class _Drawing:
             add("trimmer", "trimmed", (2, 8))
         if "unsafe" in topics and self._maybe(0.5):
             add("tuner", "unsafe", (2, 6))
+        if "ledger" in topics:
+            for _ in range(choice([1, 2])):
+                taken = {"transactional_id": "taken"} if self._maybe(0.3) else {}
+                add("transactor", "ledger", (5, 20), more_topics=["derived"], **self._transactor(), **taken)
+            for _ in range(choice([0, 1, 2])):
+                add("flow", "ledger", (5, 15), output="derived", **self._transactor())
+            add("auditor", choice(["ledger", "derived"]), (5, 20))
+            if self._maybe(0.5):
+                isolation = choice(["read_committed", "read_uncommitted"])
+                add("accountant", "ledger", (5, 20), isolation_level=isolation)
         return tuple(clients)
+
+    def _transactor(self) -> dict[str, Any]:
+        choice = self._chance.choice
+        return {
+            "records": choice([1, 3, 10]),
+            "aborts": choice([0.1, 0.3, 0.6]),
+            "dies": choice([0.0, 0.1]),
+            "timeout_ms": choice([1_000, 10_000, 30_000]),
+            "pace_ms": choice([5, 50, 1_000]),
+            "linger_ms": choice([0, 0, 20]),
+            "filler": choice([0, 100]),
+            "explicit": self._maybe(0.25),
+            "request_timeout_ms": choice([1_000, 5_000]),
+        }
 
     def _producer(self, topic: str) -> dict[str, Any]:
         choice = self._chance.choice
@@ -204,7 +239,9 @@ class _Drawing:
             case "freeze":
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([500, 4_000, 15_000]), target=target)
             case "strike":
-                target = choice(["Send", "Commit", "Commit", "Committed", "Committed", "Poll", "TopicDeed"])
+                target = choice(
+                    ["Send", "Commit", "Commit", "Committed", "Committed", "Poll", "TopicDeed", "Transaction"]
+                )
                 return Fault(at_ms=at_ms, kind=kind, for_ms=3_000, amount=choice([100, 1_000]), target=target)
             case "kill":
                 return Fault(at_ms=at_ms, kind=kind, target=target)

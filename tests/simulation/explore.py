@@ -11,7 +11,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from typing import Final, NamedTuple
 
 from tests.simulation.drawing import draw
-from tests.simulation.planted import BY_NAME, Planted, planted
+from tests.simulation.planted import BY_NAME
+from tests.simulation.planting import Planted, planted
 from tests.simulation.scenario import run_plan
 from tests.support.programs import end_with_tests
 
@@ -27,12 +28,12 @@ class SeedOutcome(NamedTuple):
     counts: dict[str, int]
 
 
-def run_seeds(seeds: range, plant: str | None) -> list[SeedOutcome]:
+def run_seeds(seeds: range, plant: str | None, about: str = "") -> list[SeedOutcome]:
     """In a worker: the anomalies and counts of each seed; with a planted bug, up to the one that finds it."""
     outcomes = []
     with planted(BY_NAME[plant] if plant else None):
         for seed in seeds:
-            verdict = run_plan(draw(seed))
+            verdict = run_plan(draw(seed, about))
             outcomes.append(SeedOutcome(seed, [str(anomaly) for anomaly in verdict.anomalies], dict(verdict.counts)))
             if plant and verdict.anomalies:
                 break
@@ -53,7 +54,7 @@ def search(bug: str, seconds: float) -> Search:
     began, seeds = time.process_time(), 0
     with planted(BY_NAME[bug]):
         while time.process_time() - began < seconds:
-            anomalies = run_plan(draw(seeds)).anomalies
+            anomalies = run_plan(draw(seeds, BY_NAME[bug].about)).anomalies
             seeds += 1
             if anomalies:
                 return Search(bug, seeds, time.process_time() - began, anomalies[0].name)
@@ -71,7 +72,9 @@ def searches(bugs: Iterable[Planted], *, seconds: float, jobs: int) -> Iterator[
         yield from pool.map(search, [bug.name for bug in bugs], itertools.repeat(seconds))
 
 
-def outcomes(*, first: int, seconds: float, seeds: int | None, jobs: int, plant: str | None) -> Iterator[SeedOutcome]:
+def outcomes(
+    *, first: int, seconds: float, seeds: int | None, jobs: int, plant: str | None, about: str = ""
+) -> Iterator[SeedOutcome]:
     """Seeds from `first` on, on all cores, until the time is over or so many are done."""
     began = time.monotonic()
     starts = itertools.count(first, _CHUNK)
@@ -85,7 +88,7 @@ def outcomes(*, first: int, seconds: float, seeds: int | None, jobs: int, plant:
                     end = start + _CHUNK if seeds is None else min(start + _CHUNK, first + seeds)
                     if start >= end:
                         break
-                    running.add(pool.submit(run_seeds, range(start, end), plant))
+                    running.add(pool.submit(run_seeds, range(start, end), plant, about))
                 if not running:
                     return
                 done, running = wait(running, return_when=FIRST_COMPLETED)

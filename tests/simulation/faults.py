@@ -16,6 +16,7 @@ from busway_bus.testing.world import Crashed
 from busway_protocol.records.batch import HEADER_BYTES
 from tests.simulation.history import Commit, Committed, Operation, Partition, Poll, Send
 from tests.simulation.plan import Fault
+from tests.simulation.transaction_history import CommittedPoll, GroupOffset, Transaction
 
 if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
@@ -148,6 +149,14 @@ class Faults:
         if isinstance(operation, Poll):
             sent = {send.value for send in pending if isinstance(send, Send)}
             return any(record.value in sent for record in operation.records)
+        if isinstance(operation, CommittedPoll):
+            ending = {value for other in pending if isinstance(other, Transaction) for _, value in other.values}
+            return any(record.value in ending for record in operation.records)
+        if isinstance(operation, GroupOffset):
+            return any(
+                isinstance(other, Transaction) and other.offsets.get(operation.partition) == operation.offset
+                for other in pending
+            )
         if isinstance(operation, Committed):
             return any(isinstance(other, Commit) and other.offset == operation.offset for other in pending)
         return True

@@ -291,6 +291,10 @@ class History:
         """Note something that takes no time."""
         return self.end(self.begin(operation))
 
+    def mark(self) -> int:
+        """A place of its own in the order of all events: a part of an operation begins now."""
+        return self._next()
+
     def of(self, kind: type[AnOperation]) -> Iterator[AnOperation]:
         """All operations of one kind."""
         return (operation for operation in self.operations if isinstance(operation, kind))

@@ -70,6 +70,7 @@ class Plan:
         span_ms: faults happen, and clients work, within it; after it all must come right.
         broker: settings of the node.
         weather: delays of network and disk in ms, by name.
+        epoch_max: the last epoch of a producer, where it is not to be 32,767: so few that they are used up.
     """
 
     seed: int
@@ -79,6 +80,7 @@ class Plan:
     faults: tuple[Fault, ...]
     broker: Mapping[str, str] = field(default_factory=dict)
     weather: Mapping[str, float] = field(default_factory=dict)
+    epoch_max: int | None = None
 
     @property
     def rules(self) -> dict[str, TopicRules]:
@@ -106,4 +108,5 @@ class Plan:
             faults=tuple(Fault(**fault) for fault in found["faults"]),
             broker=found["broker"],
             weather=found["weather"],
+            epoch_max=found.get("epoch_max"),
         )

@@ -1,77 +1,15 @@
 """Bugs put in on purpose: a simulation that does not find them is worth nothing.
 
-What lives here: each as a small change of a named function of the product. A name that is gone is an error: the change then has to follow
-the code. What does not: whether they are found (`test_planted`), after how many seeds (`planted.md`, from
+What lives here: each as a small change of a named function of the product; those of transactions are in `planted_transactions`. What does not:
+how they are put in (`planting`), whether they are found (`test_planted`), after how many seeds (`planted.md`, from
 `python -m tests.simulation --planted`).
 """
 
 import asyncio
-import contextlib
-import importlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
-Change = Callable[[Any], Any]
-"""The original → what takes its place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Planted:
-    """One bug.
-
-    Attributes:
-        story: what is wrong with the product while it is in.
-        changes: where (`module:name.name`) and what.
-    """
-
-    name: str
-    story: str
-    changes: tuple[tuple[str, Change], ...]
-
-
-class Moved(LookupError):
-    """What a bug was planted in is not there any more."""
-
-
-@contextlib.contextmanager
-def planted(bug: Planted | None) -> Iterator[None]:
-    """Have the bug in the product for a while; None is none.
-
-    Raises:
-        Moved: a name is gone.
-    """
-    undo: list[tuple[Any, str, Any]] = []
-    try:
-        for where, change in bug.changes if bug is not None else ():
-            owner, name = _place(where)
-            original = vars(owner)[name]
-            undo.append((owner, name, original))
-            setattr(owner, name, change(original))
-        yield
-    finally:
-        for owner, name, original in reversed(undo):
-            setattr(owner, name, original)
-
-
-def _place(where: str) -> tuple[Any, str]:
-    module, _, path = where.partition(":")
-    *parents, name = path.split(".")
-    try:
-        owner: Any = importlib.import_module(module)
-        for parent in parents:
-            owner = getattr(owner, parent)
-        vars(owner)[name]
-    except (ImportError, AttributeError, KeyError) as problem:
-        raise Moved(f"{where} is not there any more ({problem!r}): plant the bug where its code is now") from None
-    return owner, name
-
-
-def _done() -> "asyncio.Future[None]":
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    future.set_result(None)
-    return future
-
+from tests.simulation import planted_transactions
+from tests.simulation.planting import Planted
 
 # What each change does
 
@@ -418,6 +356,7 @@ PLANTED: Final = (
             ("busway_bus.testing.sim_files:SimFiles.replace", _unsynced),
         ),
     ),
+    *planted_transactions.PLANTED,
 )
 """All of them."""
 BY_NAME: Final = {bug.name: bug for bug in PLANTED}

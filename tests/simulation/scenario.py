@@ -8,20 +8,23 @@ within bounded virtual time everything must work again, every client must end an
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import busway
 from busway.errors import BuswayError
+from busway_bus.log import producer_state
 from busway_bus.testing.sim_process import PROCESS
 from busway_bus.testing.world import Crashed, SimNode, SimProcess, Stuck, World
+from busway_bus.transactions import fencing, transaction
 from tests.simulation.admin_workloads import NAMES, administer, look_at, tune
-from tests.simulation.checks import Anomaly, check
+from tests.simulation.checks import Anomaly, check, cut_for_damage
 from tests.simulation.faults import Faults
 from tests.simulation.group_workloads import GROUP, ask_committed, look, take_part
 from tests.simulation.history import (
@@ -38,6 +41,15 @@ from tests.simulation.history import (
 )
 from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.record_checks import OUT_OF_ORDER
+from tests.simulation.transaction_workloads import (
+    account,
+    audit,
+    flows_are_done,
+    nothing_is_open,
+    pass_on,
+    read_committed,
+    transact,
+)
 from tests.simulation.workloads import Client, produce, read, seen, trim
 
 LIVENESS_S: Final = 240.0
@@ -54,7 +66,13 @@ WORKLOADS: Final[Mapping[str, Callable[[Client], Awaitable[None]]]] = {
     "admin": administer,
     "trimmer": trim,
     "tuner": tune,
+    "transactor": transact,
+    "flow": pass_on,
+    "auditor": audit,
+    "accountant": account,
 }
+_UNTIL_DRAINED: Final = {"member", "flow"}
+"""Clients that work until everything is read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +107,8 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
     listening = _Listening(scenario)
     logging.getLogger("busway").addHandler(listening)
     try:
-        world.run(scenario.play)
+        with _epochs_up_to(plan.epoch_max):
+            world.run(scenario.play)
     except Stuck as problem:
         found.append(Anomaly("stuck", str(problem)))
     except Never as problem:
@@ -101,6 +120,20 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
     found += [Anomaly("mistake", problem) for problem in world.loop.problems]
     found += check(scenario.history, plan.rules)
     return Verdict(anomalies=found, counts=scenario.counts(), digest=world.trace.digest[:12], history=scenario.history)
+
+
+@contextlib.contextmanager
+def _epochs_up_to(epoch_max: int | None) -> Iterator[None]:
+    """Let producers have few epochs, so that one run uses them up; None is as many as there are."""
+    places = ((fencing, "EPOCH_MAX"), (transaction, "EPOCH_MAX"), (producer_state, "LAST_EPOCH"))
+    before = [getattr(module, name) for module, name in places]
+    for module, name in places if epoch_max is not None else ():
+        setattr(module, name, epoch_max)
+    try:
+        yield
+    finally:
+        for (module, name), value in zip(places, before, strict=True):
+            setattr(module, name, value)
 
 
 class _Listening(logging.Handler):
@@ -140,6 +173,7 @@ class Scenario:
         self._partitions = {topic.name: topic.partitions for topic in plan.topics}
         self._running: dict[str, asyncio.Future[None]] = {}
         self._processes: dict[str, SimProcess] = {}
+        self._flows = {client.topic for client in plan.clients if client.kind == "flow"}
         self._clients = {client.name: Client(client, self) for client in plan.clients}
         self.faults = Faults(self)
 
@@ -179,13 +213,20 @@ class Scenario:
         await self._in_time("the node serves again", self.faults.heal())
         self.settled.set()
         await self._process("probe").run(self._probe)
-        members = [client.name for client in self.plan.clients if client.kind == "member"]
+        members = [client.name for client in self.plan.clients if client.kind in _UNTIL_DRAINED]
         await self._in_time("clients end", self._ended([name for name in self._running if name not in members]))
-        if members:
+        if any(client.kind == "member" for client in self.plan.clients):
             await self._in_time("the group reads everything", self._process("drain").run(self._drain))
+        if self._flows:
+            # Those who write what they read have ended: what is open there ends by its timeout.
+            await self._nothing_is_open([place for place in self._all_partitions() if place.topic in self._flows])
+            for topic in sorted(self._flows):
+                drain = Client(ClientPlan(name="flow-drain", kind="accountant", operations=0, topic=topic), self)
+                await self._in_time("everything is passed on", self._process("flow-drain").run(flows_are_done, drain))
         self.drained.set()
         await self._in_time("members end", self._ended(members))
         self.note("converged")
+        await self._read_committed("committed1")
         await self._process("final1").run(self._read_all, {})
         if any(deed.outcome is Outcome.INFO for deed in self.history.of(TopicDeed)):
             await world.sleep(QUIET_S)
@@ -193,6 +234,7 @@ class Scenario:
         await self._in_time("the node comes back", self.faults.last_restart())
         await self._process("looker-on2").run(self._look_at_topics)
         await self._process("final2").run(self._read_all, {"max_partition_fetch_bytes": 300, "max_poll_records": 7})
+        await self._read_committed("committed2")
         keeper.cancel()
 
     def note(self, kind: str, text: str = "", **more: Any) -> None:
@@ -290,6 +332,22 @@ class Scenario:
                     await asyncio.sleep(_LOOK_S)
         finally:
             await consumer.stop()
+
+    async def _nothing_is_open(self, partitions: list[Partition]) -> None:
+        cut = {partition.topic for partition in cut_for_damage(self.history)}  # of a marker, maybe
+        left = [partition for partition in partitions if partition.topic not in cut]
+        work = self._process("stable").run(nothing_is_open, self.bootstrap, left)
+        await self._in_time("no transaction is open any more", work)
+
+    async def _read_committed(self, name: str) -> None:
+        """What readers of committed records are given in the end, where there are transactions."""
+        if not any(client.kind in {"transactor", "flow"} for client in self.plan.clients):
+            return
+        await self._nothing_is_open(self._all_partitions())
+        topic = next(iter(sorted(self._flows)), "")
+        client = Client(ClientPlan(name=name, kind="auditor", operations=0, topic=topic), self)
+        reading = self._process(name).run(read_committed, client, self._all_partitions())
+        await self._in_time("readers of committed records reach the end", reading)
 
     async def _look_at_topics(self) -> None:
         admin = busway.Admin(self.bootstrap)

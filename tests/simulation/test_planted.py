@@ -5,7 +5,8 @@ import os
 import pytest
 
 from tests.simulation.explore import searches
-from tests.simulation.planted import PLANTED, Moved, Planted, planted
+from tests.simulation.planted import PLANTED
+from tests.simulation.planting import Moved, Planted, planted
 
 SECONDS_MAX = 120.0
 
@@ -13,7 +14,7 @@ SECONDS_MAX = 120.0
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_a_bug_can_be_planted(bug: Planted) -> None:
     """What it changes is where it was, and is as before afterwards."""
-    from tests.simulation.planted import _place
+    from tests.simulation.planting import _place
 
     before = [vars(owner)[name] for owner, name in (_place(where) for where, _ in bug.changes)]
     with planted(bug):

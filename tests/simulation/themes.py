@@ -27,21 +27,29 @@ class Theme:
         self._faults: list[Fault] = []
         self._configs: Mapping[str, str] = {}
         self._topic = "plain"
+        self._more_topics: list[TopicPlan] = []
+        self._broker: Mapping[str, str] = {}
+        self._epoch_max: int | None = None
         self._span_ms = 6_000
         self._sync_ms = chance.choice([0.5, 1.0, 5.0])
 
-    def plan(self, seed: int) -> Plan:
-        """The plan of a seed, with a theme that is drawn."""
-        self._chance.choice(THEMES)(self)
+    def plan(self, seed: int, *, about: str = "") -> Plan:
+        """The plan of a seed, with a theme that is drawn, of those `about` something (`ABOUT`) where that is said."""
+        self._chance.choice(ABOUT[about] if about else THEMES)(self)
         span_ms = max([self._span_ms, *(fault.at_ms for fault in self._faults)])
         return Plan(
             seed=seed,
             span_ms=span_ms,
-            topics=(TopicPlan(name=self._topic, configs=self._configs),),
+            topics=(TopicPlan(name=self._topic, configs=self._configs), *self._more_topics),
             clients=tuple(self._clients),
             faults=tuple(sorted(self._faults, key=lambda fault: fault.at_ms)),
-            broker={**_BROKER, "log.flush.offset.checkpoint.interval.ms": str(self._chance.choice([300, 10_000]))},
+            broker={
+                **_BROKER,
+                "log.flush.offset.checkpoint.interval.ms": str(self._chance.choice([300, 10_000])),
+                **self._broker,
+            },
             weather={"network_ms": self._chance.choice([0.2, 0.5, 2.0]), "sync_ms": self._sync_ms},
+            epoch_max=self._epoch_max,
         )
 
     # The parts
@@ -228,6 +236,116 @@ class Theme:
             if self._maybe(0.3):
                 self._fault(at_ms + 1_000, choice(["restart", "crash", "power cut"]))
 
+    # Transactions
+
+    def _transactional(self, *, partitions: int = 1) -> None:
+        choice = self._chance.choice
+        self._topic = "ledger"
+        self._configs = choice([{}, {}, {"internal.segment.bytes": choice(["500", "2000"])}])
+        if self._maybe(0.15):  # a power cut may take what was acknowledged; open for ever nothing may be
+            self._configs = {**self._configs, "durability": choice(["os", "interval"])}
+        self._more_topics = [TopicPlan(name="derived", partitions=partitions, configs=self._configs)]
+        self._epoch_max = choice([None, None, 4, 7])
+        self._broker = {
+            "transaction.state.log.num.partitions": str(choice([1, 1, 2])),
+            "transaction.state.log.segment.bytes": choice(["400", "4000", "104857600"]),
+            "offsets.topic.segment.bytes": choice(["400", "104857600"]),
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": choice(["500", "2000"]),
+        }
+
+    def _transactor(self, operations: tuple[int, int], **options: Any) -> str:
+        choice = self._chance.choice
+        usual = {
+            "records": choice([1, 3, 6]),
+            "aborts": choice([0.1, 0.3, 0.6]),
+            "dies": choice([0.0, 0.0, 0.15]),
+            "timeout_ms": choice([1_000, 5_000, 20_000]),
+            "pace_ms": choice([5, 50, 500]),
+            "linger_ms": choice([0, 0, 20]),
+            "filler": choice([0, 100]),
+            "explicit": self._maybe(0.25),
+            "request_timeout_ms": choice([1_000, 5_000]),
+        }
+        return self._client("transactor", operations, **usual | options)
+
+    def in_transactions(self) -> None:
+        """Transactions over several partitions are committed and aborted; nodes and producers die at every moment."""
+        choice = self._chance.choice
+        self._transactional(partitions=choice([1, 2]))
+        self._sync_ms = choice([0.5, 2.0, 5.0])
+        transactors = [self._transactor((10, 25), more_topics=["derived"]) for _ in range(choice([1, 2, 3]))]
+        if self._maybe(0.4):
+            self._producer((10, 20))
+        for _ in range(choice([1, 2])):
+            self._client("auditor", (10, 25))
+        if self._maybe(0.4):
+            self._client("reader", (5, 15))
+        for at_ms in self._moments((1, 2, 3)):
+            kind = choice(["strike", "strike", "crash", "power cut", "restart", "kill", "cut", "deaf", "failing sync"])
+            if kind == "strike":
+                self._fault(
+                    at_ms, kind, 3_000, choice([100, 1_000]), choice(["Transaction", "Transaction", "CommittedPoll"])
+                )
+            else:
+                step = choice([0, 1, 2, 5, 20]) if kind in {"crash", "power cut"} else 0
+                self._fault(at_ms, kind, choice([0, 500, 3_000]), step, choice(transactors))
+
+    def taken_over(self) -> None:
+        """Producers with one transactional id take it from each other; frozen ones come back when theirs has timed out."""
+        randint, choice = self._chance.randint, self._chance.choice
+        self._transactional()
+        taken = [
+            self._transactor((10, 20), transactional_id="taken", timeout_ms=choice([1_000, 1_000, 20_000]))
+            for _ in range(choice([2, 2, 3]))
+        ]
+        self._client("auditor", (10, 25))
+        for at_ms in self._moments((2, 3, 4)):
+            kind = choice(["freeze", "freeze", "deaf", "kill", "cut"])
+            self._fault(at_ms, kind, choice([300, 1_500, 4_000]), target=choice(taken))
+        if self._maybe(0.5):
+            self._fault(
+                randint(500, self._span_ms),
+                choice(["restart", "crash", "power cut"]),
+                choice([0, 500]),
+                choice([0, 2, 9]),
+            )
+
+    def passed_on(self) -> None:
+        """Records are read, made into others and their offsets sent, all in one transaction, while members of the group come and go."""
+        choice = self._chance.choice
+        self._transactional(partitions=choice([1, 2]))
+        self._sync_ms = choice([0.5, 2.0, 5.0])
+        if self._maybe(0.7):
+            self._transactor((10, 20))
+        if self._maybe(0.5):
+            self._producer((20, 40), burst=5)
+        elif not any(client.kind == "transactor" for client in self._clients):
+            self._transactor((10, 20))
+        flows = [
+            self._client(
+                "flow",
+                (10, 20),
+                output="derived",
+                aborts=choice([0.1, 0.4]),
+                timeout_ms=choice([1_000, 10_000, 20_000]),
+                pace_ms=choice([5, 50, 500]),
+                request_timeout_ms=choice([1_000, 5_000]),
+                explicit=self._maybe(0.25),
+            )
+            for _ in range(choice([1, 2, 2, 3]))
+        ]
+        for level in choice([["read_committed"], ["read_uncommitted"], ["read_committed", "read_uncommitted"]]):
+            self._client("accountant", (20, 50), isolation_level=level)
+        for at_ms in self._moments((1, 2, 3)):
+            kind = choice(
+                ["strike", "crash", "power cut", "restart", "kill", "kill", "freeze", "freeze", "cut", "deaf"]
+            )
+            if kind == "strike":
+                self._fault(at_ms, kind, 3_000, choice([100, 1_000]), choice(["Transaction", "GroupOffset"]))
+            else:
+                step = choice([0, 1, 2, 5, 20]) if kind in {"crash", "power cut"} else 0
+                self._fault(at_ms, kind, choice([0, 500, 3_000, 8_000]), step, choice(flows))
+
 
 THEMES: Final = (
     Theme.lost_end,
@@ -242,4 +360,11 @@ THEMES: Final = (
     Theme.trimmed,
     Theme.hung_up,
     Theme.damaged,
+    Theme.in_transactions,
+    Theme.in_transactions,
+    Theme.taken_over,
+    Theme.passed_on,
+    Theme.passed_on,
 )
+ABOUT: Final = {"transactions": (Theme.in_transactions, Theme.taken_over, Theme.passed_on)}
+"""Themes that look at one part of the product."""

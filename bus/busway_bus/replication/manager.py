@@ -162,12 +162,17 @@ class ReplicaManager:
     def append_marker(
         self, partition: Partition, marker: EndTransaction
     ) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
-        """Write the end of a producer's transaction, likewise.
+        """Write the end of a producer's transaction, likewise; it is on disk when it is acknowledged, whatever `durability` says: who
+        has ended the transaction does not come again, and it would be open for ever where a power cut takes the marker.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; the disk failed, the future's exception too.
         """
-        return self._append_own(partition, partition.log.append_marker, marker)
+        info, acknowledged = self._append_own(partition, partition.log.append_marker, marker)
+        if acknowledged is None and partition.state.flushed_offset <= info.last_offset:
+            self.logs.flush(partition)
+            acknowledged = self._flusher.request(partition.log)
+        return info, acknowledged
 
     def _append_own(
         self, partition: Partition, write: Callable[..., AppendInfo], content: Buffer | EndTransaction

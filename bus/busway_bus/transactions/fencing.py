@@ -113,7 +113,9 @@ def check_end(known: Transaction | None, identity: Identity, *, commit: bool, cl
             return End.PREPARE
         raise _not_so(known, commit=commit)
     ended = known.state in {State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
-    if not ended or not (overflowed or epoch == known.epoch - 1):
+    # Where the end left the epoch as it was, the one before is somebody's that was taken over from, and not who asks again.
+    bumped = known.client_version >= EPOCHS_BUMPED_SINCE
+    if not ended or not (overflowed or (bumped and epoch == known.epoch - 1)):
         raise _fenced(known, identity)
     if commit != (known.state is State.COMPLETE_COMMIT):
         raise _not_so(known, commit=commit)

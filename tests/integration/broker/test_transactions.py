@@ -24,6 +24,7 @@ from busway_protocol.messages.cluster import ApiVersionsRequest
 from busway_protocol.messages.groups_classic import OffsetFetchRequest, OffsetFetchRequestGroup
 from busway_protocol.messages.topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
@@ -278,6 +279,25 @@ async def test_no_marker_is_written_before_the_decision_is_durable(cluster: Loca
         assert (await answer).error_code == ErrorCode.NONE
         await run.settled("x")
         assert [end_of(*place, cluster) for place in PLACES] == [offset + 1 for offset in ends]
+
+
+async def test_a_transaction_is_over_when_its_markers_are_on_disk(cluster: LocalCluster) -> None:
+    """Also where `durability` asks for less: a marker that a power cut takes would be written by nobody, and the transaction open for ever."""
+    async with transactions_against(cluster.bootstrap_servers) as run:
+        config = CreatableTopicConfig(name="durability", value="os")
+        swift = CreatableTopic(name="swift", num_partitions=1, replication_factor=1, assignments=[], configs=[config])
+        await run.admin.request(CreateTopicsRequest(topics=[swift], timeout_ms=10_000))
+        identity = await run.begun("begin", "x")
+        assert not await run.produce("written", "x", identity, ("swift", 0), sequence=0, at_most=12)
+        with held(node_of(cluster).services.replicas.find("swift", 0)) as gate:
+            assert (await run.admin.request(end(identity))).error_code == ErrorCode.NONE
+            async with asyncio.timeout(10):
+                while not gate.reached.is_set():
+                    await asyncio.sleep(0)
+            for _ in range(3):
+                await run.admin.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
+            assert node_of(cluster).services.transactions.transaction("x")[0].state is State.PREPARE_COMMIT
+        await run.until("x", "CompleteCommit")
 
 
 async def test_who_asks_and_hangs_up_is_carried_out(cluster: LocalCluster) -> None:

@@ -56,6 +56,17 @@ def test_an_old_client_keeps_its_epoch(bench: Bench) -> None:
         assert bench.end(begun, commit=not commit, client=0) is NOT_SO
 
 
+def test_who_was_taken_over_from_is_not_told_the_end_of_another(bench: Bench) -> None:
+    """An end that left the epoch as it was is nobody's of the epoch before: that producer would go on as the one that fenced it."""
+    zombie = bench.begin()
+    current = bench.begin()
+    for commit in (True, False):
+        assert bench.add(current, client=0) is ErrorCode.NONE
+        assert bench.end(current, commit=commit, client=0) == current
+        assert bench.complete()
+        assert bench.end(zombie, commit=commit) is FENCED
+
+
 def test_there_is_nothing_to_commit_before_a_partition_is_added(bench: Bench) -> None:
     """A client of version 2 may abort: it cannot know."""
     begun = bench.begin()

@@ -1,0 +1,431 @@
+"""Clients with transactions: those who write in them, those who pass records on in them, and readers of what is committed.
+
+What lives here: transactors, flows (read, write, send offsets, all or nothing), auditors, accountants, and the readings at the end of a run.
+What does not: what the history must look like (`transaction_checks`).
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
+
+import busway
+from busway.errors import BuswayError, TransactionAbortable, TransactionInDoubt
+from tests.simulation.history import Outcome, Partition, Send, value_of
+from tests.simulation.transaction_history import (
+    CommittedPoll,
+    CommittedRead,
+    GroupOffset,
+    Source,
+    StaleOffsets,
+    Transaction,
+)
+from tests.simulation.workloads import RETRY_S, Client, _told, seen
+
+FLOW: Final = "flow"
+"""The group of all flows."""
+_STALE: Final = 0.3
+"""How often a flow that has joined sends offsets in the name of the generation before."""
+_IN_DOUBT: Final = 5
+"""How often a commit is asked again that was not answered."""
+_WAIT_MS: Final = 500
+Records = Mapping[busway.TopicPartition, list[busway.Record]]
+
+
+# Writing
+
+
+async def transact(client: Client) -> None:
+    """Write in transactions, commit most of them; whoever is fenced or killed comes back with the same transactional id."""
+    left, number = client.plan.operations, 0
+    while left:
+        producer = await _producer(client)
+        try:
+            while left:
+                left -= 1
+                await client.pause()
+                count = client.chance.randint(1, client.option("records", 4))
+                numbers = range(number, number + count)
+                number += count
+                alive = await _in_transaction(
+                    client,
+                    producer,
+                    Transaction(process=client.process, transactional_id=_id(client)),
+                    _writes(numbers),
+                )
+                if not alive:
+                    break
+                if client.chance.random() < client.option("dies", 0.0):
+                    await _die_open(client, producer, number)
+                    number += 1
+                    break
+        finally:
+            await producer.stop(timeout_s=1.0)
+
+
+Body = Callable[[Client, busway.Producer, Transaction], Awaitable[None]]
+
+
+def _id(client: Client) -> str:
+    transactional_id: str = client.option("transactional_id", client.plan.name)
+    return transactional_id
+
+
+async def _producer(client: Client) -> busway.Producer:
+    producer = busway.Producer(
+        client.stage.bootstrap,
+        client_id=client.begin_life(),
+        transactional_id=_id(client),
+        transaction_timeout_ms=client.option("timeout_ms", 10_000),
+        delivery_timeout_ms=client.option("delivery_timeout_ms", 30_000),
+        request_timeout_ms=client.option("request_timeout_ms", 5_000),
+        linger_ms=client.option("linger_ms", 0),
+    )
+    await client.persist(producer.start)
+    if client.option("explicit"):
+        assert producer._transactions is not None
+        producer._transactions.implicit = False  # as clients of transaction.version 0 and 1
+    return producer
+
+
+def _writes(numbers: range) -> Body:
+    async def work(client: Client, producer: busway.Producer, transaction: Transaction) -> None:
+        topics = [client.plan.topic, *client.option("more_topics", ())]
+        for number in numbers:
+            topic = client.chance.choice(topics)
+            partition = Partition(topic, client.chance.randrange(client.stage.partitions_of()[topic]))
+            await _send(client, producer, transaction, partition, number)
+            await _linger(client)
+
+    return work
+
+
+async def _linger(client: Client) -> None:
+    """Now and then a transaction takes its time, some longer than they may."""
+    if client.chance.random() < 0.3:
+        await asyncio.sleep(client.chance.expovariate(1 / (client.option("pace_ms", 50) / 1000)))
+
+
+async def _send(
+    client: Client, producer: busway.Producer, transaction: Transaction, partition: Partition, number: int
+) -> bytes:
+    value = value_of(client.process, number, partition, client.option("filler", 0))
+    send = client.history.begin(Send(process=client.process, partition=partition, value=value))
+    try:
+        acknowledged = await producer.send(partition.topic, value, partition=partition.number)
+    except BuswayError as problem:
+        client.history.end(send, Outcome.INFO, problem)
+        raise
+    transaction.values.append((partition, value))
+    acknowledged.add_done_callback(functools.partial(_told, client.history, send))
+    if client.chance.random() < 0.5:
+        await acknowledged
+    return value
+
+
+async def _in_transaction(client: Client, producer: busway.Producer, transaction: Transaction, work: Body) -> bool:
+    """One transaction, whatever becomes of it; whether the producer can go on."""
+    commits = client.chance.random() >= client.option("aborts", 0.25)
+    client.history.begin(transaction)
+    try:
+        await producer.begin_transaction()
+        await work(client, producer, transaction)
+        if commits:
+            transaction.asked = client.history.mark()
+            await _commit(producer)
+        else:
+            await producer.abort_transaction()
+    except TransactionAbortable as problem:
+        client.history.end(transaction, Outcome.FAIL, problem)
+        return await _aborted(producer)
+    except BuswayError as problem:
+        client.history.end(transaction, Outcome.INFO, problem)
+        return False
+    client.history.end(transaction, Outcome.OK if commits else Outcome.FAIL, "" if commits else "aborted")
+    return True
+
+
+async def _commit(producer: busway.Producer) -> None:
+    for _ in range(_IN_DOUBT):
+        try:
+            await producer.commit_transaction()
+            return
+        except TransactionInDoubt:
+            continue
+    await producer.commit_transaction()
+
+
+async def _aborted(producer: busway.Producer) -> bool:
+    try:
+        await producer.abort_transaction()
+    except BuswayError:
+        return False
+    return True
+
+
+async def _die_open(client: Client, producer: busway.Producer, number: int) -> None:
+    """Leave a transaction open: whoever has the id next ends it, or its timeout does."""
+    transaction = client.history.begin(Transaction(process=client.process, transactional_id=_id(client)))
+    try:
+        await producer.begin_transaction()
+        partition = client.partition()
+        await _send(client, producer, transaction, partition, number)
+        if client.chance.random() < 0.5:
+            await producer.flush()
+    except BuswayError as problem:
+        client.history.end(transaction, Outcome.FAIL, problem)
+    else:
+        client.history.end(transaction, Outcome.FAIL, "died")
+    await producer.abort()
+
+
+# Passing on
+
+
+class _Listener(busway.RebalanceListener):
+    """Knows the generation that its member was assigned partitions in: that one is durable."""
+
+    def __init__(self) -> None:
+        self.consumer: busway.Consumer | None = None
+        self.joined = -1
+
+    async def on_partitions_assigned(self, assigned: object) -> None:
+        """Note the generation."""
+        assert self.consumer is not None
+        self.joined = self.consumer.group_metadata().generation
+
+
+async def pass_on(client: Client) -> None:
+    """Read committed records, write one for each and send the offsets, all in one transaction, until the group has read everything."""
+    number = 0
+    while not client.stage.drained.is_set():
+        producer = await _producer(client)
+        listener = _Listener()
+        consumer = busway.Consumer(
+            client.plan.topic,
+            bootstrap_servers=client.stage.bootstrap,
+            client_id=client.process,
+            group_id=FLOW,
+            listener=listener,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=1_000,
+            request_timeout_ms=5_000,
+        )
+        listener.consumer = consumer
+        await client.persist(consumer.start)
+        tried = 1
+        try:
+            while not client.stage.drained.is_set():
+                records = await _poll(client, consumer, group=FLOW, limit=client.chance.choice([1, 3, 20]))
+                group = consumer.group_metadata()
+                if records and not await _pass_on(client, producer, consumer, records, group, number):
+                    break
+                number += sum(map(len, records.values()))
+                if group.generation == listener.joined > tried:
+                    tried = group.generation
+                    if client.chance.random() < _STALE and not await _send_stale(client, producer, group):
+                        break
+                await client.pause()
+        finally:
+            await consumer.stop()
+            await producer.stop(timeout_s=1.0)
+
+
+async def _pass_on(
+    client: Client,
+    producer: busway.Producer,
+    consumer: busway.Consumer,
+    records: Records,
+    group: busway.GroupMetadata,
+    number: int,
+) -> bool:
+    """Whether the flow can go on where it is: not when its group may have moved on."""
+    transaction = Transaction(process=client.process, transactional_id=_id(client), group=FLOW)
+
+    async def work(client: Client, producer: busway.Producer, transaction: Transaction) -> None:
+        nonlocal number
+        output = client.option("output")
+        for partition, found in records.items():
+            for record in found:
+                place = Partition(output, client.chance.randrange(client.stage.partitions_of()[output]))
+                value = await _send(client, producer, transaction, place, number)
+                number += 1
+                transaction.sources[value] = Source(Partition(*partition), record.offset)
+                await _linger(client)
+        offsets = {partition: found[-1].offset + 1 for partition, found in records.items()}
+        transaction.offsets = {Partition(*partition): offset for partition, offset in offsets.items()}
+        await producer.send_offsets_to_transaction(offsets, group)
+        await _linger(client)
+
+    alive = await _in_transaction(client, producer, transaction, work)
+    if transaction.outcome is Outcome.OK:
+        return alive
+    if not alive or consumer.group_metadata() != group or transaction.asked is not None:
+        return False
+    for partition, found in records.items():
+        if partition not in consumer.assignment():
+            return False
+        consumer.seek(partition, found[0].offset)
+    return True
+
+
+async def _send_stale(client: Client, producer: busway.Producer, group: busway.GroupMetadata) -> bool:
+    """Send offsets as a member does that has not heard of this generation; whether the producer can go on."""
+    stale = dataclasses.replace(group, generation=group.generation - 1)
+    operation = StaleOffsets(process=client.process, group=FLOW, generation=stale.generation)
+    try:
+        await producer.begin_transaction()
+        client.history.begin(operation)
+        await producer.send_offsets_to_transaction({busway.TopicPartition(client.plan.topic, 0): 0}, stale)
+    except BuswayError as problem:
+        client.history.end(operation, Outcome.INFO, problem)
+    else:
+        client.history.end(operation)
+    return await _aborted(producer)
+
+
+# Reading
+
+
+async def audit(client: Client) -> None:
+    """Read the committed records of a topic from the beginning."""
+    client.begin_life()
+    consumer = _reader(client)
+    await client.persist(consumer.start)
+    try:
+        await client.persist(functools.partial(consumer.assign, client.partitions()))
+        for _ in range(client.plan.operations):
+            await _poll(client, consumer, limit=client.chance.choice([1, 10, 500]))
+            await client.pause()
+    finally:
+        await consumer.stop()
+
+
+def _reader(client: Client, group: str | None = None, isolation_level: str = "read_committed") -> busway.Consumer:
+    return busway.Consumer(
+        bootstrap_servers=client.stage.bootstrap,
+        client_id=client.process,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        request_timeout_ms=5_000,
+        isolation_level=isolation_level,
+    )
+
+
+async def _poll(client: Client, consumer: busway.Consumer, *, group: str | None = None, limit: int) -> Records:
+    operation = client.history.begin(CommittedPoll(process=client.process, group=group))
+    try:
+        records = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=limit)
+    except BuswayError as problem:
+        client.history.end(operation, Outcome.INFO, problem)
+        await asyncio.sleep(RETRY_S)
+        return {}
+    operation.records = seen(records)
+    client.history.end(operation)
+    return records
+
+
+async def account(client: Client) -> None:
+    """Ask what flows have committed."""
+    client.begin_life()
+    isolation = client.option("isolation_level", "read_committed")
+    consumer = _reader(client, FLOW, isolation)
+    await client.persist(consumer.start)
+    try:
+        for _ in range(client.plan.operations):
+            await client.pause()
+            with contextlib.suppress(BuswayError):
+                await _ask_offset(client, consumer, client.partition())
+    finally:
+        await consumer.stop()
+
+
+async def _ask_offset(
+    client: Client, consumer: busway.Consumer, partition: Partition, *, last: bool = False
+) -> int | None:
+    operation = GroupOffset(process=client.process, group=FLOW, partition=partition, last=last)
+    client.history.begin(operation)
+    try:
+        committed = await consumer.committed(busway.TopicPartition(*partition))
+    except BuswayError as problem:
+        client.history.end(operation, Outcome.INFO, problem)
+        raise
+    operation.offset = committed.offset if committed is not None else None
+    client.history.end(operation)
+    return operation.offset
+
+
+# The end of a run
+
+
+async def nothing_is_open(bootstrap: str, partitions: Iterable[Partition]) -> None:
+    """Return when readers of committed records reach the end of every partition."""
+    keys = [busway.TopicPartition(*partition) for partition in partitions]
+    plain = busway.Consumer(bootstrap_servers=bootstrap)
+    committed = busway.Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
+    await plain.start()
+    await committed.start()
+    try:
+        while True:
+            with contextlib.suppress(BuswayError):
+                if await committed.end_offsets(keys) == await plain.end_offsets(keys):
+                    return
+            await asyncio.sleep(RETRY_S)
+    finally:
+        await plain.stop()
+        await committed.stop()
+
+
+async def flows_are_done(client: Client) -> None:
+    """Return when the flows have passed on all that is committed."""
+    consumer = _reader(client, FLOW)
+    await client.persist(consumer.start)
+    try:
+        for partition in client.partitions():
+            records = await _all_of(client, partition)
+            end = records[-1].offset + 1 if records else 0
+            while True:
+                with contextlib.suppress(BuswayError):
+                    if (await _ask_offset(client, consumer, Partition(*partition)) or 0) >= end:
+                        break
+                await asyncio.sleep(RETRY_S)
+    finally:
+        await consumer.stop()
+
+
+async def _all_of(client: Client, partition: busway.TopicPartition) -> list[busway.Record]:
+    records: list[busway.Record] = []
+    consumer = _reader(client)
+    await client.persist(consumer.start)
+    try:
+        end = (await consumer.end_offsets([partition]))[partition]
+        await consumer.assign([partition])
+        while await consumer.position(partition) < end:
+            for found in (await consumer.getmany(timeout_ms=_WAIT_MS)).values():
+                records += found
+    finally:
+        await consumer.stop()
+    return records
+
+
+async def read_committed(client: Client, partitions: Iterable[Partition]) -> None:
+    """Everything that is committed, and how far the flows are."""
+    consumer = _reader(client, FLOW)
+    await client.persist(consumer.start)
+    try:
+        for partition in partitions:
+            operation = CommittedRead(process=client.process, partition=partition, reading=client.process)
+            client.history.begin(operation)
+            key = busway.TopicPartition(*partition)
+            operation.records = seen({key: await _all_of(client, key)})
+            client.history.end(operation)
+            if partition.topic == client.plan.topic:
+                await _ask_offset(client, consumer, partition, last=True)
+    finally:
+        await consumer.stop()
