@@ -25,13 +25,6 @@ def _marker_at_once(original: Any) -> Any:
     return append_marker
 
 
-def _marker_in_memory(_: Any) -> Any:
-    def append_marker(self: Any, partition: Any, marker: Any) -> Any:
-        return self._append_own(partition, partition.log.append_marker, marker)
-
-    return append_marker
-
-
 def _any_epoch(_: Any) -> Any:
     def check_epoch(self: Any, producer_id: int, epoch: int) -> None:
         pass
@@ -143,12 +136,6 @@ PLANTED: Final = (
         "transaction complete before its markers are durable",
         "a power cut takes the markers, and nobody writes them again",
         (("busway_bus.replication.manager:ReplicaManager.append_marker", _marker_at_once),),
-        _ABOUT,
-    ),
-    Planted(
-        "marker only as durable as its topic",
-        "where a topic trades safety a power cut takes the marker, and the transaction is open for ever",
-        (("busway_bus.replication.manager:ReplicaManager.append_marker", _marker_in_memory),),
         _ABOUT,
     ),
     Planted(
