@@ -26,6 +26,9 @@ _SIMPLEST: Final[Mapping[str, Any]] = {
     "near_wrap": False,
     "auto": False,
     "leaves": False,
+    "explicit": False,
+    "records": 1,
+    "more_topics": (),
 }
 
 

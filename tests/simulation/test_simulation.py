@@ -38,6 +38,19 @@ def test_a_few_seeds() -> None:
 
 
 @pytest.mark.slow
+def test_a_few_seeds_about_transactions() -> None:
+    """They show no anomaly; transactions are committed, aborted and left open in them, and passed on with offsets."""
+    happened: Counter[str] = Counter()
+    for seed in SEEDS:
+        verdict = run_plan(draw(seed, "transactions"))
+        assert verdict.anomalies == [], f"python -m tests.simulation --about transactions --seed {seed}"
+        happened += verdict.counts
+    floors = {"transaction ok": 80, "transaction fail": 50, "transaction info": 10, "groupoffset ok": 80}
+    floors |= {"committedpoll ok": 100, "staleoffsets info": 2, "converged": len(SEEDS)}
+    assert {name: count for name, count in floors.items() if happened[name] < count} == {}
+
+
+@pytest.mark.slow
 def test_a_seed_is_always_the_same_run() -> None:
     """Two runs in this process and one in another, with other hashes of strings, have the same trace; what is left over ends quietly."""
     seed = 3

@@ -242,8 +242,8 @@ class Theme:
         choice = self._chance.choice
         self._topic = "ledger"
         self._configs = choice([{}, {}, {"internal.segment.bytes": choice(["500", "2000"])}])
-        if self._maybe(0.15):  # a power cut may take what was acknowledged; open for ever nothing may be
-            self._configs = {**self._configs, "durability": choice(["os", "interval"])}
+        if self._maybe(0.3):  # a power cut may take what was acknowledged; open for ever nothing may be
+            self._configs = {**self._configs, "durability": choice(["os", "os", "interval"])}
         self._more_topics = [TopicPlan(name="derived", partitions=partitions, configs=self._configs)]
         self._epoch_max = choice([None, None, 4, 7])
         self._broker = {
@@ -361,9 +361,7 @@ THEMES: Final = (
     Theme.hung_up,
     Theme.damaged,
     Theme.in_transactions,
-    Theme.in_transactions,
     Theme.taken_over,
-    Theme.passed_on,
     Theme.passed_on,
 )
 ABOUT: Final = {"transactions": (Theme.in_transactions, Theme.taken_over, Theme.passed_on)}
