@@ -103,8 +103,8 @@ def _writes(numbers: range) -> Body:
 
 
 async def _linger(client: Client) -> None:
-    """Now and then a transaction takes its time, some longer than they may."""
-    if client.chance.random() < 0.3:
+    """Now and then a transaction takes its time, some longer than they may, until everything has to come right."""
+    if client.chance.random() < 0.3 and not client.stage.settled.is_set():
         await asyncio.sleep(client.chance.expovariate(1 / (client.option("pace_ms", 50) / 1000)))
 
 
