@@ -23,8 +23,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "examples": ("alembic", *_CONNECT, "h3", "numpy", "pyarrow"),
     "spark": ("numpy", "pandas", "prometheus_client", "google.protobuf", "pyarrow", "pyspark"),
 }
-"""The packages, as they are imported, without which an extra's code does not run. The bus has none: uvloop only makes it faster,
-and google-re2 matches the patterns of ListTransactions, which are refused by name without it."""
+"""The packages, as they are imported, without which an extra's code does not run. The bus has none: uvloop only makes it faster."""
 
 
 class MissingExtra(BuswayError, ImportError):

@@ -27,7 +27,7 @@ class Pattern:
         if len(text) > PATTERN_CHARS_MAX:
             raise BadPattern(f"the pattern has {len(text)} characters, at most {PATTERN_CHARS_MAX} are read")
         if re2 is None:
-            raise BadPattern("patterns need the package google-re2: pip install 'busway[bus]'")
+            raise BadPattern("patterns need the package google-re2: pip install 'busway[patterns]'")
         options = re2.Options()
         options.log_errors = False
         options.max_mem = PATTERN_MEMORY_BYTES_MAX

@@ -121,7 +121,7 @@ def test_the_table_is_that_of_the_distribution() -> None:
             name, inner = parts.groups("")
             if name == "busway":
                 found |= {package for part in inner.split(",") for package in packages(part)}
-            elif name not in {"uvloop", "google-re2"}:
+            elif name != "uvloop":
                 found.add(IMPORTED.get(name, name))
         return found
 
