@@ -1,15 +1,12 @@
 """Every answer about classic groups equals Apache Kafka's: the same scenario against both, the logs of answers compared."""
 
-import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from tests.integration.broker.groups_probe import DEADLINE_S, run_against
+from tests.integration.broker.answers import assert_same_answers
+from tests.integration.broker.groups_probe import run_against
 from tests.integration.broker.groups_scenarios import SCENARIOS, SETTINGS, Scenario
 from tests.support.apache_kafka import ApacheKafka
-
-from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -24,18 +21,4 @@ def kafka() -> Iterator[ApacheKafka]:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_the_answers_are_kafkas(scenario: Scenario, kafka: ApacheKafka) -> None:
     """Field by field, in order; throttle times and the words of messages apart."""
-    logs: list[Any] = []
-    async with LocalCluster(properties=SETTINGS) as cluster:
-        for bootstrap in (cluster.bootstrap_servers, kafka.bootstrap_servers):
-            async with asyncio.timeout(2 * DEADLINE_S), run_against(bootstrap) as run:
-                await scenario(run)
-                logs.append(run.outcome())
-    ours, theirs = logs
-    assert ours
-    differences = [
-        f"{label}\n   ours: {mine}\n kafka: {their}"
-        for (label, mine), (_, their) in zip(ours, theirs, strict=True)
-        if mine != their
-    ]
-    assert [label for label, _ in ours] == [label for label, _ in theirs]
-    assert not differences, "\n".join(differences)
+    await assert_same_answers(scenario, run_against, kafka, SETTINGS)
