@@ -22,7 +22,7 @@ from tests.simulation.transaction_history import (
     StaleOffsets,
     Transaction,
 )
-from tests.simulation.workloads import RETRY_S, Client, _told, seen
+from tests.simulation.workloads import RETRY_S, Client, _told, poll, seen
 
 FLOW: Final = "flow"
 """The group of all flows."""
@@ -221,7 +221,9 @@ async def pass_on(client: Client) -> None:
         tried = 1
         try:
             while not client.stage.drained.is_set():
-                records = await _poll(client, consumer, group=FLOW, limit=client.chance.choice([1, 3, 20]))
+                records = await poll(
+                    client, consumer, group=FLOW, limit=client.chance.choice([1, 3, 20]), kind=CommittedPoll
+                )
                 group = consumer.group_metadata()
                 if records and not await _pass_on(client, producer, consumer, records, group, number):
                     break
@@ -300,7 +302,7 @@ async def audit(client: Client) -> None:
     try:
         await client.persist(functools.partial(consumer.assign, client.partitions()))
         for _ in range(client.plan.operations):
-            await _poll(client, consumer, limit=client.chance.choice([1, 10, 500]))
+            await poll(client, consumer, limit=client.chance.choice([1, 10, 500]), kind=CommittedPoll)
             await client.pause()
     finally:
         await consumer.stop()
@@ -316,19 +318,6 @@ def _reader(client: Client, group: str | None = None, isolation_level: str = "re
         request_timeout_ms=5_000,
         isolation_level=isolation_level,
     )
-
-
-async def _poll(client: Client, consumer: busway.Consumer, *, group: str | None = None, limit: int) -> Records:
-    operation = client.history.begin(CommittedPoll(process=client.process, group=group))
-    try:
-        records = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=limit)
-    except BuswayError as problem:
-        client.history.end(operation, Outcome.INFO, problem)
-        await asyncio.sleep(RETRY_S)
-        return {}
-    operation.records = seen(records)
-    client.history.end(operation)
-    return records
 
 
 async def account(client: Client) -> None:

@@ -27,6 +27,7 @@ from tests.simulation.history import (
     value_of,
 )
 from tests.simulation.plan import ClientPlan, Plan
+from tests.simulation.transaction_history import CommittedPoll
 
 RETRY_S: Final = 0.5
 SEQUENCES: Final = 2**31
@@ -229,10 +230,15 @@ def seen(records: dict[busway.TopicPartition, list[busway.Record]]) -> list[Seen
 
 
 async def poll(
-    client: Client, consumer: busway.Consumer, *, group: str | None = None, limit: int | None = None
+    client: Client,
+    consumer: busway.Consumer,
+    *,
+    group: str | None = None,
+    limit: int | None = None,
+    kind: type[Poll | CommittedPoll] = Poll,
 ) -> dict[busway.TopicPartition, list[busway.Record]]:
-    """Ask for records once."""
-    operation = client.history.begin(Poll(process=client.process, group=group))
+    """Ask for records once; `kind` is what the history calls it."""
+    operation = client.history.begin(kind(process=client.process, group=group))
     try:
         records = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=limit)
     except BuswayError as problem:
