@@ -6,8 +6,9 @@ Behaviour: by a member of the current generation, or by anyone while the group i
 *Not supported*: member epochs; such groups do not exist here.
 """
 
-from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.groups.offsets import Place
 from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.new_offsets import new_offsets
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -29,7 +30,8 @@ NOT_FOUND_SINCE = 9
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Check the partitions, store the offsets, answer when they are durable."""
     names = [_name(topic, context) for topic in request.topics]
-    offsets = _offsets(request, names, context)
+    requested = ((name, topic.partitions) for name, topic in zip(names, request.topics, strict=True))
+    offsets = new_offsets(context.node.image, requested, retention_ms=request.retention_time_ms)
     try:
         codes = await context.node.groups.commit(
             request.group_id,
@@ -65,25 +67,6 @@ def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | Non
     if context.api_version < TOPIC_IDS_SINCE:
         return topic.name
     return context.node.image.names.get(topic.topic_id)
-
-
-def _offsets(request: OffsetCommitRequest, names: list[str | None], context: RequestContext) -> dict[Place, NewOffset]:
-    """What is to be stored: the offsets of partitions that there are."""
-    offsets: dict[Place, NewOffset] = {}
-    for requested, name in zip(request.topics, names, strict=True):
-        topic = context.node.image.topics.get(name or "")
-        if topic is None:
-            continue
-        for partition in requested.partitions:
-            if 0 <= partition.partition_index < len(topic.partitions):
-                offsets[topic.name, partition.partition_index] = NewOffset(
-                    offset=partition.committed_offset,
-                    leader_epoch=partition.committed_leader_epoch,
-                    metadata=partition.committed_metadata or "",
-                    topic_id=topic.topic_id,
-                    retention_ms=request.retention_time_ms,
-                )
-    return offsets
 
 
 def _code(name: str | None, number: int, codes: dict[Place, ErrorCode]) -> ErrorCode:

@@ -11,6 +11,7 @@ not part of the transaction.
 from busway_bus.coordinator.verifications import TransactionalProducer
 from busway_bus.groups.offsets import NewOffset, Place
 from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.new_offsets import new_offsets
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -35,7 +36,7 @@ ADDS_SINCE = 5
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Check the partitions, store the offsets, answer when they are durable."""
-    offsets = _offsets(request, context)
+    offsets = new_offsets(context.node.image, ((topic.name, topic.partitions) for topic in request.topics))
     codes: dict[Place, ErrorCode] = {}
     if offsets:
         try:
@@ -80,25 +81,6 @@ async def _commit(
         verifier=context.node.transactions,
         add=context.api_version >= ADDS_SINCE,
     )
-
-
-def _offsets(request: TxnOffsetCommitRequest, context: RequestContext) -> dict[Place, NewOffset]:
-    """What is to be stored: the offsets of partitions that there are."""
-    offsets: dict[Place, NewOffset] = {}
-    for requested in request.topics:
-        topic = context.node.image.topics.get(requested.name)
-        if topic is None:
-            continue
-        for partition in requested.partitions:
-            if 0 <= partition.partition_index < len(topic.partitions):
-                offsets[topic.name, partition.partition_index] = NewOffset(
-                    offset=partition.committed_offset,
-                    leader_epoch=partition.committed_leader_epoch,
-                    metadata=partition.committed_metadata or "",
-                    topic_id=topic.topic_id,
-                    retention_ms=-1,
-                )
-    return offsets
 
 
 def _known(code: ErrorCode, version: int) -> ErrorCode:

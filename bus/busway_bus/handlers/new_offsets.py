@@ -1,0 +1,40 @@
+"""What OffsetCommit and TxnOffsetCommit ask to store.
+
+What lives here: the offsets of a request as the coordinator takes them, those of partitions that there are. What does not: which names
+the request means (its handler), and who may store them (`groups.shard`).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.metadata.image import ClusterImage
+from busway_protocol.messages.groups_classic import OffsetCommitRequestPartition
+from busway_protocol.messages.transactions import TxnOffsetCommitRequestPartition
+
+Requested = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
+
+
+def new_offsets(
+    image: ClusterImage, topics: Iterable[tuple[str | None, Sequence[Requested]]], *, retention_ms: int = -1
+) -> dict[Place, NewOffset]:
+    """The offsets of partitions that there are.
+
+    Args:
+        topics: names, None for one that is not known, and what is asked for their partitions.
+        retention_ms: how long they are kept; -1 as the broker is set.
+    """
+    offsets: dict[Place, NewOffset] = {}
+    for name, partitions in topics:
+        topic = image.topics.get(name or "")
+        if topic is None:
+            continue
+        for partition in partitions:
+            if 0 <= partition.partition_index < len(topic.partitions):
+                offsets[topic.name, partition.partition_index] = NewOffset(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=partition.committed_metadata or "",
+                    topic_id=topic.topic_id,
+                    retention_ms=retention_ms,
+                )
+    return offsets
