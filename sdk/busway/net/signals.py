@@ -1,6 +1,6 @@
 """The signals that ask a process to end.
 
-What lives here: waiting for the first of them, for whatever serves until then. What does not: what is ended, and how (whoever waits); an
+What lives here: waiting for the first of them, or of events, for whatever serves until then. What does not: what is ended, and how (whoever waits); an
 app that is still starting (`busway.app.serving`), a supervisor that passes signals on (`busway.cli.processes`).
 """
 
@@ -24,10 +24,11 @@ def until_signal(*others: asyncio.Event) -> "asyncio.Task[None]":
 
     for number in ENDING:
         loop.add_signal_handler(number, ask)
-    return asyncio.ensure_future(_first_of(asked, *others))
+    return asyncio.ensure_future(first_of(asked, *others))
 
 
-async def _first_of(*events: asyncio.Event) -> None:
+async def first_of(*events: asyncio.Event) -> None:
+    """Return when one of them is set."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

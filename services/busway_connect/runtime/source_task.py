@@ -23,6 +23,7 @@ from busway import (
     TopicPartition,
     read_to_end,
 )
+from busway.net.signals import first_of
 from busway_connect.connector import Offset, Retriable, Source, SourceRecord
 from busway_connect.converters.interface import ConversionFailed, Converter
 from busway_connect.converters.json import JsonConverter
@@ -128,7 +129,7 @@ class SourceTask:
         while not stop.is_set():
             if not resumed.is_set():
                 await self._settle(everything=True)
-                await _either(stop, resumed)
+                await first_of(stop, resumed)
                 continue
             records = await self._source.read()
             batch = self._begun = _Batch()
@@ -283,12 +284,3 @@ class _Sender:
         if look:
             await self._written.look_at(topic)
         self._limits[topic] = int((await self._admin.describe_configs(topic))["max.message.bytes"].value or 0)
-
-
-async def _either(*events: asyncio.Event) -> None:
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
