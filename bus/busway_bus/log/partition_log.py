@@ -46,6 +46,7 @@ class PartitionLog:
     Attributes:
         start_offset: first offset that may be read.
         flushed_offset: everything below it is on disk.
+        was_cut: whether a damaged or torn end was cut off when the log was opened.
         kept: what other threads write beside it.
     """
 
@@ -77,7 +78,7 @@ class PartitionLog:
         self.producers = recovered.producers
         self._rolled: list[tuple[Segment, bytes]] = []
         self._new_epoch = recovered.new_epoch
-
+        self.was_cut = recovered.was_cut
         self._undated = False
         self._has_aborted = any(segment.transactions.count for segment in self._segments)
         self._deleted: list[Deleted] = []

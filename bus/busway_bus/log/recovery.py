@@ -55,6 +55,7 @@ class Recovered:
 
     Attributes:
         proven_bytes: how much of the last segment the next start need not read, as things are.
+        was_cut: whether anything was taken out of the log, and the leader epochs that it was written in with it.
         newest_snapshot: offset of the newest producers' snapshot, 0 where there is none.
         new_epoch: whether the batches told of a leader epoch that the checkpoint does not name.
     """
@@ -64,6 +65,7 @@ class Recovered:
     new_epoch: bool
     producers: ProducerState
     proven_bytes: int
+    was_cut: bool
     newest_snapshot: int
 
 
@@ -144,6 +146,7 @@ class _Recovery:
             new_epoch=epochs.latest > known,
             producers=producers,
             proven_bytes=self._proven,
+            was_cut=bool(self._cuts),
             newest_snapshot=self._newest_snapshot,
         )
 

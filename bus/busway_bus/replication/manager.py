@@ -73,13 +73,15 @@ class ReplicaManager:
         """After a start on what a killed process or a power cut left: the partitions that may have lost records that were read.
 
         Such offsets are given again, and only a new leader epoch tells a consumer so (KIP-320). Where the current epoch has not
-        begun nothing was written in it, unless the topic shows records before anything of them is on disk. Nobody knows of those
-        that are offline, and they may be back at any time.
+        begun nothing was written in it, unless the topic shows records before anything of them is on disk, or what was cut off took
+        the epoch along. Nobody knows of those that are offline, and they may be back at any time.
         """
         return self.local.awaited() + [
             (partition.topic, partition.number)
             for partition in self.local
-            if partition.log.epochs.latest >= partition.leader_epoch or partition.state.written_counts
+            if partition.log.epochs.latest >= partition.leader_epoch
+            or partition.state.written_counts
+            or partition.log.was_cut
         ]
 
     def _reconfigured(self, partition: Partition) -> None:

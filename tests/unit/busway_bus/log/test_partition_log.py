@@ -343,6 +343,20 @@ def test_an_epoch_that_a_start_learnt_is_known_to_the_next_one():
     assert (again.end_offset, again.epochs.entries) == (4, [(2, 0), (3, 1), (4, 2)])
 
 
+def test_a_cut_is_told_where_it_took_an_epoch_along():
+    """Nothing else says that records were written in it, and perhaps read."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    append(log, NOW)
+    size = log.active.size
+    append(log, NOW, leader_epoch=3)
+    flush(log)
+    assert not PartitionLog(files, "t-0", FOREVER, now_ms=NOW).was_cut
+    files.open("t-0/00000000000000000000.log").content[-1] ^= 1
+    again = PartitionLog(files, "t-0", FOREVER, now_ms=NOW)
+    assert (again.was_cut, again.active.size, again.epochs.latest) == (True, size, 2)
+
+
 def test_a_flush_of_what_was_cut_off_says_nothing_of_what_came_after():
     """A sync that began before a truncation did not cover the batches that took the place of the lost ones."""
     log = make(FOREVER)
