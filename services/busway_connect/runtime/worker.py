@@ -10,16 +10,18 @@ Their sessions end as any consumer's, so when a worker dies the next one takes o
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
+from busway import Admin, BrokerError, CommitFailed, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, Source
 from busway_connect.hidden import References, shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
 from busway_connect.runtime.bounds import require_few_offsets, require_room
+from busway_connect.runtime.leader import Leader, TurnOver, Writer, fence, id_of_task
 from busway_connect.runtime.overrides import inherited, override_problems
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
@@ -36,6 +38,8 @@ from busway_connect.validation import BadConfig, check, check_worker, verdict
 
 log = logging.getLogger("busway.connect")
 _POLL_MS: Final = 500
+_AT_ONCE: Final = 20
+"""Producers that are fenced at the same time."""
 _NOT_ACTIVE: Final = "Cannot complete request momentarily: this worker stands by for another one of its group, or is taking over just now"
 
 
@@ -71,6 +75,12 @@ class Worker(RebalanceListener):
         self._stores: Stores | None = None
         self._admin: Admin | None = None
         self._group: asyncio.TaskGroup | None = None
+        self._consumer: Consumer | None = None
+
+    @property
+    def transactions(self) -> bool:
+        """Whether sources run in transactions."""
+        return self.config.exactly_once_source_support == "enabled"
 
     # Its turn
 
@@ -113,6 +123,7 @@ class Worker(RebalanceListener):
                 listener=self,
             )
             async with consumer, asyncio.TaskGroup() as tasks:
+                self._consumer = consumer
                 holding = tasks.create_task(self._hold(consumer))
                 try:
                     while True:
@@ -149,15 +160,41 @@ class Worker(RebalanceListener):
         self._over.set()
         await self._standing.wait()
 
+    async def _confirm_turn(self) -> None:
+        """Ask the group: a worker that was frozen may be out of it and not know yet.
+
+        Raises:
+            TurnOver: another worker has its turn, or is getting it.
+            BuswayError: the group cannot be asked.
+        """
+        assert self._consumer is not None
+        asked = asyncio.ensure_future(self._consumer.commit({TopicPartition(self.config.config_storage_topic, 0): 0}))
+        over = asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait([asked, over], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in (asked, over):
+                one.cancel()
+            await asyncio.wait([asked, over])
+        if self._over.is_set() or asked.cancelled() or isinstance(asked.exception(), CommitFailed):
+            raise TurnOver(_NOT_ACTIVE)
+        asked.result()
+
     async def _work(self) -> None:
         config = self.config
         self._generation += 1
         self._standing.clear()
         try:
-            async with Producer(
-                config.bootstrap_servers, client_id=f"connect-storage-{self.worker_id}", linger_ms=0
-            ) as producer:
-                self._stores = await self._load(producer)
+            async with AsyncExitStack() as stack:
+                client_id = f"connect-storage-{self.worker_id}"
+                writer: Writer
+                writer = producer = await stack.enter_async_context(
+                    Producer(config.bootstrap_servers, client_id=client_id, linger_ms=0)
+                )
+                if config.exactly_once_source_support != "disabled":
+                    leader = Leader(config.bootstrap_servers, config.group_id, client_id, self._confirm_turn)
+                    writer = await stack.enter_async_context(leader)
+                self._stores = await self._load(writer, producer)
                 async with asyncio.TaskGroup() as group:
                     self._group = group
                     for name, stored in self._stores.configs.connectors().items():
@@ -176,19 +213,31 @@ class Worker(RebalanceListener):
             self._stores = self._group = None
             self._standing.set()
 
-    async def _load(self, producer: Producer) -> Stores:
+    async def _load(self, writer: Writer, producer: Producer) -> Stores:
         config = self.config
-        topics = [
-            CompactedTopic(producer, name)
-            for name in (config.config_storage_topic, config.offset_storage_topic, config.status_storage_topic)
-        ]
-        for topic in topics:
-            await topic.load(config.bootstrap_servers)
+        configs = CompactedTopic(writer, config.config_storage_topic)
+        await configs.catch_up(config.bootstrap_servers)
+        if self.transactions:
+            await self._fence(ConfigStore(configs).connectors())
+        offsets = CompactedTopic(producer, config.offset_storage_topic)
+        statuses = CompactedTopic(producer, config.status_storage_topic)
+        for topic in (offsets, statuses):
+            await topic.catch_up(config.bootstrap_servers)
         return Stores(
-            configs=ConfigStore(topics[0]),
-            offsets=OffsetStore(topics[1]),
-            statuses=StatusStore(topics[2], self.worker_id, self._generation),
+            configs=ConfigStore(configs),
+            offsets=OffsetStore(offsets),
+            statuses=StatusStore(statuses, self.worker_id, self._generation),
         )
+
+    async def _fence(self, connectors: Iterable[str]) -> None:
+        """End what tasks of another worker have open, of those too that do not start now: the offsets are read behind it."""
+        assert self._admin is not None
+        names = [id_of_task(self.config.group_id, name) for name in connectors]
+        for first in range(0, len(names), _AT_ONCE):
+            await asyncio.gather(*(fence(self._admin, name) for name in names[first : first + _AT_ONCE]))
+
+    def _transactional_id(self, name: str) -> str | None:
+        return id_of_task(self.config.group_id, name) if self.transactions else None
 
     def _begin(self, name: str, config: Config, target: str) -> Runner:
         if self._group is None:
@@ -207,6 +256,8 @@ class Worker(RebalanceListener):
                 flush_interval_s=self.config.offset_flush_interval_ms / 1000,
                 shutdown_timeout_s=self.config.task_shutdown_timeout_ms / 1000,
                 session_timeout_ms=self.config.session_timeout_ms,
+                transactional_id=self._transactional_id,
+                confirm_turn=self._confirm_turn,
             ),
         )
         self.runners[name] = runner
@@ -265,7 +316,11 @@ class Worker(RebalanceListener):
         kind = self.class_of(config)
         try:
             async with self._one_check:
-                await asyncio.to_thread(lambda: check(self.plugins, kind, self.providers.resolved(config), config))
+                await asyncio.to_thread(
+                    lambda: check(
+                        self.plugins, kind, self.providers.resolved(config), config, transactions=self.transactions
+                    )
+                )
         except (BadConfig, ConfigInvalid) as problem:
             raise Refused(400, str(problem)) from None
 
@@ -280,7 +335,12 @@ class Worker(RebalanceListener):
             async with self._one_check:
                 return await asyncio.to_thread(
                     lambda: verdict(
-                        self.plugins, config["connector.class"], kind, config, self.providers.resolved(config)
+                        self.plugins,
+                        config["connector.class"],
+                        kind,
+                        config,
+                        self.providers.resolved(config),
+                        transactions=self.transactions,
                     )
                 )
         except ConfigInvalid as problem:
@@ -386,9 +446,20 @@ class Worker(RebalanceListener):
                 return
             await asyncio.to_thread(self._check_offsets, runner, changes)
             require_few_offsets(len(changes), len(self._need().offsets))
-            await self._need().configs.raise_epoch(name)
-            put = self._need().offsets.put
-            await asyncio.gather(*(put(name, partition, offset) for partition, offset in changes))
+            await self._store_offsets(name, changes)
+
+    async def _store_offsets(self, name: str, changes: Sequence[tuple[Mapping[str, Any], Offset | None]]) -> None:
+        stores, bootstrap = self._need(), self.config.bootstrap_servers
+        await stores.configs.raise_epoch(name)
+        transactional_id = self._transactional_id(name)
+        if transactional_id is None:
+            await asyncio.gather(*(stores.offsets.put(name, partition, offset) for partition, offset in changes))
+            return
+        await self._confirm_turn()
+        async with Producer(bootstrap, transactional_id=transactional_id) as producer:
+            async with producer.transaction():
+                sent = [await stores.offsets.send(producer, name, partition, offset) for partition, offset in changes]
+            stores.offsets.committed(sent)
 
     def _check_offsets(self, runner: Runner, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
         kind = self.kind(runner)
@@ -443,9 +514,7 @@ class Worker(RebalanceListener):
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if self._is_source(runner):
-                await self._need().configs.raise_epoch(name)
-                for partition, _ in self._need().offsets.of(name):
-                    await self._need().offsets.put(name, partition, None)
+                await self._store_offsets(name, [(partition, None) for partition, _ in self._need().offsets.of(name)])
                 return
             assert self._admin is not None
             with contextlib.suppress(BrokerError):  # without offsets there is no group

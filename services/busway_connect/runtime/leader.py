@@ -1,0 +1,106 @@
+"""Whose turn it is, as the storage topics see it: one worker of a group writes, and those before it are fenced.
+
+What lives here: the names of transactional ids, and the producer that writes the configs in transactions of its own, as the leader of a
+Kafka Connect cluster does with `exactly.once.source.support` prepared or enabled. What does not: whose turn it is (`worker`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from busway import Admin, BrokerError, Producer, TransactionAbortable, TransactionFailed
+from busway_connect.connector import Retriable
+
+CLOSE_S: Final = 5.0
+"""How long the end of a transactional producer may take; what is open then is aborted by the next of its name, or its timeout."""
+
+
+class TurnOver(Retriable):
+    """This worker stands by: another one of its group works, or it is not known which."""
+
+
+class Writer(Protocol):
+    """What a storage topic is written with."""
+
+    async def send_and_wait(self, topic: str, value: bytes | None, key: bytes | None) -> Any:
+        """Write a record, and wait for the acknowledgement."""
+
+
+def id_of_task(group_id: str, connector: str, task: int = 0) -> str:
+    """The transactional id of a source's task, Kafka Connect's."""
+    return f"{group_id}-{connector}-{task}"
+
+
+def id_of_leader(group_id: str) -> str:
+    """The transactional id of the worker that works, Kafka Connect's."""
+    return f"connect-cluster-{group_id}"
+
+
+class Leader:
+    """Writes one record after the other, each in a transaction.
+
+    Whoever starts fences the worker before it. One that was fenced asks whether it is its turn still, as somebody may have ended its
+    transactions by hand, and only then takes the id again.
+
+    Args:
+        confirm: raises TurnOver unless it is this worker's turn.
+    """
+
+    def __init__(self, bootstrap: str, group_id: str, client_id: str, confirm: Callable[[], Awaitable[None]]) -> None:
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._transactional_id = id_of_leader(group_id)
+        self._producer = self._make()
+        self._confirm = confirm
+        self._one_at_a_time = asyncio.Lock()
+
+    def _make(self) -> Producer:
+        return Producer(
+            self._bootstrap, client_id=self._client_id, linger_ms=0, transactional_id=self._transactional_id
+        )
+
+    async def __aenter__(self) -> "Leader":
+        await self._producer.start()
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        await self._producer.stop(CLOSE_S)
+
+    async def send_and_wait(self, topic: str, value: bytes | None, key: bytes | None) -> None:
+        """Write a record.
+
+        Raises:
+            TurnOver: another worker has taken over.
+            BrokerError, MessageTooLarge: the record is refused.
+        """
+        async with self._one_at_a_time:
+            try:
+                await self._write(topic, value, key)
+            except TransactionAbortable as problem:
+                if isinstance(problem.__cause__, BrokerError):
+                    raise problem.__cause__ from None
+                raise
+            except TransactionFailed:
+                await self._confirm()
+                await self._producer.stop(CLOSE_S)
+                self._producer = self._make()
+                await self._producer.start()
+                await self._confirm()
+                await self._write(topic, value, key)
+
+    async def _write(self, topic: str, value: bytes | None, key: bytes | None) -> None:
+        async with self._producer.transaction():
+            await self._producer.send(topic, value, key)
+
+
+async def fence(admin: Admin, transactional_id: str) -> None:
+    """End what a producer of this name has open, and let it write nothing more. One that never was is none.
+
+    Raises:
+        BrokerError: it cannot be fenced.
+    """
+    try:
+        await admin.abort_transaction(transactional_id)
+    except BrokerError as problem:
+        if problem.code.name != "TRANSACTIONAL_ID_NOT_FOUND":
+            raise
