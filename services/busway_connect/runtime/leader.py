@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from busway import Admin, BrokerError, Producer, TransactionAbortable, TransactionFailed
+from busway import Admin, BrokerError, Producer, ProducerFenced, TransactionFailed
 from busway_connect.connector import Retriable
 
 CLOSE_S: Final = 5.0
@@ -17,6 +17,26 @@ CLOSE_S: Final = 5.0
 
 class TurnOver(Retriable):
     """This worker stands by: another one of its group works, or it is not known which."""
+
+
+_SUPERSEDED: Final = frozenset(
+    {
+        "INVALID_PRODUCER_EPOCH",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "INVALID_TXN_STATE",
+        "PRODUCER_FENCED",
+        "UNKNOWN_PRODUCER_ID",
+    }
+)
+"""What brokers say of a producer whose transaction is over: another one has its id, its time was up, or nobody used the id for a week."""
+
+
+def superseded(problem: BaseException) -> bool:
+    """Whether a producer cannot go on, and a new one of its name could."""
+    if isinstance(problem, TurnOver | ProducerFenced):
+        return True
+    codes = (getattr(one, "code", None) for one in (problem, problem.__cause__))
+    return isinstance(problem, TransactionFailed) and any(one is not None and one.name in _SUPERSEDED for one in codes)
 
 
 class Writer(Protocol):
@@ -76,11 +96,9 @@ class Leader:
         async with self._one_at_a_time:
             try:
                 await self._write(topic, value, key)
-            except TransactionAbortable as problem:
-                if isinstance(problem.__cause__, BrokerError):
-                    raise problem.__cause__ from None
-                raise
-            except TransactionFailed:
+            except TransactionFailed as problem:
+                if not superseded(problem):
+                    raise (problem.__cause__ if isinstance(problem.__cause__, BrokerError) else problem) from None
                 await self._confirm()
                 await self._producer.stop(CLOSE_S)
                 self._producer = self._make()

@@ -23,11 +23,9 @@ from busway import (
     CommitFailed,
     ConnectionFailed,
     DeliveryFailed,
-    ProducerFenced,
     RegistryUnreachable,
     RequestTimedOut,
     TransactionAbortable,
-    TransactionFailed,
     TransactionInDoubt,
 )
 from busway_connect.connector import Config, Connector, Retriable, Sink, Source
@@ -36,7 +34,7 @@ from busway_connect.plugins import Plugins
 from busway_connect.providers import Providers
 from busway_connect.runtime.bounds import size_of
 from busway_connect.runtime.failures import TaskFailed, Tolerance, said, trace_of
-from busway_connect.runtime.leader import TurnOver
+from busway_connect.runtime.leader import superseded
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
 from busway_connect.runtime.source_task import SourceTask
@@ -51,10 +49,8 @@ _DELAY_MAX_S: Final = 60.0
 """Until the settings are read that may say another."""
 _PASSING: Final = (
     Retriable, ConnectionFailed, RequestTimedOut, DeliveryFailed, CommitFailed, RegistryUnreachable,
-    ProducerFenced, TransactionAbortable, TransactionInDoubt,
+    TransactionAbortable, TransactionInDoubt,
 )  # fmt: skip
-_FORGOTTEN: Final = frozenset({"INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID"})
-"""Brokers forget a transactional id that nobody used for a week; a new producer takes it anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,8 +197,7 @@ class Runner:
                     return
                 log.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, said(problem))
                 # Whoever was fenced may be a worker that was frozen: the status is its successor's to tell.
-                mine = not isinstance(problem, ProducerFenced | TurnOver)
-                await self._show_task("RESTARTING", self._trace(problem), keep=mine)
+                await self._show_task("RESTARTING", self._trace(problem), keep=not superseded(problem))
             self.counts.restarts += 1
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._delay_s * random.uniform(0.8, 1.2)):  # noqa: S311 - spreads load, guards nothing
@@ -376,8 +371,6 @@ def _passing(problem: Exception) -> bool:
     """Whether the same may succeed later without anybody's doing."""
     if isinstance(problem, BrokerError):
         return problem.retriable
-    if isinstance(problem, TransactionAbortable) and isinstance(problem.__cause__, Exception):
-        return _passing(problem.__cause__)
-    if isinstance(problem, TransactionFailed) and problem.code is not None and problem.code.name in _FORGOTTEN:
-        return True
-    return isinstance(problem, _PASSING)
+    if isinstance(problem, TransactionAbortable) and isinstance(problem.__cause__, BrokerError):
+        return problem.__cause__.retriable or superseded(problem)
+    return isinstance(problem, _PASSING) or superseded(problem)

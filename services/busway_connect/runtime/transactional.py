@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from busway import Producer, ProducerFenced
+from busway import Producer, TransactionFailed
 from busway_connect.connector import Boundaries, Config, Retriable, Source, SourceRecord
 from busway_connect.runtime.delivery import Reached
 from busway_connect.runtime.exactly_once import Mark, Written
 from busway_connect.runtime.failures import TaskFailed
-from busway_connect.runtime.leader import CLOSE_S
+from busway_connect.runtime.leader import CLOSE_S, superseded
 from busway_connect.runtime.overrides import producer_options
 from busway_connect.runtime.parts import TaskParts
 
@@ -173,7 +173,7 @@ async def transactional(parts: TaskParts, source: Source, transactional_id: str)
         delivery = Transactional(parts, source, producer, dead_letters)
         try:
             yield delivery
-        except ProducerFenced as problem:
-            if delivery.expired():
+        except TransactionFailed as problem:
+            if superseded(problem) and delivery.expired():
                 raise Retriable(_EXPIRED.format(parts.name)) from problem
             raise
