@@ -97,7 +97,7 @@ _SINK: Final = (
     ),
 )
 _NUMBERS: Final = {"SHORT": 2**15, "INT": 2**31, "LONG": 2**63}
-_CASELESS: Final = {"exactly.once.support": ("REQUESTED", "REQUIRED"), BOUNDARY: BOUNDARIES}
+_CASELESS: Final = {"exactly.once.support": ("REQUIRED", "REQUESTED"), BOUNDARY: BOUNDARIES}
 _LEAST: Final = {INTERVAL: 0, "tasks.max": 1, "errors.retry.timeout": -1, "errors.retry.delay.max.ms": 1}
 
 

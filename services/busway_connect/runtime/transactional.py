@@ -26,7 +26,7 @@ from busway_connect.runtime.parts import TaskParts
 
 BOUNDARY: Final = "transaction.boundary"
 INTERVAL: Final = "transaction.boundary.interval.ms"
-BOUNDARIES: Final = ("POLL", "INTERVAL", "CONNECTOR")
+BOUNDARIES: Final = ("INTERVAL", "POLL", "CONNECTOR")
 _OWN_TOPIC: Final = "Source tasks may not produce to their own offsets topics when exactly-once support is enabled"
 _EXPIRED: Final = (
     "The task {}-0 was unable to finish writing records to Kafka before its producer transaction expired. It may be necessary to"

@@ -98,13 +98,13 @@ async def test_each_wrong_setting_is_named(rest: Rest) -> None:
             "errors.tolerance",
             "ALL",
         ): "Invalid value ALL for configuration errors.tolerance: String must be one of: none, all",
-        ("exactly.once.support", "never"): "String must be one of (case insensitive): REQUESTED, REQUIRED",
+        ("exactly.once.support", "never"): "String must be one of (case insensitive): REQUIRED, REQUESTED",
         ("exactly.once.support", "required"): "\nThis worker does not have exactly-once source support enabled.\n",
         (
             "transaction.boundary",
             "never",
         ): "Invalid value never for configuration transaction.boundary: String must be one of"
-        " (case insensitive): POLL, INTERVAL, CONNECTOR",
+        " (case insensitive): INTERVAL, POLL, CONNECTOR",
         (
             "transaction.boundary",
             "Connector",
