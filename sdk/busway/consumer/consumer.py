@@ -338,23 +338,17 @@ class Consumer:
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
-        return await self._ends(partitions, EARLIEST)
+        return await self._ends(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, undecided: bool = False
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition that this consumer can read now.
+        """The offset behind the last record of each partition that can be read now; `undecided` counts open transactions too."""
+        return await self._ends(dict.fromkeys(partitions, LATEST), undecided=undecided)
 
-        Args:
-            undecided: of a reader of committed records, the one behind the records of open transactions as well.
-        """
-        return await self._ends(partitions, LATEST, undecided=undecided)
-
-    async def _ends(
-        self, partitions: Iterable[TopicPartition], which: int, *, undecided: bool = False
-    ) -> dict[TopicPartition, int]:
-        found = await self._fetcher.look_ups.until_answered(dict.fromkeys(partitions, which), undecided=undecided)
-        return {partition: answer.offset for partition, answer in found.items() if answer is not None}
+    async def _ends(self, wanted: dict[TopicPartition, int], *, undecided: bool = False) -> dict[TopicPartition, int]:
+        found = await self._fetcher.look_ups.until_answered(wanted, undecided=undecided)
+        return {partition: at.offset for partition, at in found.items() if at is not None}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]

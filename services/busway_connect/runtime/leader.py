@@ -5,12 +5,24 @@ Kafka Connect cluster does with `exactly.once.source.support` prepared or enable
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
-from busway import Admin, BrokerError, Producer, ProducerFenced, TransactionFailed
+from busway import (
+    Admin,
+    BrokerError,
+    CommitFailed,
+    Consumer,
+    Producer,
+    ProducerFenced,
+    TopicPartition,
+    TransactionFailed,
+)
 from busway_connect.connector import Retriable
 
+NOT_ACTIVE: Final = "Cannot complete request momentarily: this worker stands by for another one of its group, or is taking over just now"
+_AT_ONCE: Final = 20
+"""Producers that are fenced at the same time."""
 CLOSE_S: Final = 5.0
 """How long the end of a transactional producer may take; what is open then is aborted by the next of its name, or its timeout."""
 
@@ -111,14 +123,43 @@ class Leader:
             await self._producer.send(topic, value, key)
 
 
-async def fence(admin: Admin, transactional_id: str) -> None:
-    """End what a producer of this name has open, and let it write nothing more. One that never was is none.
+async def fence(admin: Admin, transactional_ids: Sequence[str]) -> None:
+    """End what producers of these names have open, and let them write nothing more; one that never was is none.
 
     Raises:
-        BrokerError: it cannot be fenced.
+        BrokerError: one cannot be fenced.
     """
+    for first in range(0, len(transactional_ids), _AT_ONCE):
+        await asyncio.gather(*(_fence(admin, one) for one in transactional_ids[first : first + _AT_ONCE]))
+
+
+async def _fence(admin: Admin, transactional_id: str) -> None:
     try:
         await admin.abort_transaction(transactional_id)
     except BrokerError as problem:
         if problem.code.name != "TRANSACTIONAL_ID_NOT_FOUND":
             raise
+
+
+async def confirm_turn(consumer: Consumer, topic: str, over: asyncio.Event) -> None:
+    """Ask the group: a worker that was frozen may be out of it and not know yet.
+
+    Args:
+        consumer: who has the topic works.
+        over: set when the turn ends, which nobody may wait for longer than that.
+
+    Raises:
+        TurnOver: another worker has its turn, or is getting it.
+        BuswayError: the group cannot be asked.
+    """
+    asked = asyncio.ensure_future(consumer.commit({TopicPartition(topic, 0): 0}))
+    ended = asyncio.ensure_future(over.wait())
+    try:
+        await asyncio.wait([asked, ended], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in (asked, ended):
+            one.cancel()
+        await asyncio.wait([asked, ended])
+    if over.is_set() or asked.cancelled() or isinstance(asked.exception(), CommitFailed):
+        raise TurnOver(NOT_ACTIVE)
+    asked.result()

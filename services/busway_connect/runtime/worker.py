@@ -10,18 +10,19 @@ Their sessions end as any consumer's, so when a worker dies the next one takes o
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from busway import Admin, BrokerError, CommitFailed, Consumer, Producer, RebalanceListener, TopicPartition
+from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import BadSetting, WorkerConfig
-from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, Source
-from busway_connect.hidden import References, shown
+from busway_connect.connector import Config, ConfigInvalid, Connector, Offset
+from busway_connect.hidden import shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
+from busway_connect.runtime.altering import Changes, alter_group, check_offsets, store_in_transaction, store_offsets
 from busway_connect.runtime.bounds import require_few_offsets, require_room
-from busway_connect.runtime.leader import Leader, TurnOver, Writer, fence, id_of_task
+from busway_connect.runtime.leader import NOT_ACTIVE, Leader, Writer, confirm_turn, fence, id_of_task
 from busway_connect.runtime.overrides import inherited, override_problems
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
@@ -38,9 +39,6 @@ from busway_connect.validation import BadConfig, check, check_worker, verdict
 
 log = logging.getLogger("busway.connect")
 _POLL_MS: Final = 500
-_AT_ONCE: Final = 20
-"""Producers that are fenced at the same time."""
-_NOT_ACTIVE: Final = "Cannot complete request momentarily: this worker stands by for another one of its group, or is taking over just now"
 
 
 class Worker(RebalanceListener):
@@ -161,24 +159,8 @@ class Worker(RebalanceListener):
         await self._standing.wait()
 
     async def _confirm_turn(self) -> None:
-        """Ask the group: a worker that was frozen may be out of it and not know yet.
-
-        Raises:
-            TurnOver: another worker has its turn, or is getting it.
-            BuswayError: the group cannot be asked.
-        """
         assert self._consumer is not None
-        asked = asyncio.ensure_future(self._consumer.commit({TopicPartition(self.config.config_storage_topic, 0): 0}))
-        over = asyncio.ensure_future(self._over.wait())
-        try:
-            await asyncio.wait([asked, over], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in (asked, over):
-                one.cancel()
-            await asyncio.wait([asked, over])
-        if self._over.is_set() or asked.cancelled() or isinstance(asked.exception(), CommitFailed):
-            raise TurnOver(_NOT_ACTIVE)
-        asked.result()
+        await confirm_turn(self._consumer, self.config.config_storage_topic, self._over)
 
     async def _work(self) -> None:
         config = self.config
@@ -218,7 +200,8 @@ class Worker(RebalanceListener):
         configs = CompactedTopic(writer, config.config_storage_topic)
         await configs.catch_up(config.bootstrap_servers)
         if self.transactions:
-            await self._fence(ConfigStore(configs).connectors())
+            assert self._admin is not None
+            await fence(self._admin, [id_of_task(config.group_id, name) for name in ConfigStore(configs).connectors()])
         offsets = CompactedTopic(producer, config.offset_storage_topic)
         statuses = CompactedTopic(producer, config.status_storage_topic)
         for topic in (offsets, statuses):
@@ -229,19 +212,12 @@ class Worker(RebalanceListener):
             statuses=StatusStore(statuses, self.worker_id, self._generation),
         )
 
-    async def _fence(self, connectors: Iterable[str]) -> None:
-        """End what tasks of another worker have open, of those too that do not start now: the offsets are read behind it."""
-        assert self._admin is not None
-        names = [id_of_task(self.config.group_id, name) for name in connectors]
-        for first in range(0, len(names), _AT_ONCE):
-            await asyncio.gather(*(fence(self._admin, name) for name in names[first : first + _AT_ONCE]))
-
     def _transactional_id(self, name: str) -> str | None:
         return id_of_task(self.config.group_id, name) if self.transactions else None
 
     def _begin(self, name: str, config: Config, target: str) -> Runner:
         if self._group is None:
-            raise Refused(409, _NOT_ACTIVE)
+            raise Refused(409, NOT_ACTIVE)
         runner = Runner(
             name,
             config,
@@ -266,7 +242,7 @@ class Worker(RebalanceListener):
 
     def _need(self) -> Stores:
         if self._stores is None:
-            raise Refused(409, _NOT_ACTIVE)
+            raise Refused(409, NOT_ACTIVE)
         return self._stores
 
     # What is asked of it
@@ -436,85 +412,34 @@ class Worker(RebalanceListener):
         await runner.idle()
         return runner
 
-    async def alter_offsets(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
+    async def alter_offsets(self, name: str, changes: Changes) -> None:
         """Set or forget offsets of a stopped connector."""
         require_few_offsets(len(changes))
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if not self._is_source(runner):
-                await self._alter_group(name, changes)
+                assert self._admin is not None
+                await alter_group(self._admin, name, changes)
                 return
-            await asyncio.to_thread(self._check_offsets, runner, changes)
+            await asyncio.to_thread(check_offsets, self.kind(runner), self.providers, runner, changes)
             require_few_offsets(len(changes), len(self._need().offsets))
             await self._store_offsets(name, changes)
 
-    async def _store_offsets(self, name: str, changes: Sequence[tuple[Mapping[str, Any], Offset | None]]) -> None:
-        stores, bootstrap = self._need(), self.config.bootstrap_servers
+    async def _store_offsets(self, name: str, changes: Changes | None) -> None:
+        stores, transactional_id = self._need(), self._transactional_id(name)
         await stores.configs.raise_epoch(name)
-        transactional_id = self._transactional_id(name)
         if transactional_id is None:
-            await asyncio.gather(*(stores.offsets.put(name, partition, offset) for partition, offset in changes))
-            return
-        await self._confirm_turn()
-        async with Producer(bootstrap, transactional_id=transactional_id) as producer:
-            async with producer.transaction():
-                sent = [await stores.offsets.send(producer, name, partition, offset) for partition, offset in changes]
-            stores.offsets.committed(sent)
-
-    def _check_offsets(self, runner: Runner, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
-        kind = self.kind(runner)
-        if kind is None or not issubclass(kind, Source):
-            return
-        try:
-            config = self.providers.resolved(runner.config)
-        except ConfigInvalid as wrong:
-            raise Refused(400, str(wrong)) from None
-        for partition, offset in changes:
-            problem = None if offset is None else kind.offset_problem(config, partition, offset)
-            if problem is not None:
-                said = References(runner.config, config).said("offsets", problem)
-                raise Refused(400, f"Failed to modify offsets for source connector {runner.name}: {said}")
-
-    async def _alter_group(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
-        assert self._admin is not None
-        sets: dict[TopicPartition, int] = {}
-        forgets: list[TopicPartition] = []
-        for partition, offset in changes:
-            if not {"kafka_topic", "kafka_partition"} <= partition.keys():
-                raise Refused(
-                    400,
-                    "The partition for a sink connector offset must contain the keys 'kafka_topic' and 'kafka_partition'",
-                )
-            try:
-                where = TopicPartition(str(partition["kafka_topic"]), int(partition["kafka_partition"]))
-                if offset is None:
-                    forgets.append(where)
-                    continue
-                if "kafka_offset" not in offset:
-                    raise Refused(
-                        400, "The offset for a sink connector should either be null or contain the key 'kafka_offset'"
-                    )
-                sets[where] = int(offset["kafka_offset"])
-            except (TypeError, ValueError):
-                raise Refused(
-                    400, f"Partition and offset of a sink are whole numbers, not {dict(partition)} and {offset}"
-                ) from None
-            if sets[where] < 0:
-                raise Refused(400, f"Failed to modify offsets for sink connector {name}: an offset is 0 or above")
-        try:
-            if sets:
-                await self._admin.alter_group_offsets(group_of(name), sets)
-            if forgets:
-                await self._admin.delete_group_offsets(group_of(name), forgets)
-        except BrokerError as problem:
-            raise Refused(400, f"Failed to modify offsets for sink connector {name}: {problem}") from None
+            await store_offsets(stores.offsets, name, changes)
+        else:
+            await self._confirm_turn()
+            await store_in_transaction(stores.offsets, self.config.bootstrap_servers, transactional_id, name, changes)
 
     async def reset_offsets(self, name: str) -> None:
         """Forget all offsets of a stopped connector: it begins anew."""
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if self._is_source(runner):
-                await self._store_offsets(name, [(partition, None) for partition, _ in self._need().offsets.of(name)])
+                await self._store_offsets(name, None)
                 return
             assert self._admin is not None
             with contextlib.suppress(BrokerError):  # without offsets there is no group
