@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from busway.app.declaring.depends import Context, Depends
     from busway.app.declaring.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.app.extension import Extension, Handling
-    from busway.app.handling.attempts import HandlerFailed, HandlerTimedOut
-    from busway.app.handling.failures import Exponential, Retry
+    from busway.app.handling.attempts import HandlerTimedOut
+    from busway.app.handling.failures import Exponential, HandlerFailed, Retry
     from busway.app.hooks import ExtensionFailed
     from busway.app.tables.copies import BadRow
     from busway.app.tables.global_table import GlobalTable
@@ -134,7 +134,6 @@ _WHERE: Final = {
         "NewTopic",
     ),
     "busway.app.handling.attempts": (
-        "HandlerFailed",
         "HandlerTimedOut",
     ),
     "busway.app.bus": ("App",),
@@ -158,6 +157,7 @@ _WHERE: Final = {
     ),
     "busway.app.handling.failures": (
         "Exponential",
+        "HandlerFailed",
         "Retry",
     ),
     "busway.app.hooks": ("ExtensionFailed",),

@@ -291,6 +291,11 @@ class Consumer:
                 return found.position
             await asyncio.sleep(_POSITION_S)
 
+    def place(self, partition: TopicPartition) -> int | None:
+        """As `position`, and None while it is not known, or the partition is not assigned."""
+        found = self._fetcher.assigned.get(partition)
+        return None if found is None else found.position
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`."""
         self._find(partition).seek(offset)
@@ -340,12 +345,20 @@ class Consumer:
         """The first offset of each partition."""
         return await self._ends(partitions, EARLIEST)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition."""
-        return await self._ends(partitions, LATEST)
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, open_too: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition; at read_committed, the one before which no transaction is open.
 
-    async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
-        found = await self._fetcher.look_ups.until_answered(dict.fromkeys(partitions, which))
+        Args:
+            open_too: at read_committed as well, behind the last record, whether it is committed or not.
+        """
+        return await self._ends(partitions, LATEST, open_too=open_too)
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition], which: int, *, open_too: bool = False
+    ) -> dict[TopicPartition, int]:
+        found = await self._fetcher.look_ups.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
         return {partition: answer.offset for partition, answer in found.items() if answer is not None}
 
     async def offsets_for_times(

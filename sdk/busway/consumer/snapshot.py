@@ -6,10 +6,13 @@ What lives here: reading without a group, once, to an end. What does not: follow
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.types import Record, TopicPartition
+
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +50,33 @@ class Snapshot:
 
 @contextlib.asynccontextmanager
 async def snapshot(
-    bootstrap_servers: Addresses, topic: str, partitions: Iterable[int] | None = None, *, client_id: str = "busway"
+    bootstrap_servers: Addresses,
+    topic: str,
+    partitions: Iterable[int] | None = None,
+    *,
+    client_id: str = "busway",
+    isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncIterator[Snapshot]:
     """A topic, or some of its partitions, to be read up to what is the end now.
+
+    Args:
+        isolation_level: with read_committed, transactions that are open before that end are waited for.
 
     Raises:
         BrokerError: the topic cannot be had.
         ConnectionFailed: no broker can be reached.
     """
     async with Consumer(
-        bootstrap_servers=bootstrap_servers, client_id=client_id, auto_offset_reset="earliest"
+        bootstrap_servers=bootstrap_servers,
+        client_id=client_id,
+        auto_offset_reset="earliest",
+        isolation_level=isolation_level,
     ) as consumer:
         await consumer.subscribe([topic])
         assigned = consumer.assignment()
         wanted = assigned if partitions is None else {TopicPartition(topic, number) for number in partitions} & assigned
         begins = await consumer.beginning_offsets(wanted)
-        ends = await consumer.end_offsets(wanted)
+        ends = await consumer.end_offsets(wanted, open_too=True)
         yield Snapshot(
             topic=topic,
             begins={partition.partition: offset for partition, offset in begins.items()},
@@ -78,13 +92,19 @@ async def read_to_end(
     *,
     starts: Mapping[int, int] | None = None,
     client_id: str = "busway",
+    isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncGenerator[Record, None]:
     """The records of a topic, or of some of its partitions, each partition in order, from its first or from where `starts` says.
+
+    Args:
+        isolation_level: with read_committed, transactions that are open before the end are waited for.
 
     Raises:
         BrokerError: the topic cannot be had.
         ConnectionFailed: no broker can be reached.
     """
-    async with snapshot(bootstrap_servers, topic, partitions, client_id=client_id) as found:
+    async with snapshot(
+        bootstrap_servers, topic, partitions, client_id=client_id, isolation_level=isolation_level
+    ) as found:
         async for record in found.records(starts):
             yield record

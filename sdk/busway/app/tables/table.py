@@ -29,15 +29,18 @@ reading wait for anybody.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
 from busway.app.declaring.depends import current
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.extension import Call, Extension
-from busway.app.tables.copies import Copies
+from busway.app.handling.work import Outgoing, Work, work
+from busway.app.tables.copies import Copies, Copy
 from busway.app.tables.rows import Attempt, Home, Rows, names
 from busway.app.tables.turns import WHOLE, Turns
 from busway.app.topics import create_missing, partition_counts
@@ -97,6 +100,7 @@ class Table(Rows[K, V], Extension):
         self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
         self._turns: defaultdict[int, Turns] = defaultdict(Turns)
         self._lanes = 0
+        self._guarantees: frozenset[str] = frozenset()
 
     @property
     def held(self) -> frozenset[int]:
@@ -178,7 +182,8 @@ class Table(Rows[K, V], Extension):
 
     async def flush(self) -> None:
         """In a handler: write what it has changed so far and wait until that is acknowledged. It then stays, whatever becomes of the
-        handler, so the next attempt finds it; for a second write that must never be ahead of the first.
+        handler, so the next attempt finds it; for a second write that must never be ahead of the first. In a handler that is
+        exactly_once all its writes are one, and this does nothing.
 
         Raises:
             BadDeclaration: the handler takes batches and asks `includes`, for which rows are marked with the last record of the batch.
@@ -186,6 +191,8 @@ class Table(Rows[K, V], Extension):
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
+            return
+        if work.get() is not None:
             return
         attempt.flushed = True
         self._check_half_batch(attempt)
@@ -216,6 +223,9 @@ class Table(Rows[K, V], Extension):
                 f"(it has {names(map(str, self._held)) or 'none'}); send an event to {names(self._sources)} instead"
             )
         before = self.get(key), self.home(key)
+        if self._guarantees == {"exactly_once"}:
+            await self._change_exactly(key, value, home)
+            return
         copy = self._copies.of(home.partition)
         with copy.changing():
             self.set_row(key, value, home)
@@ -228,11 +238,45 @@ class Table(Rows[K, V], Extension):
                     self.set_row(key, *before)
                 raise
 
+    async def _change_exactly(self, key: K, value: V | None, home: Home) -> None:
+        """Set a row outside of handlers where these change it in transactions: in one of those, so that its order is that of memory."""
+        worker = self.topic.app.worker
+        assigned = None if worker is None else worker.home_of(self._sources, home.partition)
+        if worker is None or worker.transactor is None or assigned is None:
+            raise NotHere(f"table {self.topic.name}: partition {home.partition} has gone to another instance")
+        serdes = self.topic.app.serdes
+        encoded_key, encoded_value = serdes.encode(self.topic, "key", key), serdes.encode(self.topic, "value", value)
+        mine = Work((), assigned)
+        mine.keep(Outgoing(self.topic.name, home.partition, encoded_key, encoded_value, (home.header(),), None))
+        before = self.get(key), self.home(key)
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        mine.tell(self._copies.of(home.partition).left())
+
+        def told(committed: bool) -> None:
+            if not done.done():
+                done.set_result(committed)
+
+        mine.tell(told)
+        self.set_row(key, value, home)
+        worker.transactor.add(mine)
+        if not await done:
+            if self.get(key) is value:
+                self.set_row(key, *before)
+            raise NotHere(
+                f"table {self.topic.name}: {key!r} was not committed before partition {home.partition} went to another instance, or was begun "
+                "anew; look whether the row is as it should be, and put it again if not"
+            )
+
     def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
         """Where a row is that a handler may change; None for a new one, which is at home where the record came from."""
         if attempt.topic not in self._sources:
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
+            )
+        if len(self._guarantees) > 1 and work.get() is not None:
+            raise BadDeclaration(
+                f"table {self.topic.name}: {attempt.route} is exactly_once, and not all handlers of {names(self._sources)} are; give "
+                "app.table(…, sources=[…]) topics whose handlers all are, or make none of them so"
             )
         if attempt.partition not in self._held:
             raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
@@ -285,6 +329,11 @@ class Table(Rows[K, V], Extension):
             attempt.written.append(key)
             yield *encoded, headers
 
+    def rows_of(self, attempt: Attempt[K, V]) -> Iterator[Outgoing]:
+        """What has to be sent for what a handler has changed."""
+        for key, value, headers in self._encoded(attempt, list(attempt.put)):
+            yield Outgoing(self.topic.name, attempt.partition, key, value, headers, None)
+
     # What the app does
 
     async def starting(self, app: "App") -> None:
@@ -299,6 +348,9 @@ class Table(Rows[K, V], Extension):
                 f"table {self.topic.name} goes with the topics that handlers read, and app {app.name} has no handlers; "
                 "app.global_table(…) is for that"
             )
+        self._guarantees = frozenset(
+            route.guarantee for route in app.routes if {topic.name for topic in route.topics} & self._sources
+        )
         counts = await partition_counts(app, self._sources)
         if len(set(counts.values())) > 1:
             shown = ", ".join(f"{name} has {count}" for name, count in sorted(counts.items()))
@@ -376,7 +428,14 @@ class Table(Rows[K, V], Extension):
                 return await attempted(argument)
             # A record without a key has no row by its key, and is alone with nothing.
             key = WHOLE if whole else object() if (own := current.get().key) is None else own
-            async with self._turns[record.partition].turn(key):
+            turn = self._turns[record.partition].turn(key)
+            if (mine := work.get()) is not None:
+                # Until its rows, and those of other tables, have their place among what is to be committed.
+                if mine.turns is None:
+                    mine.turns = AsyncExitStack()
+                await mine.turns.enter_async_context(turn)
+                return await attempted(argument)
+            async with turn:
                 return await attempted(argument)
 
         return in_turn
@@ -396,6 +455,8 @@ class Table(Rows[K, V], Extension):
             token = self._attempt.set(attempt)
             copy = self._copies.of(record.partition)
             copy.open += 1
+            if (mine := work.get()) is not None:
+                return await self._kept(mine, Change(self, attempt, copy), token, call(argument))
             try:
                 result = await call(argument)
                 attempt.ended = True
@@ -412,6 +473,49 @@ class Table(Rows[K, V], Extension):
             return result
 
         return attempted
+
+    async def _kept(self, mine: Work, change: "Change", token: Any, call: Awaitable[Any]) -> Any:
+        """A call whose rows are sent with all that it leaves behind."""
+        try:
+            result = await call
+        except BaseException:
+            change.undo()
+            raise
+        finally:
+            self._attempt.reset(token)
+        mine.changes.append(change)
+        return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """What one call of a handler that is exactly_once has changed in a table.
+
+    Attributes:
+        copy: how far the rows are what the topic says.
+    """
+
+    table: Table[Any, Any]
+    attempt: Attempt[Any, Any]
+    copy: Copy
+
+    def finish(self, work: Work) -> None:
+        """The call has returned."""
+        self._end()
+        if self.attempt.put:
+            for row in self.table.rows_of(self.attempt):
+                work.keep(row)
+            work.tell(self.copy.left())
+
+    def undo(self) -> None:
+        """The call has failed, or what it leaves behind cannot be sent."""
+        self._end()
+        self.attempt.undo(self.table)
+
+    def _end(self) -> None:
+        if not self.attempt.ended:
+            self.attempt.ended = True
+            self.copy.open -= 1
 
 
 def _in_order(route: Route) -> bool:
