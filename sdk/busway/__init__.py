@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from busway.app.hooks import ExtensionFailed
     from busway.app.tables.copies import BadRow
     from busway.app.tables.global_table import GlobalTable
-    from busway.app.tables.table import NotHere, Table
+    from busway.app.tables.rows import NotHere
+    from busway.app.tables.table import Table
     from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.consumer.snapshot import read_to_end
@@ -133,9 +134,7 @@ _WHERE: Final = {
         "Admin",
         "NewTopic",
     ),
-    "busway.app.handling.attempts": (
-        "HandlerTimedOut",
-    ),
+    "busway.app.handling.attempts": ("HandlerTimedOut",),
     "busway.app.bus": ("App",),
     "busway.app.dead_letters.letter": (
         "DeadLetter",
@@ -175,7 +174,8 @@ _WHERE: Final = {
     ),
     "busway.app.tables.global_table": ("GlobalTable",),
     "busway.app.tables.copies": ("BadRow",),
-    "busway.app.tables.table": ("NotHere", "Table"),
+    "busway.app.tables.rows": ("NotHere",),
+    "busway.app.tables.table": ("Table",),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "BrokerError",

@@ -293,8 +293,7 @@ class Consumer:
 
     def place(self, partition: TopicPartition) -> int | None:
         """As `position`, and None while it is not known, or the partition is not assigned."""
-        found = self._fetcher.assigned.get(partition)
-        return None if found is None else found.position
+        return getattr(self._fetcher.assigned.get(partition), "position", None)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`."""
@@ -345,19 +344,11 @@ class Consumer:
         """The first offset of each partition."""
         return await self._ends(partitions, EARLIEST)
 
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, open_too: bool = False
-    ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition; at read_committed, the one before which no transaction is open.
-
-        Args:
-            open_too: at read_committed as well, behind the last record, whether it is committed or not.
-        """
+    async def end_offsets(self, partitions: Iterable[TopicPartition], *, open_too: bool = False) -> dict[TopicPartition, int]:  # fmt: skip
+        """The offset behind the last record of each partition; at read_committed, unless `open_too`, before the first open transaction."""
         return await self._ends(partitions, LATEST, open_too=open_too)
 
-    async def _ends(
-        self, partitions: Iterable[TopicPartition], which: int, *, open_too: bool = False
-    ) -> dict[TopicPartition, int]:
+    async def _ends(self, partitions: Iterable[TopicPartition], which: int, *, open_too: bool = False) -> dict[TopicPartition, int]:  # fmt: skip
         found = await self._fetcher.look_ups.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
         return {partition: answer.offset for partition, answer in found.items() if answer is not None}
 
@@ -401,8 +392,7 @@ class Consumer:
         return self._handed_out
 
     async def _commit_handled(self) -> None:
-        offsets = dict(self._handled)
-        await self._require_group().offsets.commit(offsets)
+        await self._require_group().offsets.commit(offsets := dict(self._handled))
         self._committed(offsets)
 
     def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -48,9 +48,7 @@ class Shop:
 
 async def sell(bus: TestBus, service: Shop, amounts: range) -> None:
     """So many sales, of five shops."""
-    await asyncio.gather(
-        *[bus.send(service.sales, Sale(f"shop {n % 5}", n), key=f"shop {n % 5}") for n in amounts]
-    )
+    await asyncio.gather(*[bus.send(service.sales, Sale(f"shop {n % 5}", n), key=f"shop {n % 5}") for n in amounts])
 
 
 def totals(amounts: set[int]) -> dict[str, int]:

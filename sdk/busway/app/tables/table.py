@@ -32,7 +32,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
@@ -40,11 +39,12 @@ from busway.app.declaring.depends import current
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.extension import Call, Extension
 from busway.app.handling.work import Outgoing, Work, work
-from busway.app.tables.copies import Copies, Copy
-from busway.app.tables.rows import Attempt, Home, Rows, names
+from busway.app.tables.beside import make_beside
+from busway.app.tables.changes import Change, change_outside
+from busway.app.tables.copies import Copies
+from busway.app.tables.rows import Attempt, Home, NotHere, Rows, names
 from busway.app.tables.turns import WHOLE, Turns
-from busway.app.topics import create_missing, partition_counts
-from busway.errors import BuswayError, NotRunning
+from busway.errors import NotRunning
 from busway.producer.producer import KeyValueHeaders
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
@@ -57,10 +57,6 @@ log = logging.getLogger("busway.app")
 K = TypeVar("K")
 V = TypeVar("V")
 COMPACT: Final = {"cleanup.policy": "compact"}
-
-
-class NotHere(BuswayError):
-    """A row belongs to a partition that this instance does not have, or that the record being handled is not from."""
 
 
 class Table(Rows[K, V], Extension):
@@ -224,7 +220,7 @@ class Table(Rows[K, V], Extension):
             )
         before = self.get(key), self.home(key)
         if self._guarantees == {"exactly_once"}:
-            await self._change_exactly(key, value, home)
+            await change_outside(self, self._sources, key, value, home=home, copy=self._copies.of(home.partition))
             return
         copy = self._copies.of(home.partition)
         with copy.changing():
@@ -237,35 +233,6 @@ class Table(Rows[K, V], Extension):
                 if self.get(key) is value:
                     self.set_row(key, *before)
                 raise
-
-    async def _change_exactly(self, key: K, value: V | None, home: Home) -> None:
-        """Set a row outside of handlers where these change it in transactions: in one of those, so that its order is that of memory."""
-        worker = self.topic.app.worker
-        assigned = None if worker is None else worker.home_of(self._sources, home.partition)
-        if worker is None or worker.transactor is None or assigned is None:
-            raise NotHere(f"table {self.topic.name}: partition {home.partition} has gone to another instance")
-        serdes = self.topic.app.serdes
-        encoded_key, encoded_value = serdes.encode(self.topic, "key", key), serdes.encode(self.topic, "value", value)
-        mine = Work((), assigned)
-        mine.keep(Outgoing(self.topic.name, home.partition, encoded_key, encoded_value, (home.header(),), None))
-        before = self.get(key), self.home(key)
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        mine.tell(self._copies.of(home.partition).left())
-
-        def told(committed: bool) -> None:
-            if not done.done():
-                done.set_result(committed)
-
-        mine.tell(told)
-        self.set_row(key, value, home)
-        worker.transactor.add(mine)
-        if not await done:
-            if self.get(key) is value:
-                self.set_row(key, *before)
-            raise NotHere(
-                f"table {self.topic.name}: {key!r} was not committed before partition {home.partition} went to another instance, or was begun "
-                "anew; look whether the row is as it should be, and put it again if not"
-            )
 
     def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
         """Where a row is that a handler may change; None for a new one, which is at home where the record came from."""
@@ -351,32 +318,8 @@ class Table(Rows[K, V], Extension):
         self._guarantees = frozenset(
             route.guarantee for route in app.routes if {topic.name for topic in route.topics} & self._sources
         )
-        counts = await partition_counts(app, self._sources)
-        if len(set(counts.values())) > 1:
-            shown = ", ".join(f"{name} has {count}" for name, count in sorted(counts.items()))
-            raise BadDeclaration(
-                f"table {self.topic.name} goes with topics of as many partitions as each other, but {shown}; "
-                "give app.table(…, sources=[…]) those that its handlers read"
-            )
-        (count,) = set(counts.values())
-        strategies = app.consumer_options.get("partition_assignment_strategy", ("range",))
         app.shares_together |= len(self._sources) > 1
-        if len(self._sources) > 1 and strategies[0] != "range":
-            raise BadDeclaration(
-                f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the strategy 'range' keeps "
-                f"together; app {app.name} has partition_assignment_strategy={tuple(strategies)!r}"
-            )
-        new_topic = self._wanted if self._wanted.partitions > 0 else NewTopic(
-            self.topic.name, count, configs=self._wanted.configs
-        )  # fmt: skip
-        await create_missing(app, [new_topic])
-        mine = (await partition_counts(app, [self.topic.name]))[self.topic.name]
-        if mine != count:
-            raise BadDeclaration(
-                f"table {self.topic.name} has {mine} partitions and {names(self._sources)} {count}; they go together one by one, "
-                f"so make {self.topic.name} with {count}"
-            )
-        self._partitions = mine
+        self._partitions = await make_beside(app, self._wanted, self._sources)
         self._lanes = sum(len({topic.name for topic in route.topics} & self._sources) for route in app.routes)
 
     async def stopped(self, app: "App") -> None:
@@ -474,7 +417,7 @@ class Table(Rows[K, V], Extension):
 
         return attempted
 
-    async def _kept(self, mine: Work, change: "Change", token: Any, call: Awaitable[Any]) -> Any:
+    async def _kept(self, mine: Work, change: Change, token: Any, call: Awaitable[Any]) -> Any:
         """A call whose rows are sent with all that it leaves behind."""
         try:
             result = await call
@@ -485,37 +428,6 @@ class Table(Rows[K, V], Extension):
             self._attempt.reset(token)
         mine.changes.append(change)
         return result
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Change:
-    """What one call of a handler that is exactly_once has changed in a table.
-
-    Attributes:
-        copy: how far the rows are what the topic says.
-    """
-
-    table: Table[Any, Any]
-    attempt: Attempt[Any, Any]
-    copy: Copy
-
-    def finish(self, work: Work) -> None:
-        """The call has returned."""
-        self._end()
-        if self.attempt.put:
-            for row in self.table.rows_of(self.attempt):
-                work.keep(row)
-            work.tell(self.copy.left())
-
-    def undo(self) -> None:
-        """The call has failed, or what it leaves behind cannot be sent."""
-        self._end()
-        self.attempt.undo(self.table)
-
-    def _end(self) -> None:
-        if not self.attempt.ended:
-            self.attempt.ended = True
-            self.copy.open -= 1
 
 
 def _in_order(route: Route) -> bool:
