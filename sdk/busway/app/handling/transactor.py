@@ -97,12 +97,20 @@ class Outcomes:
         committed, aborted: transactions.
         renewed: how often a producer could not go on, and another one was started.
         problem: what the last one failed with, while none has succeeded since.
+        failing_s: since when none has, by the machine's clock.
     """
 
     committed: int = 0
     aborted: int = 0
     renewed: int = 0
     problem: BuswayError | None = None
+    failing_s: float = 0.0
+
+    def failed(self, problem: BuswayError) -> None:
+        """A transaction was not committed, or not yet."""
+        if self.problem is None:
+            self.failing_s = current_machine().monotonic_s()
+        self.problem = problem
 
 
 class Transactor:
@@ -349,7 +357,7 @@ class Transactor:
             try:
                 await producer.commit_transaction()
             except TransactionInDoubt as problem:
-                self.outcomes.problem = problem
+                self.outcomes.failed(problem)
                 log.warning("%s", problem)
             else:
                 return
@@ -382,7 +390,7 @@ class Transactor:
             await self._begin_anew(worse)
             return
         self.outcomes.aborted += 1
-        self.outcomes.problem = problem
+        self.outcomes.failed(problem)
         works, self._taken = self._taken, []
         refusal = _refusal(problem)
         if refusal is not None and len(works) == 1 and not works[0].home.dropped:
@@ -414,7 +422,7 @@ class Transactor:
         """Go on from what is committed, with a new producer."""
         log.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
         self.outcomes.renewed += 1
-        self.outcomes.problem = problem
+        self.outcomes.failed(problem)
         self._drop_all()
         firsts = await self._host.let_go()
         self._drop_all()
