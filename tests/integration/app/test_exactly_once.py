@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from busway import App, BadDeclaration, Batch, ConsumerRecord, Exponential, Retry
+from busway import Admin, App, BadDeclaration, Batch, ConsumerRecord, Exponential, Retry
+from busway.app.handling.work import SentTooLate
 from busway.testing import TestBus, crash_points
 
 
@@ -163,3 +164,101 @@ async def test_what_cannot_be_exactly_once_is_refused_by_name() -> None:
     app.subscribe(sales)(handle)
     with pytest.raises(BadDeclaration, match="one handler in an app"):
         app.subscribe(sales, guarantee="exactly_once")(handle)
+
+
+async def test_a_fenced_producer_is_replaced() -> None:
+    """Its partitions are begun anew from what is committed: nothing is lost, nothing counts twice, the app goes on."""
+    service = Shop()
+    async with service.app.test() as bus, Admin(service.app.bootstrap_servers) as admin:
+        for begin in (1, 21, 41):
+            await sell(bus, service, range(begin, begin + 20))
+            await bus.settle()
+            name = service.app.producers[1].options.transactional_id
+            assert name is not None
+            await admin.abort_transaction(name)
+        await sell(bus, service, range(61, 81))
+        await bus.settle()
+        assert dict(service.totals) == totals(set(range(1, 81)))
+        assert await service.told(bus) == list(range(1, 81))
+        worker = service.app.worker
+        assert worker is not None
+        assert worker.transactor is not None
+        assert worker.transactor.outcomes.renewed == 3
+        assert worker.transactor.outcomes.problem is None
+
+
+async def test_a_record_that_brokers_refuse_goes_to_the_dead_letters_alone() -> None:
+    """What its handler sent is larger than its topic takes, which shows when it is sent: others of the same transaction are not lost."""
+    app = App("refusing", commit_interval_s=0.05)
+    orders = app.topic("orders", value=int, format="json", partitions=2)
+    texts = app.topic("texts", value=str, format="json", partitions=1, configs={"max.message.bytes": "2000"})
+    counts = app.table("order-counts", value=int, format="json")
+
+    @app.publish(texts)
+    @app.subscribe(orders, guarantee="exactly_once", concurrency=4)
+    async def write(number: int, record: ConsumerRecord[str, int]) -> str:
+        assert record.key is not None
+        await counts.put(record.key, counts.get(record.key, 0) + 1)
+        return "x" * (5000 if number % 10 == 7 else 10) + str(number)
+
+    async with app.test() as bus:
+        await asyncio.gather(*[bus.send(orders, n, key=f"k{n % 4}") for n in range(40)])
+        await bus.settle(60)
+        written = [(record.value or "").strip("x") for record in await bus.records(texts)]
+        assert sorted(map(int, written)) == [n for n in range(40) if n % 10 != 7]
+        letters = await bus.dead_letters(orders)
+        assert sorted(int(letter.value or b"0") for letter in letters) == [7, 17, 27, 37]
+        assert sum(counts.values()) == 36
+        await bus.restart()
+        assert sum(counts.values()) == 36
+
+
+async def test_members_that_come_and_go_double_nothing() -> None:
+    """A second instance joins and leaves while sales come in."""
+    service, other = Shop(), Shop()
+    async with service.app.test() as bus:
+        other.app.bootstrap_servers = service.app.bootstrap_servers
+        other.app.schema_registry = service.app.schema_registry
+        number = 1
+
+        async def load(count: int) -> None:
+            nonlocal number
+            for _ in range(count):
+                await sell(bus, service, range(number, number + 5))
+                number += 5
+
+        for _ in range(3):
+            loading = asyncio.ensure_future(load(20))
+            await other.app.start()
+            await loading
+            loading = asyncio.ensure_future(load(20))
+            await other.app.stop()
+            await loading
+        await bus.settle()
+        assert dict(service.totals) == totals(set(range(1, number)))
+        assert await service.told(bus) == list(range(1, number))
+
+
+async def test_what_a_task_sends_that_outlives_its_handler_is_refused() -> None:
+    """Its handler's transaction does not wait for it, and outside of one it might be there twice."""
+    app = App("outliving")
+    orders = app.topic("orders", value=int, format="json", partitions=1)
+    notes = app.topic("notes", value=int, format="json", partitions=1)
+    go = asyncio.Event()
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def later(number: int) -> None:
+        await go.wait()
+        await notes.send(number)
+
+    @app.subscribe(orders, guarantee="exactly_once")
+    async def handle(number: int) -> None:
+        tasks.append(asyncio.create_task(later(number)))
+
+    async with app.test() as bus:
+        await bus.send(orders, 1, key="a")
+        await bus.settle()
+        go.set()
+        with pytest.raises(SentTooLate, match="outlived its handler"):
+            await tasks[0]
+        assert await bus.records(notes) == []

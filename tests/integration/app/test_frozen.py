@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.programs import spawn_async
 
 from busway import Admin, NewTopic, Producer, read_to_end
@@ -22,15 +23,21 @@ SECONDS = 30
 SHOPS = ["shop a", "shop b", "shop c"]
 
 
-@pytest.fixture
-async def bootstrap() -> AsyncIterator[str]:
-    """A broker in this process."""
-    properties = {
-        "group.min.session.timeout.ms": "100",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
-    }
-    async with LocalCluster(properties=properties) as cluster:
-        yield cluster.bootstrap_servers
+PROPERTIES = {
+    "group.min.session.timeout.ms": "100",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+}
+
+
+@pytest.fixture(params=["busway", pytest.param("apache", marks=pytest.mark.java)])
+async def bootstrap(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """A broker in this process, and Apache Kafka."""
+    if request.param == "busway":
+        async with LocalCluster(properties=PROPERTIES) as cluster:
+            yield cluster.bootstrap_servers
+        return
+    with ApacheKafka(PROPERTIES, heap="512m") as kafka:
+        yield kafka.bootstrap_servers
 
 
 class Service:
