@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from busway.app.declaring.declarations import Declarations
 from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.options import check_options
-from busway.app.declaring.routes import ConsumerRecord, Topic
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
 from busway.app.handling.calls import Handler, prepare
 from busway.app.handling.lane import Sleep
 from busway.app.handling.worker import Worker, WorkerParts
@@ -29,7 +29,7 @@ from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
 from busway.net.machine import current_machine
-from busway.options import ConsumerOptions, options_from
+from busway.options import ConsumerOptions, ProducerOptions, options_from
 from busway.producer.producer import Producer
 from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
@@ -222,8 +222,16 @@ class App(Declarations, Sending):
         options = options_from(ConsumerOptions, consumer_options)
         own = options.group_instance_id or str(current_machine().uuid4())
         timeout_ms = min(TRANSACTION_TIMEOUT_MS, options.session_timeout_ms)
+        if self.consumer_options.get("isolation_level", "read_committed") != "read_committed":
+            raise BadDeclaration(
+                f"app {self.name}: handlers that are exactly_once read what is committed; leave isolation_level out of consumer={{…}}"
+            )
         chosen = {"linger_ms": 0, "transaction_timeout_ms": timeout_ms, **self.producer_options}
         name = f"{self.group_id}-{own}"
+        try:
+            options_from(ProducerOptions, {"transactional_id": name, **chosen})
+        except ValueError as problem:
+            raise BadDeclaration(f"app {self.name}: handlers are exactly_once, and {problem}") from None
         return lambda: Producer(self.bootstrap_servers, client_id=self.name, transactional_id=name, **chosen)
 
     async def stop(self) -> None:

@@ -107,6 +107,27 @@ async def test_nothing_counts_twice_wherever_the_service_is_killed(point: str) -
         assert await service.told(bus) == list(range(1, 66))
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"consumer": {"isolation_level": "read_uncommitted"}}, "read what is committed"),
+        ({"producer": {"enable_idempotence": False}}, "needs enable_idempotence"),
+    ],
+)
+async def test_options_that_do_not_go_with_it_are_refused(options: dict[str, Any], words: str) -> None:
+    """When the app starts."""
+    app = App("refused", **options)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+
+    @app.subscribe(sales, guarantee="exactly_once")
+    async def handle(sale: Sale) -> None:
+        """Never called."""
+
+    with pytest.raises(BadDeclaration, match=words):
+        async with app.test():
+            pass
+
+
 async def test_a_batch_is_one_piece() -> None:
     """A batch that fails is halved; what its parts did is there once."""
     app = App("batches", commit_interval_s=0.02)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from busway.app.handling.failures import HandlerFailed
 from busway.app.handling.work import Outgoing, Work
-from busway.app.hooks import Hooks
+from busway.app.hooks import ExtensionFailed, Hooks
 from busway.cluster.retry import Backoff
 from busway.errors import (
     BrokerError,
@@ -72,6 +72,9 @@ class Host(Protocol):
 
     def place(self, partition: TopicPartition) -> int | None:
         """Where the consumer goes on."""
+
+    def make_room(self, home: "Assigned") -> None:
+        """A record of the partition was handled."""
 
     def is_idle(self) -> bool:
         """Whether no record waits for its handler, or is being handled."""
@@ -131,8 +134,6 @@ class Transactor:
         self._idle_s = interval_s
         self._queue: deque[Work] = deque()
         self._taken: list[Work] = []
-        self._sealed = False
-        """Offsets are part of the open transaction: whatever becomes of it becomes of its work."""
         self._waiting = self._waiting_bytes = 0
         self._most = RECORDS_MAX
         self._some = asyncio.Event()
@@ -149,8 +150,7 @@ class Transactor:
         """Take the transactional id.
 
         Raises:
-            ConnectionFailed: no broker can be reached.
-            TransactionFailed: the id is refused.
+            ConnectionFailed, TransactionFailed: as `Producer.start`.
         """
         await self.producer.start()
 
@@ -172,6 +172,7 @@ class Transactor:
         self._waiting += len(work.items) + len(work.records)
         self._waiting_bytes += work.size
         self._some.set()
+        self._host.make_room(work.home)
         if self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
             self._ripe.set()
 
@@ -211,6 +212,9 @@ class Transactor:
         """Nothing of these partitions goes into a transaction any more; they have gone, or are about to."""
         for assigned in those:
             assigned.dropped = True
+        if self._refused:
+            gone_too = {assigned.partition for assigned in those}
+            self._refused = {where: why for where, why in self._refused.items() if where[0] not in gone_too}
         gone = [work for work in self._queue if work.home.dropped]
         if gone:
             self._queue = deque(work for work in self._queue if not work.home.dropped)
@@ -252,7 +256,7 @@ class Transactor:
             self._taken = self._next()
             try:
                 await self._transact(self._taken, behind)
-            except HandlerFailed:
+            except (HandlerFailed, ExtensionFailed):
                 raise
             except (TransactionAbortable, BrokerError, MessageTooLarge, ConnectionFailed, RequestTimedOut) as problem:
                 await self._aborted(problem)
@@ -297,7 +301,6 @@ class Transactor:
 
     async def _transact(self, works: list[Work], behind: "Sequence[Assigned]") -> None:
         producer = self.producer
-        self._sealed = False
         await producer.begin_transaction()
         await self._send(producer, works)
         first = _first(works)
@@ -348,7 +351,6 @@ class Transactor:
         }
         if works and not found:
             raise OutOfGroup("no offset is known yet that would show whether this instance may write")
-        self._sealed = True
         await producer.send_offsets_to_transaction({assigned.partition: at for assigned, at in found.items()}, member)
         return found
 
@@ -387,8 +389,7 @@ class Transactor:
         except (BrokerError, ConnectionFailed, RequestTimedOut) as unanswered:
             log.warning("an abort was not answered, the next transaction begins with it: %s", unanswered)
         except BuswayError as worse:
-            await self._begin_anew(worse)
-            return
+            return await self._begin_anew(worse)
         self.outcomes.aborted += 1
         self.outcomes.failed(problem)
         works, self._taken = self._taken, []
@@ -396,8 +397,7 @@ class Transactor:
         if refusal is not None and len(works) == 1 and not works[0].home.dropped:
             self._refuse(works[0], refusal)
             self._queue.extendleft(works)
-            await self._begin_anew(refusal)
-            return
+            return await self._begin_anew(refusal)
         if refusal is not None:
             self._most = max(1, len(works) // 2)
         log.log(
@@ -410,6 +410,7 @@ class Transactor:
         self._drop(work for work in works if work.home.dropped)
         if refusal is None:
             await asyncio.sleep(self._pause.next())
+        return None
 
     def _refuse(self, work: Work, problem: BuswayError) -> None:
         for item in work.items:

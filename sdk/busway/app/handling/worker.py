@@ -78,6 +78,8 @@ class Worker(RebalanceListener):
         self._closing = asyncio.Lock()
         self._opening = asyncio.Lock()
         self._reopening: set[TopicPartition] = set()
+        self._going: list[Assigned] = []
+        """Partitions that are being given up: what was handled of them is committed still, unless they are lost meanwhile."""
         self._ending = False
         self.hooks = parts.hooks
         self._commits = Commits(self._at_least_once, lambda: self.consumer, parts.hooks, parts.commit_interval_s)
@@ -192,9 +194,9 @@ class Worker(RebalanceListener):
             if not item.buried:
                 self._counts.handled += 1
         self.progress.set()
-        self._make_room(items[0].home)
+        self.make_room(items[0].home)
 
-    def _make_room(self, home: Assigned) -> None:
+    def make_room(self, home: Assigned) -> None:
         """Go on with a partition that was full."""
         if home.paused and not home.closing and home.has_room:
             home.paused = False
@@ -373,7 +375,7 @@ class Worker(RebalanceListener):
     async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Begin those that are still here, from what is committed."""
         here = self.consumer.assignment()
-        if not self._ending:
+        if firsts and not self._ending:
             await self._begin({partition: first for partition, first in firsts.items() if partition in here})
 
     # Giving partitions up
@@ -387,7 +389,7 @@ class Worker(RebalanceListener):
         self._reopening.difference_update(lost)
         gone = self._take(lost)
         if self.transactor is not None:
-            self.transactor.drop(gone)
+            self.transactor.drop([*gone, *[one for one in self._going if one.partition in lost]])
         async with self._closing:
             await self._cancel({task for assigned in gone for lane in assigned.lanes for task in lane.close()})
             await self._tell_revoked([assigned.partition for assigned in gone])
@@ -423,7 +425,7 @@ class Worker(RebalanceListener):
         self.progress.set()
 
     async def _close_now(self, partitions: Iterable[TopicPartition]) -> None:
-        gone = self._take(partitions)
+        self._going = gone = self._take(partitions)
         if not gone:
             return
         lanes = [lane for assigned in gone for lane in assigned.lanes]
