@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from busway.app.declaring.depends import Context, Depends
     from busway.app.declaring.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.app.extension import Extension, Handling
-    from busway.app.handling.attempts import HandlerFailed, HandlerTimedOut
-    from busway.app.handling.failures import Exponential, Retry
+    from busway.app.handling.attempts import HandlerTimedOut
+    from busway.app.handling.failures import Exponential, HandlerFailed, Retry
     from busway.app.hooks import ExtensionFailed
     from busway.app.tables.copies import BadRow
     from busway.app.tables.global_table import GlobalTable
-    from busway.app.tables.table import NotHere, Table
+    from busway.app.tables.rows import NotHere
+    from busway.app.tables.table import Table
     from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.consumer.snapshot import read_to_end
@@ -133,10 +134,7 @@ _WHERE: Final = {
         "Admin",
         "NewTopic",
     ),
-    "busway.app.handling.attempts": (
-        "HandlerFailed",
-        "HandlerTimedOut",
-    ),
+    "busway.app.handling.attempts": ("HandlerTimedOut",),
     "busway.app.bus": ("App",),
     "busway.app.dead_letters.letter": (
         "DeadLetter",
@@ -158,6 +156,7 @@ _WHERE: Final = {
     ),
     "busway.app.handling.failures": (
         "Exponential",
+        "HandlerFailed",
         "Retry",
     ),
     "busway.app.hooks": ("ExtensionFailed",),
@@ -175,7 +174,8 @@ _WHERE: Final = {
     ),
     "busway.app.tables.global_table": ("GlobalTable",),
     "busway.app.tables.copies": ("BadRow",),
-    "busway.app.tables.table": ("NotHere", "Table"),
+    "busway.app.tables.rows": ("NotHere",),
+    "busway.app.tables.table": ("Table",),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "BrokerError",

@@ -12,26 +12,28 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from busway.admin.admin import NewTopic
 from busway.app.declaring.declarations import Declarations
 from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.options import check_options
-from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
-from busway.app.handling.calls import Handler, prepare, unacknowledged
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
+from busway.app.handling.calls import Handler, prepare
 from busway.app.handling.lane import Sleep
 from busway.app.handling.worker import Worker, WorkerParts
 from busway.app.hooks import Hooks
+from busway.app.sending import Sending
 from busway.app.serdes import Serdes
 from busway.app.serving import serve
-from busway.app.topics import create_declared, create_missing
+from busway.app.topics import create_declared
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
-from busway.errors import BuswayError, NotRunning
-from busway.producer.producer import KeyValueHeaders, Producer
+from busway.errors import NotRunning
+from busway.net.machine import current_machine
+from busway.options import ConsumerOptions, ProducerOptions, options_from
+from busway.producer.producer import Producer
 from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
-from busway.types import RecordMetadata, TopicPartition
+from busway.types import TopicPartition
 
 if TYPE_CHECKING:
     from busway.testing.bus import TestBus
@@ -42,6 +44,9 @@ log = logging.getLogger("busway.app")
 FAREWELL_S: Final = 5.0
 """When an app stops, the last commit, leaving the group and results on their way get no longer than this beyond drain_timeout_s: what
 is not committed is handled again, and whoever stops the process would kill it soon (Kubernetes after 30 s)."""
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""A transaction is open for milliseconds. One that a killed process leaves open keeps readers of committed records waiting so long, or
+for as long as a session lasts if that is less; `producer={"transaction_timeout_ms": …}` says otherwise."""
 _LEAST_S: Final = 1.0
 """Each of them gets as long as this, even when others have used up the time."""
 
@@ -49,7 +54,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class App(Declarations):
+class App(Declarations, Sending):
     """A service: topics, handlers, and the connections they need.
 
     Args:
@@ -169,6 +174,15 @@ class App(Declarations):
 
     async def _start_worker(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
         assert self._stack is not None
+        exactly_once = any(route.guarantee == "exactly_once" for route in self.routes)
+        consumer_options = {
+            "group_id": self.group_id,
+            "auto_offset_reset": self._auto_offset_reset,
+            "enable_auto_commit": False,
+            **({"partition_assignment_strategy": ("range",)} if self.shares_together else {}),
+            **self.consumer_options,
+            **({"isolation_level": "read_committed"} if exactly_once else {}),
+        }
         self.worker = Worker(
             WorkerParts(
                 group=self.group_id,
@@ -180,26 +194,45 @@ class App(Declarations):
                 sleep=self._sleep,
                 commit_interval_s=self._commit_interval_s,
                 drain_timeout_s=self._drain_timeout_s,
+                make_producer=self._producers(consumer_options) if exactly_once else None,
             )
         )
+        if (transactor := self.worker.transactor) is not None:
+            await transactor.start()
+            self._stack.push_async_callback(lambda: transactor.stop(self._time_left()))
         names = {topic.name for route in self.routes for topic in route.topics}
         consumer = Consumer(
             *sorted(names),
             bootstrap_servers=self.bootstrap_servers,
             client_id=self.name,
             listener=self.worker,
-            **{
-                "group_id": self.group_id,
-                "auto_offset_reset": self._auto_offset_reset,
-                "enable_auto_commit": False,
-                **({"partition_assignment_strategy": ("range",)} if self.shares_together else {}),
-                **self.consumer_options,
-            },
+            **consumer_options,
         )
         self.worker.reads(consumer)
         await consumer.start()
         self._stack.push_async_callback(self._leave, consumer)
         self._working = asyncio.get_running_loop().create_task(self.worker.run(), name=f"{self.name}-worker")
+
+    def _producers(self, consumer_options: dict[str, Any]) -> Callable[[], Producer]:
+        """What makes this instance's transactional producers, all of one name.
+
+        A static member has the name of its own, so that one that is started again aborts what the one before left open. Any other gets
+        a new one: what it leaves open when it is killed ends by its timeout, which is over before the group gives its partitions to others.
+        """
+        options = options_from(ConsumerOptions, consumer_options)
+        own = options.group_instance_id or str(current_machine().uuid4())
+        timeout_ms = min(TRANSACTION_TIMEOUT_MS, options.session_timeout_ms)
+        if self.consumer_options.get("isolation_level", "read_committed") != "read_committed":
+            raise BadDeclaration(
+                f"app {self.name}: handlers that are exactly_once read what is committed; leave isolation_level out of consumer={{…}}"
+            )
+        chosen = {"linger_ms": 0, "transaction_timeout_ms": timeout_ms, **self.producer_options}
+        name = f"{self.group_id}-{own}"
+        try:
+            options_from(ProducerOptions, {"transactional_id": name, **chosen})
+        except ValueError as problem:
+            raise BadDeclaration(f"app {self.name}: handlers are exactly_once, and {problem}") from None
+        return lambda: Producer(self.bootstrap_servers, client_id=self.name, transactional_id=name, **chosen)
 
     async def stop(self) -> None:
         """Let running handlers end, commit, disconnect; an app that is starting is stopped first. Safe to call twice.
@@ -331,8 +364,14 @@ class App(Declarations):
         return self._serdes
 
     @property
+    def producers(self) -> tuple[Producer, ...]:
+        """What sends its records: that of the app, and where handlers are exactly_once, that of their transactions."""
+        transactor = None if self.worker is None else self.worker.transactor
+        return (self.producer,) if transactor is None else (self.producer, transactor.producer)
+
+    @property
     def producer(self) -> Producer:
-        """What sends its records.
+        """What sends its records, but for those of transactions.
 
         Raises:
             NotRunning: the app is not running.
@@ -347,90 +386,13 @@ class App(Declarations):
             app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
         )
 
-    # Sending
-
-    async def send(
-        self,
-        topic: Topic[K, V],
-        value: V | None,
-        key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> RecordMetadata:
-        """As `Topic.send`."""
-        future = await self._send(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
-        return await future
-
-    async def send_soon(
-        self,
-        topic: Topic[K, V],
-        value: V | None,
-        key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> "asyncio.Future[RecordMetadata]":
-        """As `Topic.send_soon`."""
-        future = await self._send(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
-        if (sent := unacknowledged.get()) is None:
-            return future
-        sent.append(future)
-        # The handler may cancel what it waits for; the record is on its way all the same.
-        seen = asyncio.shield(future)
-        seen.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return seen
-
-    async def _send(
-        self,
-        topic: Topic[K, V],
-        value: V | None,
-        key: K | None,
-        *,
-        headers: Headers,
-        partition: int | None,
-        timestamp_ms: int | None,
-    ) -> "asyncio.Future[RecordMetadata]":
-        serdes, producer = self.serdes, self.producer
-        if topic.app is not self or not serdes.knows(topic):
-            raise self._undeclared(topic)
-        return await producer.send(
-            topic.name,
-            serdes.encode(topic, "value", value),
-            serdes.encode(topic, "key", key),
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-
-    async def send_encoded(
-        self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
-    ) -> "list[asyncio.Future[RecordMetadata]]":
-        """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
-        futures = await self.producer.send_many(topic.name, records, partition=partition, linger=linger)
-        if (sent := unacknowledged.get()) is not None:
-            sent.extend(futures)
-        return futures
-
-    async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
-        """To a dead-letter topic, which is made here: brokers need not make topics by themselves."""
-        try:
-            if topic not in self._made:
-                await create_missing(self, [NewTopic(topic, -1)])
-                self._made.add(topic)
-            return await (await self.producer.send(topic, value, key, headers=headers))
-        except BuswayError:
-            self._made.discard(topic)
-            raise
-
     # Reading
 
     async def read(
         self, topic: Topic[K, V], *, partitions: Iterable[int] | None = None
     ) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """All records of a topic, or of some partitions, up to what is the end now: how a service gets its tables back.
+        """All records of a topic, or of some partitions, up to what is the end now, but for those of transactions that were aborted; one
+        that is open is waited for.
 
         Raises:
             Undecodable: a record is not what the topic holds; names partition and offset.
@@ -440,16 +402,15 @@ class App(Declarations):
         serdes = self.serdes
         if not serdes.knows(topic):
             raise self._undeclared(topic)
-        async for record in read_to_end(self.bootstrap_servers, topic.name, partitions, client_id=self.name):
+        async for record in read_to_end(
+            self.bootstrap_servers, topic.name, partitions, client_id=self.name, isolation_level="read_committed"
+        ):
             try:
                 yield await serdes.decode(record)
             except Undecodable as problem:
                 raise Undecodable(f"{topic.name}-{record.partition} offset {record.offset}: {problem}") from None
 
     # Parts
-
-    def _undeclared(self, topic: Topic[Any, Any]) -> BadDeclaration:
-        return BadDeclaration(f"topic {topic.name} was not declared with app {self.name} before it started")
 
     async def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
         for function in self._on_assigned:

@@ -153,6 +153,12 @@ class Hooks:
             except Exception as problem:
                 raise _failed(extension, f"reached({point!r})", problem) from problem
 
+    async def reached_each(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """A step is reached for some partitions, if somebody wants to know."""
+        if self.stepped:
+            for partition, offset in offsets.items():
+                await self.reached(point, partition, offset)
+
 
 def _failed(extension: Extension, what: str, problem: Exception) -> BuswayError:
     """Ours says it clearly already; others' exceptions get the extension's name."""

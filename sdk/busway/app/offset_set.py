@@ -1,7 +1,7 @@
 """Which records of a partition are done, when they are not done in order.
 
 What lives here: a set of offsets as one beginning and runs behind it, and its text in the metadata of a committed offset. What does not:
-committing it (`handling.worker` for what handlers finished ahead of a record that waits, `dead_letters.replay` for what was replayed).
+committing it (`handling.assigned` for what handlers finished ahead of a record that waits, `dead_letters.replay` for what was replayed).
 
 The text is `1;3+2,5+1`: version 1; three are not done behind the committed offset, then two are; five are not, then one is.
 """

@@ -291,6 +291,10 @@ class Consumer:
                 return found.position
             await asyncio.sleep(_POSITION_S)
 
+    def place(self, partition: TopicPartition) -> int | None:
+        """As `position`, and None while it is not known, or the partition is not assigned."""
+        return getattr(self._fetcher.assigned.get(partition), "position", None)
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`."""
         self._find(partition).seek(offset)
@@ -338,17 +342,15 @@ class Consumer:
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
-        return await self._ends(dict.fromkeys(partitions, EARLIEST))
+        return await self._ends(partitions, EARLIEST)
 
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, undecided: bool = False
-    ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition that can be read now; `undecided` counts open transactions too."""
-        return await self._ends(dict.fromkeys(partitions, LATEST), undecided=undecided)
+    async def end_offsets(self, partitions: Iterable[TopicPartition], *, open_too: bool = False) -> dict[TopicPartition, int]:  # fmt: skip
+        """The offset behind the last record of each partition; at read_committed, unless `open_too`, before the first open transaction."""
+        return await self._ends(partitions, LATEST, open_too=open_too)
 
-    async def _ends(self, wanted: dict[TopicPartition, int], *, undecided: bool = False) -> dict[TopicPartition, int]:
-        found = await self._fetcher.look_ups.until_answered(wanted, undecided=undecided)
-        return {partition: at.offset for partition, at in found.items() if at is not None}
+    async def _ends(self, partitions: Iterable[TopicPartition], which: int, *, open_too: bool = False) -> dict[TopicPartition, int]:  # fmt: skip
+        found = await self._fetcher.look_ups.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
+        return {partition: answer.offset for partition, answer in found.items() if answer is not None}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
@@ -390,8 +392,7 @@ class Consumer:
         return self._handed_out
 
     async def _commit_handled(self) -> None:
-        offsets = dict(self._handled)
-        await self._require_group().offsets.commit(offsets)
+        await self._require_group().offsets.commit(offsets := dict(self._handled))
         self._committed(offsets)
 
     def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

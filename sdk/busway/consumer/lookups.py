@@ -32,12 +32,13 @@ class LookUps:
     def __init__(self, cluster: ClusterClient, options: ConsumerOptions) -> None:
         self._cluster = cluster
         self._options = options
+        self._committed = options.isolation_level == "read_committed"
 
-    async def until_answered(self, wanted: Mapping[TopicPartition, int], *, undecided: bool = False) -> Found:
+    async def until_answered(self, wanted: Mapping[TopicPartition, int], *, open_too: bool = False) -> Found:
         """Offsets by timestamp (-1 the end, -2 the beginning), None where there is none; waits for a leader that is being elected.
 
         Args:
-            undecided: for a reader of committed records too, the end is behind what is part of an open transaction.
+            open_too: the end is behind transactions that are open, also for who reads what is committed.
 
         Raises:
             BrokerError: a partition cannot be looked up.
@@ -48,7 +49,7 @@ class LookUps:
         backoff = self._cluster.backoff()
         while True:
             try:
-                return await self._once(wanted, undecided=undecided)
+                return await self._once(wanted, self._committed and not open_too)
             except BuswayError as problem:
                 permanent = isinstance(problem, BrokerError) and not problem.retriable
                 if permanent or loop.time() >= deadline:
@@ -57,7 +58,7 @@ class LookUps:
             with contextlib.suppress(BuswayError):
                 await self._cluster.refresh()
 
-    async def _once(self, wanted: Mapping[TopicPartition, int], *, undecided: bool) -> Found:
+    async def _once(self, wanted: Mapping[TopicPartition, int], committed: bool) -> Found:
         await self._cluster.ensure_topics({partition.topic for partition in wanted})
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for partition, timestamp in wanted.items():
@@ -67,14 +68,14 @@ class LookUps:
             by_leader.setdefault(leader, {})[partition] = timestamp
         result: Found = {}
         for leader, chosen in by_leader.items():
-            found, problems = await self.on(leader, chosen, undecided=undecided)
+            found, problems = await self.on(leader, chosen, committed=committed)
             for problem in problems.values():
                 raise problem
             result.update(found)
         return result
 
     async def on(
-        self, leader: int, wanted: Mapping[TopicPartition, int], *, undecided: bool = False
+        self, leader: int, wanted: Mapping[TopicPartition, int], *, committed: bool | None = None
     ) -> tuple[Found, dict[TopicPartition, BrokerError]]:
         """What one leader answers: offsets, and what it refuses.
 
@@ -87,7 +88,7 @@ class LookUps:
             topic.partitions.append(ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp))
         request = ListOffsetsRequest(
             replica_id=-1,
-            isolation_level=int(self._options.isolation_level == "read_committed" and not undecided),
+            isolation_level=int(self._committed if committed is None else committed),
             topics=list(topics.values()),
         )
         answer: ListOffsetsResponse = await self._cluster.ask_node(leader, request)

@@ -6,10 +6,13 @@ What lives here: reading without a group, once, to an end. What does not: follow
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.types import Record, TopicPartition
+
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ async def snapshot(
     partitions: Iterable[int] | None = None,
     *,
     client_id: str = "busway",
-    isolation_level: str = "read_uncommitted",
+    isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncIterator[Snapshot]:
     """A topic, or some of its partitions, to be read up to what is the end now.
 
@@ -73,7 +76,7 @@ async def snapshot(
         assigned = consumer.assignment()
         wanted = assigned if partitions is None else {TopicPartition(topic, number) for number in partitions} & assigned
         begins = await consumer.beginning_offsets(wanted)
-        ends = await consumer.end_offsets(wanted, undecided=True)
+        ends = await consumer.end_offsets(wanted, open_too=True)
         yield Snapshot(
             topic=topic,
             begins={partition.partition: offset for partition, offset in begins.items()},
@@ -89,12 +92,12 @@ async def read_to_end(
     *,
     starts: Mapping[int, int] | None = None,
     client_id: str = "busway",
-    isolation_level: str = "read_uncommitted",
+    isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncGenerator[Record, None]:
     """The records of a topic, or of some of its partitions, each partition in order, from its first or from where `starts` says.
 
     Args:
-        isolation_level: with read_committed, without those of aborted transactions; those that are open are waited for.
+        isolation_level: with read_committed, transactions that are open before the end are waited for.
 
     Raises:
         BrokerError: the topic cannot be had.

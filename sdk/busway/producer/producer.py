@@ -217,6 +217,39 @@ class Producer:
             self._sender.wake()
         return together.futures
 
+    async def check(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Whether `send` would take the record, which is not sent.
+
+        Raises:
+            As `send`, but for what is about transactions.
+        """
+        self._size(topic, value, key, headers)
+        if timestamp_ms is not None:
+            _checked(timestamp_ms)
+        if topic not in self._cluster.metadata.topics:
+            await self._ensure(topic)
+        if partition is not None:
+            self._given(topic, partition)
+
+    async def choose(self, topic: str, key: bytes | None, size: int) -> int:
+        """The partition that `send` would choose for a record of that size.
+
+        Raises:
+            BrokerError: the topic cannot be had.
+        """
+        if topic not in self._cluster.metadata.topics:
+            await self._ensure(topic)
+        return self._choose(topic, key, size)
+
     def _check_running(self) -> int:
         """The number of the open transaction, 0 for a producer that has none."""
         if self._task is None or self._task.done():

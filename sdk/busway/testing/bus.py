@@ -338,7 +338,9 @@ class TestBus:
         async with Admin(self.app.bootstrap_servers) as admin:
             if topic not in await admin.list_topics():
                 return []
-        found = [record async for record in read_to_end(self.app.bootstrap_servers, topic)]
+        found = [
+            record async for record in read_to_end(self.app.bootstrap_servers, topic, isolation_level="read_committed")
+        ]
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
 

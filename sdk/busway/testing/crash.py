@@ -48,6 +48,7 @@ class Probe(Extension):
         self._blocked: set[asyncio.Task[object]] = set()
         self._ending = False
         self._member = ""
+        self._ids: list[str] = []
 
     async def starting(self, app: "App") -> None:
         """The app starts, or starts again."""
@@ -94,7 +95,9 @@ class Probe(Extension):
         assert app.worker is not None
         self._member = app.worker.consumer.member_id()
         app.worker.consumer.cut()
-        app.producer.cut()
+        self._ids = [name for one in app.producers if (name := one.options.transactional_id) is not None]
+        for producer in app.producers:
+            producer.cut()
         self.killing = asyncio.ensure_future(self._kill())
         self.fallen.set()
 
@@ -116,13 +119,16 @@ class Probe(Extension):
         self._blocked.clear()
         await losing
         await consumer.abort()
-        await app.producer.abort()
+        for producer in app.producers:
+            await producer.abort()
         await app.stop()
         self.point = None
         if self._member:
             # A killed process would be waited for until its session times out; the bus takes it out, as an administrator can.
             async with Admin(app.bootstrap_servers) as admin:
                 await admin.remove_members(app.group_id, [self._member])
+                for name in self._ids:  # and what it left open until its timeout
+                    await admin.abort_transaction(name)
 
     async def came_or_stopped(self) -> None:
         """Returns when the app has been given partitions, or has stopped by itself, as whoever waits for it will hear.

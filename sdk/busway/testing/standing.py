@@ -41,10 +41,11 @@ _TICK_S: Final = 1e-9
 
 _REAL: Final = (
     "busway.admin", "busway.cluster", "busway.consumer", "busway.net", "busway.producer", "busway.serde", "busway.testing",
-    "busway.app.serdes", "busway.app.tables", "busway.app.handling.worker", "busway.sql.reach",
+    "busway.app.serdes", "busway.app.tables", "busway.app.handling.commits",
+    "busway.app.handling.transactor", "busway.app.handling.worker", "busway.sql.reach",
 )  # fmt: skip
 """Modules, with all below them, whose waits bring the app to others and others to it, or end it."""
-_STANDS: Final = ("busway.app.handling.worker", "_commit_regularly")
+_STANDS: Final = ("busway.app.handling.commits", "run")
 """The one function in them that waits in the app's time."""
 _OF_THE_LOOP: Final = ("asyncio", "contextlib")
 

@@ -92,11 +92,11 @@ async def test_a_partition_that_has_gone_is_not_committed_again(proxy: Proxy) ->
         assert app.worker is not None
         while not app.worker._assigned:
             await asyncio.sleep(0.01)
-        async with app.worker._committing:
+        async with app.worker._commits._committing:
             await things.send(1)
-            while not app.worker.handled or not app.worker._committing._waiters:  # type: ignore[attr-defined]
+            while not app.worker.handled or not app.worker._commits._committing._waiters:  # type: ignore[attr-defined]
                 await asyncio.sleep(0.01)
             (gone,) = app.worker._take([THINGS])
-        async with app.worker._committing:
+        async with app.worker._commits._committing:
             assert gone.closing
         assert await committed(proxy, "revoked") is None

@@ -67,6 +67,23 @@ def forgetful_shop() -> App:
     return app
 
 
+def exact_shop() -> App:
+    """As `forgetful_shop`, exactly once, with a bill for each order."""
+    app = App("shop")
+    orders = app.topic("orders", value=Order, partitions=3)
+    bills = app.topic("bills", value=Order)
+    totals = app.table("totals", value=Total)
+
+    @app.publish(bills)
+    @app.subscribe(orders, guarantee="exactly_once")
+    async def count(record: ConsumerRecord[str, Order]) -> Order | None:
+        total = totals.get(record.key or "") or Total()
+        await totals.put(record.key or "", Total(total.amount + (record.value.amount if record.value else 0)))
+        return record.value
+
+    return app
+
+
 def hasty_shop() -> App:
     """Begins with an order and says that it is done: it is committed before it is handled."""
     app = App("shop")
@@ -135,6 +152,18 @@ async def each_is_billed(bus: SimulatedBus) -> None:
 def test_a_service_that_looks_at_offsets_is_exact() -> None:
     """With typed events, a table, a registry; the number of histories is returned."""
     assert simulate(shop, workload=customers, properties=[totals_are_exact], seeds=4) == 4
+
+
+async def each_is_billed_once(bus: SimulatedBus) -> None:
+    """No more and no less."""
+    billed = Counter((one.key, one.value.amount) for one in await bus.records(BILLS))
+    assert billed == Counter((sent.key, sent.value.amount) for sent in bus.sent)
+
+
+def test_a_service_that_is_exactly_once_need_not_look() -> None:
+    """Its totals are exact and its bills are there once, whatever is killed, frozen or cut off."""
+    holds = [totals_are_exact, each_is_billed_once]
+    assert simulate(exact_shop, workload=customers, properties=holds, seeds=8) == 8
 
 
 @pytest.mark.parametrize(

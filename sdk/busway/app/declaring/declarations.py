@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from busway.app.declaring.binding import is_coroutine_function, refusal
 from busway.app.declaring.routes import (
+    GUARANTEES,
     BadDeclaration,
     Batch,
     ConsumerRecord,
     Format,
+    Guarantee,
     Publication,
     Route,
     Topic,
@@ -23,6 +25,7 @@ from busway.app.declaring.table_declarations import TableDeclarations
 from busway.app.extension import Extension
 from busway.app.handling.calls import binder
 from busway.app.handling.failures import Retry, dead_letter_topic
+from busway.app.handling.lane import OPEN_MAX_EXACTLY
 from busway.app.handling.schedule import ORDERINGS, Ordering
 from busway.types import TopicPartition
 
@@ -145,6 +148,7 @@ class Declarations(TableDeclarations):
         timeout_s: float | None = None,
         batch: Batch | None = None,
         sql: TransactionalInbox | None = None,
+        guarantee: Guarantee = "at_least_once",
     ) -> Callable[[F], F]:
         """Decorates a function that handles the records of these topics.
 
@@ -168,6 +172,10 @@ class Declarations(TableDeclarations):
                 for good is halved until the poison record is alone; that one goes to the dead letters, the others are handled.
             sql: a database that remembers which records were handled: the function runs inside its transaction, which its parameter `tx`
                 gets, and a record that was handled before is skipped. The app is extended with it if it is an `Extension`.
+            guarantee: "at_least_once": after a crash, records whose offset was not committed yet are handled again. "exactly_once": what
+                the handler sends, publishes and puts into tables, its dead letters, and the offset of its record are committed in one
+                transaction, or not at all; what is read are committed records only. Records are sent when the handler has returned, so
+                `send` returns at once, and what it returns has offset -1. A topic has one handler then.
 
         Raises:
             BadDeclaration: no topic, options that do not go together, or a parameter that cannot be bound; names the line.
@@ -190,8 +198,9 @@ class Declarations(TableDeclarations):
                 timeout_s=timeout_s,
                 batch=batch,
                 sql=sql,
+                guarantee=guarantee,
             )
-            if (why := _not_an_option(route) or _contradiction(route)) is not None:
+            if (why := _not_an_option(route) or _contradiction(route) or self._beside(route)) is not None:
                 raise refusal(function, why)
             binder(route).bind(function)
             extension: Any = sql
@@ -201,6 +210,17 @@ class Declarations(TableDeclarations):
             return function
 
         return decorate
+
+    def _beside(self, route: Route) -> str | None:
+        """Handlers of the same topic that do not go together."""
+        for other in self.routes:
+            common = [topic.name for topic in route.topics if topic in other.topics]
+            if common and "exactly_once" in {route.guarantee, other.guarantee}:
+                return (
+                    f"reads {common[0]}, as {other.name} does; a topic whose handler is exactly_once has one handler in an app, because what "
+                    "is committed are records, not handlers: make one function of them, or give this one an App with a group_id of its own"
+                )
+        return None
 
     def _no_topic(self, argument: Any, decorator: str) -> BadDeclaration:
         if callable(argument):
@@ -307,6 +327,12 @@ def _contradiction(route: Route) -> str | None:
         return "a batch holds its partition, so concurrency stays 1; leave one of the two out"
     if route.batch is not None and route.sql is not None:
         return "sql marks one record at a time; leave batch out"
+    if route.guarantee not in GUARANTEES:
+        return f"guarantee is {' or '.join(GUARANTEES)}, not {route.guarantee!r}"
+    if route.guarantee == "exactly_once" and route.sql is not None:
+        return "sql commits in the database, and exactly_once in the bus: there is no transaction of both; leave one of the two out"
+    if route.guarantee == "exactly_once" and route.concurrency > OPEN_MAX_EXACTLY:
+        return f"with exactly_once, concurrency is at most {OPEN_MAX_EXACTLY}, not {route.concurrency}"
     if route.timeout_s is not None and route.timeout_s <= 0:
         return f"timeout_s is above 0, not {route.timeout_s}"
     return None

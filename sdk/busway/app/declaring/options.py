@@ -18,6 +18,10 @@ def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, 
     Raises:
         BadDeclaration: there is no such option, its value cannot be, or it is the app's own business.
     """
+    if "transactional_id" in producer:
+        raise BadDeclaration(
+            f"app {app}: producer={{'transactional_id': …}} is the app's own work; app.subscribe(…, guarantee=\"exactly_once\") makes transactions"
+        )
     if own := _OWN & consumer.keys():
         raise BadDeclaration(
             f"app {app}: consumer={{{', '.join(sorted(own))}: …}} is not for the consumer: commits are the app's own "

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 Format: TypeAlias = Literal["avro", "json", "raw"]
+Guarantee: TypeAlias = Literal["at_least_once", "exactly_once"]
+GUARANTEES: Final[tuple[Guarantee, ...]] = ("at_least_once", "exactly_once")
 FORMATS: Final[tuple[Format, ...]] = ("avro", "json", "raw")
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -182,6 +184,7 @@ class Route:
     timeout_s: float | None = None
     batch: Batch | None = None
     sql: TransactionalInbox | None = None
+    guarantee: Guarantee = "at_least_once"
     publications: tuple[Publication, ...] = ()
 
     @property

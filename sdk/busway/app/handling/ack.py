@@ -6,6 +6,7 @@ committing (`worker`).
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 from busway.app.offset_set import OffsetSet
 
@@ -66,6 +67,20 @@ class CompletedOffsets:
             done = begun.popleft()
             finished.discard(done)
             self._committable = done + 1
+
+    def with_finished(self, offsets: Iterable[int]) -> "CompletedOffsets":
+        """As it will be when these are finished, too."""
+        after = CompletedOffsets()
+        after._begun, after._finished = self._begun.copy(), self._finished.copy()
+        after._committable, after._first, after._last, after._ahead = (
+            self._committable,
+            self._first,
+            self._last,
+            self._ahead,
+        )
+        for offset in offsets:
+            after.finish(offset)
+        return after
 
     @property
     def committable(self) -> int | None:

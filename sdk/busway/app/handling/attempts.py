@@ -15,7 +15,15 @@ from busway.app.declaring.routes import ConsumerRecord, Headers
 from busway.app.extension import Handling, Outcome
 from busway.app.handling.ack import CompletedOffsets
 from busway.app.handling.calls import Handler, unacknowledged
-from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
+from busway.app.handling.failures import (
+    HandlerFailed,
+    dead_letter_headers,
+    dead_letter_topic,
+    is_too_large,
+    without_long_ones,
+)
+from busway.app.handling.transactor import Transactor
+from busway.app.handling.work import Work, work
 from busway.app.hooks import Hooks
 from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
@@ -30,10 +38,6 @@ Rest = Callable[[float], Awaitable[None]]
 SendRaw = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[Any]]
 Sent = list["asyncio.Future[Any]"]
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
-
-
-class HandlerFailed(BuswayError):
-    """A handler failed for good, and its record may not go to the dead letters; the app stops so that nothing is skipped."""
 
 
 class HandlerTimedOut(BuswayError):
@@ -61,9 +65,10 @@ class Item:
         home: the partition that it is counted in; for who feeds and commits.
         buried: whether it lies among the dead letters for one of them.
         unreadable: whether one of them found that nobody can read it.
+        handed_on: whether it is on its way into a transaction.
     """
 
-    __slots__ = ("buried", "done", "home", "pending", "record", "size", "typed", "unreadable")
+    __slots__ = ("buried", "done", "handed_on", "home", "pending", "record", "size", "typed", "unreadable")
 
     def __init__(self, done: CompletedOffsets, record: Record, pending: int, home: Any) -> None:
         self.done = done
@@ -74,6 +79,7 @@ class Item:
         self.typed: ConsumerRecord[Any, Any] | None = None
         self.buried = False
         self.unreadable = False
+        self.handed_on = False
 
     @property
     def where(self) -> str:
@@ -97,7 +103,7 @@ class Counts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptParts:
     """What attempts are made of: the group's name, who watches, how to read a record and how to send one as it is, whose time and
-    chance."""
+    chance, and where work goes that is to happen exactly once."""
 
     group: str
     hooks: Hooks
@@ -105,6 +111,7 @@ class AttemptParts:
     send_raw: SendRaw
     counts: Counts
     machine: Machine
+    transactor: Transactor | None = None
 
 
 class Attempts:
@@ -125,6 +132,7 @@ class Attempts:
         self._where = handler.route.where
         self._buries_unreadable = buries_unreadable
         self._rest = rest
+        self._transactor = parts.transactor if handler.route.guarantee == "exactly_once" else None
 
     # Reading
 
@@ -136,6 +144,9 @@ class Attempts:
         Raises:
             HandlerFailed: it cannot be read and may not go to the dead letters.
         """
+        if self._transactor is not None and (refused := self._transactor.refused(item)) is not None:
+            await self.bury(item, refused, 1)
+            return None
         while item.typed is None and not item.unreadable:
             try:
                 item.typed = self._parts.read(item.record)
@@ -180,7 +191,7 @@ class Attempts:
         if hooks.stepped:
             await self.reached("before-handler", item)
         try:
-            await self.call(typed, sent)
+            await self.call((item,), typed, sent)
         except Exception as problem:  # noqa: BLE001 - the user's code; the record is tried again or buried
             return await self._failed(item, problem, started, mark.attempt)
         if hooks.watched:
@@ -206,15 +217,34 @@ class Attempts:
             self.tell([item], "filtered", started, attempt)
         return wanted
 
-    async def call(self, argument: Any, sent: Sent) -> None:
+    async def call(self, items: Sequence[Item], argument: Any, sent: Sent) -> None:
         """Call the handler with a record or a list of them.
 
-        What a failed attempt sent is not waited for: the next attempt, or the dead letter, stands for the record.
+        What a failed attempt sent is not waited for: the next attempt, or the dead letter, stands for the record. With exactly_once it was
+        not sent at all, and what a successful one sent is on its way into a transaction.
 
         Raises:
             Exception: what the handler raised.
             HandlerTimedOut: it took too long.
         """
+        if self._transactor is None:
+            work.set(None)
+            await self._call_once(argument, sent)
+            return
+        mine = Work(items, items[0].home)
+        work.set(mine)
+        try:
+            await self._call_once(argument, sent)
+            mine.finish()
+            self._transactor.add(mine)
+        except BaseException:
+            mine.undo()
+            raise
+        finally:
+            work.set(None)
+            await mine.release()
+
+    async def _call_once(self, argument: Any, sent: Sent) -> None:
         unacknowledged.set(sent)
         try:
             if self._timeout_s is None:
@@ -286,6 +316,8 @@ class Attempts:
         record, group = item.record, self._parts.group
         topic = dead_letter_topic(record.topic, group)
         unacknowledged.set(None)
+        mine = None if self._transactor is None else Work((item,), item.home)
+        work.set(mine)
         reasons = dead_letter_headers(problem, record, group=group, attempts=attempts, handler=handler)
         wait_s = _FIRST_WAIT_S
         while True:
@@ -299,9 +331,26 @@ class Attempts:
             else:
                 item.buried = True
                 self._parts.counts.dead_lettered += 1
+                if mine is not None and self._transactor is not None:
+                    mine.finish()
+                    self._transactor.add(mine)
+                    work.set(None)
                 return
             await self._rest(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+    # Handing on
+
+    def hand_on(self, items: Sequence[Item]) -> None:
+        """The handler is done with these; those that left nothing behind go into a transaction, too."""
+        assert self._transactor is not None
+        if rest := [item for item in items if not item.handed_on]:
+            self._transactor.add(Work(rest, rest[0].home))
+
+    async def room(self) -> None:
+        """Wait while more is on its way into transactions than may be."""
+        assert self._transactor is not None
+        await self._transactor.room()
 
     # Telling
 
@@ -317,7 +366,7 @@ class Attempts:
 
     async def acknowledged(self, item: Item, sent: Sent) -> None:
         """Wait for what was sent, where somebody wants to be told of that step."""
-        if self._parts.hooks.stepped:
+        if self._parts.hooks.stepped and self._transactor is None:
             await asyncio.gather(*sent, return_exceptions=True)
             await self.reached("after-send", item)
 

@@ -12,7 +12,7 @@ from busway.app.declaring.depends import Current
 from busway.app.declaring.routes import Batch, ConsumerRecord
 from busway.app.handling.attempts import Item, Sent
 from busway.app.handling.calls import Handler
-from busway.app.handling.lane import SENDING_MAX, GivenUp, Lane, LaneParts
+from busway.app.handling.lane import GivenUp, Lane, LaneParts
 from busway.app.handling.schedule import Schedule
 from busway.types import TopicPartition
 
@@ -52,8 +52,7 @@ class BatchLane(Lane):
                 self._done([one], key, [])
         if reads:
             await self._halving(reads, key, mark)
-        if len(self._sending) >= SENDING_MAX:
-            await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+        await self._room()
 
     async def _fill(self) -> None:
         if self.schedule.queued + 1 >= self._batch.max_records:
@@ -105,7 +104,7 @@ class BatchLane(Lane):
             started = attempts.clock()
             await attempts.reached("before-handler", items[0])
             try:
-                await attempts.call([typed for _, typed in part], sent)
+                await attempts.call(items, [typed for _, typed in part], sent)
             except Exception as problem:  # noqa: BLE001 - the user's code; the batch is tried again or halved
                 wait_s = None if once else attempts.wait_s(problem, mark.attempt)
                 lost = wait_s is None and len(part) == 1

@@ -21,6 +21,10 @@ _STACK: Final = "kafka_dlt-exception-stacktrace"
 _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 
 
+class HandlerFailed(BuswayError):
+    """A handler failed for good, and its record may not go to the dead letters; the app stops so that nothing is skipped."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exponential:
     """Waits that grow: `initial` seconds, times `factor` each time, at most `max`, each shortened by up to `jitter` of itself."""

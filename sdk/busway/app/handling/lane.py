@@ -11,13 +11,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from busway.app.declaring.depends import Current, current
-from busway.app.handling.attempts import AttemptParts, Attempts, HandlerFailed, Item, Sent
+from busway.app.declaring.routes import BATCH_MAX
+from busway.app.handling.attempts import AttemptParts, Attempts, Item, Sent
 from busway.app.handling.calls import Handler
+from busway.app.handling.failures import HandlerFailed
 from busway.app.handling.schedule import Schedule
 from busway.types import TopicPartition
 
 log = logging.getLogger("busway.app")
 
+OPEN_MAX: Final = BATCH_MAX
+"""Records of a partition that a handler has not finished: those that wait, are parked or run; above, the partition is paused."""
+OPEN_MAX_EXACTLY: Final = 250
+"""The same with exactly_once, where records may be finished ahead of others: what is finished must fit into the metadata of an offset,
+however it is spread, because nothing of it may come again."""
 SENDING_MAX: Final = 1000
 """Records of a partition whose handler has returned and that wait until what it sent is acknowledged; above, its next record waits too."""
 TURN_S: Final = 0.005
@@ -36,7 +43,8 @@ class LaneParts:
     Attributes:
         attempts: what attempts are made of.
         sleep: waits between attempts.
-        finished: told of records of the partition that the handler is done with and whose sends are acknowledged.
+        finished: told of records of the partition that the handler is done with and whose sends are acknowledged, or, with exactly_once,
+            wait for their transaction.
         fail: told of what stops the app.
     """
 
@@ -61,6 +69,9 @@ class Lane:
         self.name = route.name
         self.schedule: Schedule[Item] = Schedule(ordering=route.ordering, concurrency=route.concurrency)
         self.closing = False
+        self.exactly_once = route.guarantee == "exactly_once"
+        in_order = route.batch is not None or route.ordering == "partition"
+        self.open_max = OPEN_MAX_EXACTLY if self.exactly_once and not in_order else OPEN_MAX
         self._parts = parts
         self._concurrency = route.concurrency
         self._attempts = Attempts(parts.attempts, handler, buries_unreadable=buries_unreadable, rest=self.rest)
@@ -127,7 +138,13 @@ class Lane:
         if len(self._hands) < self._concurrency:
             self.pump()  # its key may have more
         self.finish([item], sent)
-        if len(self._sending) >= SENDING_MAX:
+        await self._room()
+
+    async def _room(self) -> None:
+        """Wait while too much of what was sent waits to be acknowledged, or committed."""
+        if self.exactly_once:
+            await self._attempts.room()
+        elif len(self._sending) >= SENDING_MAX:
             await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
 
     # Waiting
@@ -165,6 +182,9 @@ class Lane:
 
     def finish(self, items: Sequence[Item], sent: Sent) -> None:
         """The handler is done with records once all it sent for them is acknowledged; the next one does not wait for that."""
+        if self.exactly_once:
+            self._attempts.hand_on(items)
+            return
         if not sent:
             self._parts.finished(items)
             return

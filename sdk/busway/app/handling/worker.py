@@ -1,7 +1,7 @@
 """What feeds the handlers of an app and commits what they finished.
 
-What lives here: the partitions that the app has, with a lane for each handler; back-pressure; commits; giving partitions up. What does
-not: a partition's way through a handler (`lane`), which handlers there are (`declaring.routes`), what may be committed (`ack`).
+What lives here: the partitions that the app has, with a lane for each handler; back-pressure; giving partitions up. What does not: a
+partition's way through a handler (`lane`), which handlers there are (`declaring.routes`), commits (`commits`, `transactor`).
 
 At least once: an offset is committed only when every record before it was handled, was not wanted, or lies acknowledged among the dead
 letters.
@@ -9,49 +9,46 @@ letters.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.declaring.routes import BATCH_MAX, ConsumerRecord
+from busway.app.declaring.routes import ConsumerRecord
 from busway.app.handling.ack import CompletedOffsets
-from busway.app.handling.attempts import AttemptParts, Counts, HandlerFailed, Item, SendRaw
+from busway.app.handling.assigned import Assigned
+from busway.app.handling.attempts import AttemptParts, Counts, Item, SendRaw
 from busway.app.handling.batches import BatchLane
 from busway.app.handling.calls import Handler
+from busway.app.handling.commits import Commits
+from busway.app.handling.failures import HandlerFailed
 from busway.app.handling.lag import LoopWatch
-from busway.app.handling.lane import Lane, LaneParts, Sleep
+from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneParts, Sleep
+from busway.app.handling.transactor import Transactor
+from busway.app.handling.work import Work
 from busway.app.hooks import Hooks
 from busway.app.offset_set import OffsetSet
+from busway.cluster.retry import Backoff
 from busway.consumer.consumer import Consumer, RebalanceListener
-from busway.errors import BrokerError, BuswayError, CommitFailed
+from busway.errors import BuswayError
 from busway.net.machine import current_machine, has_threads
-from busway.types import OffsetAndMetadata, Record, TopicPartition
-from busway_protocol.errors import ErrorCode
+from busway.producer.producer import Producer
+from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
 __all__ = ["HandlerFailed", "Worker", "WorkerParts"]
 
 log = logging.getLogger("busway.app")
 
-OPEN_MAX: Final = BATCH_MAX
-"""Records of a partition that a handler has not finished: those that wait, are parked or run; above, the partition is paused."""
-OPEN_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of the keys and values of a partition's records that not all handlers have finished; above, it is paused."""
-LOW_WATER: Final = 250
-"""It goes on when no more than these wait for a handler that could take them."""
-AHEAD_MAX: Final = 20_000
-"""Records between the lowest unfinished one and the last that came; above, the partition is paused. Which of them are finished is
-committed with the offset, so that they do not come again; `offset_set` has room for some 800 gaps, what is behind those does."""
-REPLAY_HEADER: Final = "busway_replay-for-group"
-"""On a record that was replayed for one group alone; others have handled it before."""
-REPLAY_HANDLER: Final = "busway_replay-for-handler"
-"""And for this one of its handlers; if the group has none of that name any more, all of them get it."""
 _POLL_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerParts:
-    """What the worker is made of; the App knows how to make it."""
+    """What the worker is made of; the App knows how to make it.
+
+    Attributes:
+        make_producer: a transactional one, for handlers that are exactly_once; None where there are none.
+    """
 
     group: str
     handlers: Sequence[Handler]
@@ -62,68 +59,7 @@ class WorkerParts:
     sleep: Sleep
     commit_interval_s: float
     drain_timeout_s: float
-
-
-class Assigned:
-    """A partition that the app has: its lanes, and how far all of them are."""
-
-    __slots__ = ("closing", "committed", "done", "lanes", "open_bytes", "partition", "paused")
-
-    def __init__(self, partition: TopicPartition, lanes: Sequence[Lane], done: CompletedOffsets) -> None:
-        self.partition = partition
-        self.lanes = lanes
-        self.done = done
-        self.committed: OffsetAndMetadata | None = None
-        self.open_bytes = 0
-        self.paused = False
-        self.closing = False
-
-    def add(self, records: Iterable[Record], group: bytes) -> None:
-        """Records arrived, in their order."""
-        items: list[Item] = []
-        chosen: dict[Item, Sequence[Lane]] = {}
-        for record in records:
-            if not self.done.follows(record.offset):
-                log.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
-                self.done = CompletedOffsets()  # the topic was made anew; what is under way counts for the old one
-            if not self.done.begin(record.offset):
-                continue
-            if record.headers and _is_for_others(record, group):
-                self.done.finish(record.offset)
-                continue
-            lanes = self._lanes_for(record) if record.headers else self.lanes
-            items.append(item := Item(self.done, record, len(lanes), self))
-            self.open_bytes += item.size
-            if lanes is not self.lanes:
-                chosen[item] = lanes
-        for lane in self.lanes:
-            lane.add([item for item in items if lane in chosen.get(item, self.lanes)] if chosen else items)
-
-    def _lanes_for(self, record: Record) -> Sequence[Lane]:
-        name = next((value for name, value in record.headers if name == REPLAY_HANDLER), None)
-        mine = [lane for lane in self.lanes if lane.name.encode() == name] if name else []
-        return mine or self.lanes
-
-    @property
-    def committable(self) -> OffsetAndMetadata | None:
-        """What to commit; None while there is nothing."""
-        found = self.done.all_finished
-        return None if found is None else OffsetAndMetadata(found.below, found.short_text)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing more should be fetched for now."""
-        if self.done.open >= AHEAD_MAX or self.open_bytes >= OPEN_BYTES_MAX:
-            return True
-        return any(lane.schedule.open >= OPEN_MAX for lane in self.lanes)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether a paused partition should go on."""
-        for lane in self.lanes:  # asked for each record: the cheap question first
-            if lane.schedule.queued > LOW_WATER:
-                return False
-        return not self.is_full
+    make_producer: Callable[[], Producer] | None = None
 
 
 class Worker(RebalanceListener):
@@ -140,9 +76,19 @@ class Worker(RebalanceListener):
                 self._handlers.setdefault(topic, []).append(handler)
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Lock()
-        self._committing = asyncio.Lock()
+        self._opening = asyncio.Lock()
+        self._reopening: set[TopicPartition] = set()
+        self._going: list[Assigned] = []
+        """Partitions that are being given up: what was handled of them is committed still, unless they are lost meanwhile."""
         self._ending = False
         self.hooks = parts.hooks
+        self._commits = Commits(self._at_least_once, lambda: self.consumer, parts.hooks, parts.commit_interval_s)
+        self.transactor = (
+            None
+            if parts.make_producer is None
+            else Transactor(parts.make_producer, self, parts.hooks, parts.commit_interval_s)
+        )
+        """What commits for handlers that are exactly_once; None where there are none."""
         self._counts = Counts()
         self.unfinished = 0
         """Records that a handler began and did not finish before their partition went; their next owner begins with them."""
@@ -154,6 +100,7 @@ class Worker(RebalanceListener):
                 send_raw=parts.send_raw,
                 counts=self._counts,
                 machine=current_machine(),
+                transactor=self.transactor,
             ),
             sleep=parts.sleep,
             finished=self._finished,
@@ -189,9 +136,11 @@ class Worker(RebalanceListener):
             HandlerFailed: a record failed for good and may not be put aside.
             BuswayError: the brokers cannot be read.
         """
-        committing = asyncio.ensure_future(self._commit_regularly())
-        feeding = asyncio.ensure_future(self._feed(self.consumer))
-        waits: list[asyncio.Future[None]] = [committing, feeding, self._failed]
+        works = [self._commits.run(), self._feed(self.consumer)]
+        if self.transactor is not None:
+            works.append(self.transactor.run())
+        tasks = [asyncio.ensure_future(work) for work in works]
+        waits: list[asyncio.Future[None]] = [*tasks, self._failed]
         try:
             with self._watch():
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -200,10 +149,15 @@ class Worker(RebalanceListener):
                     wait.result()
         finally:
             self._ending = True
-            for task in (committing, feeding):
+            for task in tasks[:2]:
                 task.cancel()
-            await asyncio.wait([committing, feeding])
-            await self._close(list(self._assigned))
+            await asyncio.wait(tasks[:2])
+            try:
+                await self._close(list(self._assigned))
+            finally:
+                for task in tasks[2:]:
+                    task.cancel()
+                    await asyncio.wait([task])
             if not self._failed.done():
                 self._failed.cancel()
 
@@ -212,8 +166,9 @@ class Worker(RebalanceListener):
         return LoopWatch([handler.route for handler in self._parts.handlers]) if has_threads() else nullcontext()
 
     async def _feed(self, consumer: Consumer) -> None:
+        most = None if self.transactor is None else min(consumer.options.max_poll_records, OPEN_MAX_EXACTLY)
         while True:
-            for partition, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+            for partition, records in (await consumer.getmany(timeout_ms=_POLL_MS, max_records=most)).items():
                 assigned = self._assigned.get(partition)
                 if assigned is None or assigned.closing:
                     continue
@@ -239,7 +194,10 @@ class Worker(RebalanceListener):
             if not item.buried:
                 self._counts.handled += 1
         self.progress.set()
-        home: Assigned = items[0].home
+        self.make_room(items[0].home)
+
+    def make_room(self, home: Assigned) -> None:
+        """Go on with a partition that was full."""
         if home.paused and not home.closing and home.has_room:
             home.paused = False
             if home.partition in self.consumer.assignment():
@@ -250,63 +208,15 @@ class Worker(RebalanceListener):
             self._failed.set_exception(problem)
             self._failed.exception()  # a worker that is ending already raises nothing more
 
-    # Commits
+    def _at_least_once(self) -> list[Assigned]:
+        return [assigned for assigned in self._assigned.values() if not assigned.exactly_once]
 
-    async def _commit_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(self._parts.commit_interval_s)
-            async with self._committing:  # one at a time, so that a slow commit never comes after a later one
-                await self._commit_now(list(self._assigned.values()))
-
-    async def _commit(self, those: Sequence[Assigned]) -> None:
-        """Partitions that are going, with what became of them last."""
-        async with self._committing:
-            await self._commit_now(those)
-
-    async def _commit_now(self, partitions: Sequence[Assigned]) -> None:
-        offsets = {
-            assigned: at
-            for assigned in partitions
-            if (at := assigned.committable) is not None and at != assigned.committed
-        }
-        if not offsets:
-            return
-        first = {
-            assigned.partition: assigned.done.first if assigned.committed is None else assigned.committed.offset
-            for assigned in offsets
-        }
-        await self._reached("before-commit", first)
-        try:
-            await self._send_commit({assigned.partition: at for assigned, at in offsets.items()})
-        except CommitFailed as problem:
-            log.warning("the group has moved on; what was handled will be handled again: %s", problem)
-            return
-        except BuswayError as problem:
-            log.warning("offsets were not committed, the next commit brings them: %s", problem)
-            return
-        moved = {
-            assigned.partition: at.offset
-            for assigned, at in offsets.items()
-            if assigned.committed is None or assigned.committed.offset != at.offset
-        }
-        for assigned, at in offsets.items():
-            assigned.committed = at
-        await self._parts.hooks.committed(moved)
-        await self._reached("after-commit", first)
-
-    async def _send_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        try:
-            await self.consumer.commit(offsets)
-        except BrokerError as problem:
-            if problem.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
-                raise
-            # Brokers with a smaller offset.metadata.max.bytes than Kafka's own: what is finished ahead may come again there.
-            await self.consumer.commit({partition: at.offset for partition, at in offsets.items()})
-
-    async def _reached(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
-        if self._parts.hooks.stepped:
-            for partition, offset in offsets.items():
-                await self._parts.hooks.reached(point, partition, offset)
+    def home_of(self, topics: Collection[str], number: int) -> Assigned | None:
+        """One of the partitions of that number that are handled exactly once; None if none is here."""
+        for partition, assigned in self._assigned.items():
+            if partition.topic in topics and partition.partition == number and assigned.exactly_once:
+                return assigned
+        return None
 
     def parked(self) -> dict[TopicPartition, int]:
         """For each partition how many records wait for their next attempt."""
@@ -317,28 +227,67 @@ class Worker(RebalanceListener):
 
     def positions(self) -> dict[TopicPartition, int]:
         """For each partition the offset behind the last record that is finished with all before it; those without are missing."""
-        return {
-            partition: assigned.done.committable
-            for partition, assigned in self._assigned.items()
-            if assigned.done.committable is not None
-        }
+        found = {}
+        for partition, assigned in self._assigned.items():
+            if (below := assigned.done.committable) is not None:
+                place = None if assigned.done.open else self.consumer.place(partition)
+                found[partition] = max(below, place or 0)
+        return found
 
     # Rebalances
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Open lanes for each new partition, after the service has loaded what it keeps for them."""
-        try:
-            offsets = await self._parts.hooks.assigned(sorted(assigned))
-            await self._parts.on_assigned(sorted(assigned))
-        except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
-            self._fail(problem)
-            return
-        ahead = await self._finished_ahead([partition for partition in assigned if partition not in offsets])
-        for partition in assigned:
-            if partition in offsets:
-                self.consumer.seek(partition, offsets[partition])
-            self._open(partition, CompletedOffsets(offsets.get(partition), ahead.get(partition)))
+        async with self._closing:
+            pass  # what is being closed still may come again
+        await self._begin(dict.fromkeys(assigned, -1))
+
+    async def _begin(self, firsts: Mapping[TopicPartition, int]) -> None:
+        """Begin with partitions that this instance has; with where they began before, for those that nobody has committed anything of."""
+        async with self._opening:
+            partitions = [partition for partition in firsts if partition not in self._assigned]
+            self._reopening.update(partitions)
+            try:
+                # First what is committed: once that is decided, so are the rows that a former owner wrote with it.
+                committed = await self._committed(partitions)
+                offsets = await self._parts.hooks.assigned(sorted(partitions))
+                await self._parts.on_assigned(sorted(partitions))
+                ahead = await self._finished_ahead([p for p in partitions if p not in offsets and p not in committed])
+            except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
+                self._fail(problem)
+                return
+            gone = [partition for partition in partitions if partition not in self._reopening]
+            self._reopening.difference_update(partitions)
+            for partition in partitions:
+                if partition in gone:
+                    continue
+                done = committed.get(partition)
+                if (start := offsets.get(partition, firsts[partition] if done is None else done.below)) >= 0:
+                    self.consumer.seek(partition, start)
+                if partition in offsets:
+                    self._open(partition, CompletedOffsets(start))
+                else:
+                    self._open(partition, CompletedOffsets(None, done or ahead.get(partition)))
+            if gone:
+                await self._tell_revoked(gone)
         self.progress.set()
+
+    async def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
+        """What is finished of those that are handled exactly once; asked for until it is known."""
+        wanted = [partition for partition in partitions if self._is_exactly_once(partition.topic)]
+        pause = Backoff(current_machine().chance.random)
+        while wanted:
+            try:
+                found = await self.consumer.committed_of(wanted)
+            except BuswayError as problem:
+                log.warning("what the group has committed is not known yet, and is asked for again: %s", problem)
+                await asyncio.sleep(pause.next())
+            else:
+                return {partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in found.items()}
+        return {}
+
+    def _is_exactly_once(self, topic: str) -> bool:
+        return any(handler.route.guarantee == "exactly_once" for handler in self._handlers[topic])
 
     async def _finished_ahead(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
         """What the group's metadata says is finished beyond the committed offsets; where that cannot be had, it is handled again."""
@@ -370,16 +319,80 @@ class Worker(RebalanceListener):
         ]
         self._assigned[partition] = Assigned(partition, lanes, done)
 
+    # What the transactor asks
+
+    def metadata(self) -> GroupMetadata:
+        """The member as its group knows it now."""
+        return self.consumer.group_metadata()
+
+    def place(self, partition: TopicPartition) -> int | None:
+        """Where the consumer goes on."""
+        return self.consumer.place(partition)
+
+    def is_idle(self) -> bool:
+        """Whether no record waits for a handler that is exactly_once, or is being handled by one."""
+        return not any(
+            lane.schedule.running or lane.schedule.queued
+            for assigned in self._assigned.values()
+            if assigned.exactly_once
+            for lane in assigned.lanes
+        )
+
+    def is_behind(self) -> list[Assigned]:
+        """Partitions whose records are all finished, and whose offset can be moved on past markers and aborted records."""
+        return [
+            assigned
+            for assigned in self._assigned.values()
+            if assigned.exactly_once
+            and not assigned.done.open
+            and (assigned.committed is not None or assigned.done.first >= 0)
+            and assigned.committable_with((), self.consumer.place(assigned.partition)) != assigned.committed
+        ]
+
+    async def committed(self, works: Sequence[Work], offsets: Mapping[Assigned, OffsetAndMetadata]) -> None:
+        """A transaction is committed."""
+        moved = {}
+        for assigned, at in offsets.items():
+            if assigned.committed is None or assigned.committed.offset != at.offset:
+                moved[assigned.partition] = at.offset
+            assigned.committed = at
+        for work in works:
+            if work.items:
+                self._finished(work.items)
+        self.progress.set()
+        await self._parts.hooks.committed(moved)
+
+    async def let_go(self) -> dict[TopicPartition, int]:
+        """Stop handling what is handled exactly once, all of it; answers where each of the partitions began."""
+        gone = self._take([partition for partition, assigned in self._assigned.items() if assigned.exactly_once])
+        for assigned in gone:
+            assigned.dropped = True
+        async with self._closing:
+            await self._cancel({task for assigned in gone for lane in assigned.lanes for task in lane.close()})
+            await self._tell_revoked([assigned.partition for assigned in gone])
+        return {assigned.partition: assigned.done.first for assigned in gone}
+
+    async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
+        """Begin those that are still here, from what is committed."""
+        here = self.consumer.assignment()
+        if firsts and not self._ending:
+            await self._begin({partition: first for partition, first in firsts.items() if partition in here})
+
+    # Giving partitions up
+
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Let running handlers end, commit, close the lanes."""
         await self._close(revoked)
 
     async def on_partitions_lost(self, lost: Any) -> None:
         """Others have the partitions already: stop."""
+        self._reopening.difference_update(lost)
+        gone = self._take(lost)
+        if self.transactor is not None:
+            self.transactor.drop([*gone, *[one for one in self._going if one.partition in lost]])
         async with self._closing:
-            gone = self._take(lost)
             await self._cancel({task for assigned in gone for lane in assigned.lanes for task in lane.close()})
-            await self._tell_revoked(gone)
+            await self._tell_revoked([assigned.partition for assigned in gone])
         self.progress.set()
 
     def _take(self, partitions: Iterable[TopicPartition]) -> list[Assigned]:
@@ -388,11 +401,11 @@ class Worker(RebalanceListener):
             assigned.closing = True
         return gone
 
-    async def _tell_revoked(self, gone: Sequence[Assigned]) -> None:
+    async def _tell_revoked(self, gone: Sequence[TopicPartition]) -> None:
         if not gone:
             return
         try:
-            await self._parts.hooks.revoked(sorted(assigned.partition for assigned in gone))
+            await self._parts.hooks.revoked(sorted(gone))
         except BuswayError as problem:
             self._fail(problem)
 
@@ -404,14 +417,15 @@ class Worker(RebalanceListener):
             if deaf:
                 log.error("%d handlers go on although they were cancelled", len(deaf))
 
-    async def _close(self, partitions: Iterable[TopicPartition]) -> None:
+    async def _close(self, partitions: Collection[TopicPartition]) -> None:
         """Who comes while partitions are being closed waits until they are."""
+        self._reopening.difference_update(partitions)
         async with self._closing:
             await self._close_now(partitions)
         self.progress.set()
 
     async def _close_now(self, partitions: Iterable[TopicPartition]) -> None:
-        gone = self._take(partitions)
+        self._going = gone = self._take(partitions)
         if not gone:
             return
         lanes = [lane for assigned in gone for lane in assigned.lanes]
@@ -428,11 +442,11 @@ class Worker(RebalanceListener):
             await asyncio.wait(sending, timeout=self._parts.drain_timeout_s)
         self.unfinished += sum(lane.begun for lane in lanes)
         try:
-            await self._commit(gone)
+            if self.transactor is not None:
+                await self.transactor.settle(
+                    [assigned for assigned in gone if assigned.exactly_once], self._parts.drain_timeout_s
+                )
+            await self._commits.commit([assigned for assigned in gone if not assigned.exactly_once])
         except BuswayError as problem:
             self._fail(problem)
-        await self._tell_revoked(gone)
-
-
-def _is_for_others(record: Record, group: bytes) -> bool:
-    return any(name == REPLAY_HEADER and value != group for name, value in record.headers)
+        await self._tell_revoked([assigned.partition for assigned in gone])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from busway.admin.admin import Admin
 from busway.app.extension import Extension, Handling
+from busway.app.handling.transactor import Outcomes
 from busway.app.monitoring.progress import Progress
 from busway.errors import BuswayError
 from busway.net.machine import current_machine
@@ -152,6 +153,11 @@ class Health(Extension):
         worker = self._app.worker if self._app is not None else None
         return worker.parked() if worker is not None else {}
 
+    def transactions(self) -> Outcomes | None:
+        """What became of the app's transactions; None where it makes none."""
+        worker = self._app.worker if self._app is not None else None
+        return None if worker is None or worker.transactor is None else worker.transactor.outcomes
+
     async def ready(self) -> Readiness:
         """Whether the app has its partitions and gets on with each of them."""
         app = self._app
@@ -172,4 +178,8 @@ class Health(Extension):
             for progress in self.progress.all(self.now_s())
             if progress.stuck_s >= self.stall_timeout_s
         )
+        if (made := self.transactions()) is not None and made.problem is not None:
+            failing_s = current_machine().monotonic_s() - made.failing_s
+            if failing_s >= self.stall_timeout_s:
+                reasons += (f"no transaction was committed for {failing_s:.0f} s: {made.problem}",)
         return Readiness(ready=not reasons, reasons=reasons)

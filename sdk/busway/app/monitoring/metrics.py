@@ -16,6 +16,8 @@ serving them (`busway.web`). An app without it counts nothing.
 | `busway_lag_records` | topic, partition | records behind it |
 | `busway_seconds_since_progress` | topic, partition | since a record was finished, or the partition came |
 | `busway_parked_records` | topic, partition | records that wait for their next attempt |
+| `busway_transactions_total` | outcome | of handlers that are exactly_once: committed, aborted; what was aborted is made again |
+| `busway_transaction_renewals_total` | | how often their producer was fenced, or could not go on, and all was begun anew |
 | `busway_brokers_reachable` | | 1 if the brokers answered when lag was asked for last |
 | `busway_build_info` | app, group, version | 1 |
 | `process_*` | | of prometheus-client: CPU, memory, open files |
@@ -26,7 +28,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from busway.app.extension import Call, Handling
@@ -137,7 +139,7 @@ class _Partitions(Collector):
     def __init__(self, health: Health) -> None:
         self._health = health
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """One family for each."""
         where = ("topic", "partition")
         offsets = GaugeMetricFamily("busway_committed_offset", "The group's offset.", labels=where)
@@ -161,4 +163,14 @@ class _Partitions(Collector):
             "busway_assigned_partitions", "Partitions that this process has.", value=len(partitions)
         )
         reachable = 1 if self._health.unreachable is None else 0
+        if (made := self._health.transactions()) is not None:
+            outcomes = CounterMetricFamily(
+                "busway_transactions", "Transactions, by what became of them.", labels=["outcome"]
+            )
+            outcomes.add_metric(["committed"], made.committed)
+            outcomes.add_metric(["aborted"], made.aborted)
+            yield outcomes
+            yield CounterMetricFamily(
+                "busway_transaction_renewals", "How often transactions needed a new producer.", value=made.renewed
+            )
         yield GaugeMetricFamily("busway_brokers_reachable", "Whether the brokers answered.", value=reachable)

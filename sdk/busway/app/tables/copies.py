@@ -7,7 +7,7 @@ not: changing them (`table`).
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,6 +65,20 @@ class Copy:
             yield
         finally:
             self.open -= 1
+
+    def left(self) -> Callable[[bool], None]:
+        """Rows that are in memory go into a transaction; what is returned is told whether that is committed.
+
+        `known` stays: what is between it and the end is only what this instance wrote, and is read once more.
+        """
+        self.open += 1
+
+        def told(committed: bool) -> None:
+            self.open -= 1
+            if not committed:
+                self.known = None
+
+        return told
 
     def sent(self, futures: "Collection[asyncio.Future[RecordMetadata]]") -> None:
         """Rows that are in memory are on their way to the topic."""
@@ -131,7 +145,9 @@ class Copies:
     async def _read_back(self, numbers: Set[int]) -> int:
         app, name = self._topic.app, self._topic.name
         read = 0
-        async with snapshot(app.bootstrap_servers, name, numbers, client_id=app.name) as contents:
+        async with snapshot(
+            app.bootstrap_servers, name, numbers, client_id=app.name, isolation_level="read_committed"
+        ) as contents:
             starts = self._starts(numbers, contents)
             self._forget(numbers - starts.keys())
             try:

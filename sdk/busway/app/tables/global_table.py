@@ -182,6 +182,7 @@ class GlobalTable(Rows[K, V], Extension):
             bootstrap_servers=app.bootstrap_servers,
             client_id=app.name,
             auto_offset_reset="earliest",
+            isolation_level="read_committed",
         )
         async with consumer:
             for partition in consumer.assignment() & self._positions.keys():

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
 
 from busway.app.feed import Feed
+from busway.errors import BuswayError
 
 K = TypeVar("K")
 V = TypeVar("V")
 D = TypeVar("D")
 INCLUDED: Final = "busway_table-included"
 """The header of a table's record that tells which events are in the row: `topic@offset`, several with commas."""
+
+
+class NotHere(BuswayError):
+    """A row belongs to a partition that this instance does not have, or that the record being handled is not from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

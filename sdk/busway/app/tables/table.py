@@ -29,7 +29,8 @@ reading wait for anybody.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -37,11 +38,13 @@ from busway.admin.admin import NewTopic
 from busway.app.declaring.depends import current
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.extension import Call, Extension
+from busway.app.handling.work import Outgoing, Work, work
+from busway.app.tables.beside import make_beside
+from busway.app.tables.changes import Change, change_outside
 from busway.app.tables.copies import Copies
-from busway.app.tables.rows import Attempt, Home, Rows, names
+from busway.app.tables.rows import Attempt, Home, NotHere, Rows, names
 from busway.app.tables.turns import WHOLE, Turns
-from busway.app.topics import create_missing, partition_counts
-from busway.errors import BuswayError, NotRunning
+from busway.errors import NotRunning
 from busway.producer.producer import KeyValueHeaders
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
@@ -54,10 +57,6 @@ log = logging.getLogger("busway.app")
 K = TypeVar("K")
 V = TypeVar("V")
 COMPACT: Final = {"cleanup.policy": "compact"}
-
-
-class NotHere(BuswayError):
-    """A row belongs to a partition that this instance does not have, or that the record being handled is not from."""
 
 
 class Table(Rows[K, V], Extension):
@@ -97,6 +96,7 @@ class Table(Rows[K, V], Extension):
         self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
         self._turns: defaultdict[int, Turns] = defaultdict(Turns)
         self._lanes = 0
+        self._guarantees: frozenset[str] = frozenset()
 
     @property
     def held(self) -> frozenset[int]:
@@ -178,7 +178,8 @@ class Table(Rows[K, V], Extension):
 
     async def flush(self) -> None:
         """In a handler: write what it has changed so far and wait until that is acknowledged. It then stays, whatever becomes of the
-        handler, so the next attempt finds it; for a second write that must never be ahead of the first.
+        handler, so the next attempt finds it; for a second write that must never be ahead of the first. In a handler that is
+        exactly_once all its writes are one, and this does nothing.
 
         Raises:
             BadDeclaration: the handler takes batches and asks `includes`, for which rows are marked with the last record of the batch.
@@ -186,6 +187,8 @@ class Table(Rows[K, V], Extension):
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
+            return
+        if work.get() is not None:
             return
         attempt.flushed = True
         self._check_half_batch(attempt)
@@ -216,6 +219,9 @@ class Table(Rows[K, V], Extension):
                 f"(it has {names(map(str, self._held)) or 'none'}); send an event to {names(self._sources)} instead"
             )
         before = self.get(key), self.home(key)
+        if self._guarantees == {"exactly_once"}:
+            await change_outside(self, self._sources, key, value, home=home, copy=self._copies.of(home.partition))
+            return
         copy = self._copies.of(home.partition)
         with copy.changing():
             self.set_row(key, value, home)
@@ -233,6 +239,11 @@ class Table(Rows[K, V], Extension):
         if attempt.topic not in self._sources:
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
+            )
+        if len(self._guarantees) > 1 and work.get() is not None:
+            raise BadDeclaration(
+                f"table {self.topic.name}: {attempt.route} is exactly_once, and not all handlers of {names(self._sources)} are; give "
+                "app.table(…, sources=[…]) topics whose handlers all are, or make none of them so"
             )
         if attempt.partition not in self._held:
             raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
@@ -285,6 +296,11 @@ class Table(Rows[K, V], Extension):
             attempt.written.append(key)
             yield *encoded, headers
 
+    def rows_of(self, attempt: Attempt[K, V]) -> Iterator[Outgoing]:
+        """What has to be sent for what a handler has changed."""
+        for key, value, headers in self._encoded(attempt, list(attempt.put)):
+            yield Outgoing(self.topic.name, attempt.partition, key, value, headers, None)
+
     # What the app does
 
     async def starting(self, app: "App") -> None:
@@ -299,32 +315,11 @@ class Table(Rows[K, V], Extension):
                 f"table {self.topic.name} goes with the topics that handlers read, and app {app.name} has no handlers; "
                 "app.global_table(…) is for that"
             )
-        counts = await partition_counts(app, self._sources)
-        if len(set(counts.values())) > 1:
-            shown = ", ".join(f"{name} has {count}" for name, count in sorted(counts.items()))
-            raise BadDeclaration(
-                f"table {self.topic.name} goes with topics of as many partitions as each other, but {shown}; "
-                "give app.table(…, sources=[…]) those that its handlers read"
-            )
-        (count,) = set(counts.values())
-        strategies = app.consumer_options.get("partition_assignment_strategy", ("range",))
+        self._guarantees = frozenset(
+            route.guarantee for route in app.routes if {topic.name for topic in route.topics} & self._sources
+        )
         app.shares_together |= len(self._sources) > 1
-        if len(self._sources) > 1 and strategies[0] != "range":
-            raise BadDeclaration(
-                f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the strategy 'range' keeps "
-                f"together; app {app.name} has partition_assignment_strategy={tuple(strategies)!r}"
-            )
-        new_topic = self._wanted if self._wanted.partitions > 0 else NewTopic(
-            self.topic.name, count, configs=self._wanted.configs
-        )  # fmt: skip
-        await create_missing(app, [new_topic])
-        mine = (await partition_counts(app, [self.topic.name]))[self.topic.name]
-        if mine != count:
-            raise BadDeclaration(
-                f"table {self.topic.name} has {mine} partitions and {names(self._sources)} {count}; they go together one by one, "
-                f"so make {self.topic.name} with {count}"
-            )
-        self._partitions = mine
+        self._partitions = await make_beside(app, self._wanted, self._sources)
         self._lanes = sum(len({topic.name for topic in route.topics} & self._sources) for route in app.routes)
 
     async def stopped(self, app: "App") -> None:
@@ -376,7 +371,14 @@ class Table(Rows[K, V], Extension):
                 return await attempted(argument)
             # A record without a key has no row by its key, and is alone with nothing.
             key = WHOLE if whole else object() if (own := current.get().key) is None else own
-            async with self._turns[record.partition].turn(key):
+            turn = self._turns[record.partition].turn(key)
+            if (mine := work.get()) is not None:
+                # Until its rows, and those of other tables, have their place among what is to be committed.
+                if mine.turns is None:
+                    mine.turns = AsyncExitStack()
+                await mine.turns.enter_async_context(turn)
+                return await attempted(argument)
+            async with turn:
                 return await attempted(argument)
 
         return in_turn
@@ -396,6 +398,8 @@ class Table(Rows[K, V], Extension):
             token = self._attempt.set(attempt)
             copy = self._copies.of(record.partition)
             copy.open += 1
+            if (mine := work.get()) is not None:
+                return await self._kept(mine, Change(self, attempt, copy), token, call(argument))
             try:
                 result = await call(argument)
                 attempt.ended = True
@@ -412,6 +416,18 @@ class Table(Rows[K, V], Extension):
             return result
 
         return attempted
+
+    async def _kept(self, mine: Work, change: Change, token: Any, call: Awaitable[Any]) -> Any:
+        """A call whose rows are sent with all that it leaves behind."""
+        try:
+            result = await call
+        except BaseException:
+            change.undo()
+            raise
+        finally:
+            self._attempt.reset(token)
+        mine.changes.append(change)
+        return result
 
 
 def _in_order(route: Route) -> bool:

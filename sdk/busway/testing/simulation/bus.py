@@ -144,7 +144,9 @@ class SimulatedBus:
             async with Admin(self._bootstrap_servers) as admin:
                 if topic not in await admin.list_topics():
                     return []
-            return [record async for record in read_to_end(self._bootstrap_servers, topic)]
+            return [
+                record async for record in read_to_end(self._bootstrap_servers, topic, isolation_level="read_committed")
+            ]
 
         return sorted(await _until_reached(read), key=lambda record: (record.partition, record.offset))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from busway.admin.admin import Admin
 from busway.app.bus import App
-from busway.app.handling.attempts import HandlerFailed
+from busway.app.handling.failures import HandlerFailed
 from busway.app.topics import create_declared
 from busway.errors import BuswayError
 from busway.testing.simulation.bus import WHO, SimulatedBus

@@ -1,0 +1,94 @@
+"""Commits of what was handled at least once.
+
+What lives here: which offsets are committed when, one commit at a time. What does not: what may be committed (`ack`, `assigned`), offsets
+that go into transactions (`transactor`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from busway.app.handling.assigned import Assigned
+from busway.app.hooks import Hooks
+from busway.consumer.consumer import Consumer
+from busway.errors import BrokerError, BuswayError, CommitFailed
+from busway.types import OffsetAndMetadata, TopicPartition
+from busway_protocol.errors import ErrorCode
+
+log = logging.getLogger("busway.app")
+
+
+class Commits:
+    """Commits the offsets of partitions.
+
+    Args:
+        assigned: those that the app has now.
+        consumer: that commits.
+        interval_s: how often.
+    """
+
+    def __init__(
+        self,
+        assigned: Callable[[], Sequence[Assigned]],
+        consumer: Callable[[], Consumer],
+        hooks: Hooks,
+        interval_s: float,
+    ) -> None:
+        self._assigned = assigned
+        self._consumer = consumer
+        self._hooks = hooks
+        self._interval_s = interval_s
+        self._committing = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Commit regularly until cancelled."""
+        while True:
+            await asyncio.sleep(self._interval_s)
+            async with self._committing:  # one at a time, so that a slow commit never comes after a later one
+                await self._commit_now(self._assigned())
+
+    async def commit(self, those: Sequence[Assigned]) -> None:
+        """Partitions that are going, with what became of them last."""
+        async with self._committing:
+            await self._commit_now(those)
+
+    async def _commit_now(self, partitions: Sequence[Assigned]) -> None:
+        consumer = self._consumer()
+        offsets = {
+            assigned: at
+            for assigned in partitions
+            if (at := assigned.committable(consumer.place(assigned.partition))) is not None and at != assigned.committed
+        }
+        if not offsets:
+            return
+        first = {
+            assigned.partition: assigned.done.first if assigned.committed is None else assigned.committed.offset
+            for assigned in offsets
+        }
+        await self._hooks.reached_each("before-commit", first)
+        try:
+            await self._send({assigned.partition: at for assigned, at in offsets.items()})
+        except CommitFailed as problem:
+            log.warning("the group has moved on; what was handled will be handled again: %s", problem)
+            return
+        except BuswayError as problem:
+            log.warning("offsets were not committed, the next commit brings them: %s", problem)
+            return
+        moved = {
+            assigned.partition: at.offset
+            for assigned, at in offsets.items()
+            if assigned.committed is None or assigned.committed.offset != at.offset
+        }
+        for assigned, at in offsets.items():
+            assigned.committed = at
+        await self._hooks.committed(moved)
+        await self._hooks.reached_each("after-commit", first)
+
+    async def _send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        try:
+            await self._consumer().commit(offsets)
+        except BrokerError as problem:
+            if problem.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                raise
+            # Brokers with a smaller offset.metadata.max.bytes than Kafka's own: what is finished ahead may come again there.
+            await self._consumer().commit({partition: at.offset for partition, at in offsets.items()})

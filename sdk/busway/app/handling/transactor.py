@@ -1,0 +1,460 @@
+"""What handlers leave behind, committed in transactions with the offsets of their records: each of it exactly once.
+
+What lives here: `Transactor`: one transaction after the other, what is done again after an abort, a new producer where the old one cannot
+go on. What does not: what a call leaves behind (`work`), partitions and their lanes (`worker`), the requests (`busway.producer`).
+
+While one transaction is being committed, handlers go on and the work for the next one gathers. It is begun when nothing is left to be
+handled, after `INTERVAL_S` at the latest, and is open for as long as it takes to send what has gathered. So nobody who reads what is
+committed waits for a handler, and no handler for a commit.
+
+Work enters transactions in the order in which calls returned, and only as a whole: its records, the rows it has changed, and the offsets
+of what it was made from, in the name of the group's member as it is at that moment (KIP-447). A member that its group has replaced
+commits nothing, so a process that was frozen writes nothing that anybody sees.
+
+- Aborted, and the partitions are still here: the same work goes into the next transaction. No handler is called again.
+- Brokers refuse one of the records for good: fewer pieces of work at a time, until the one that is to blame is alone. Its record goes to
+  the dead letters.
+- The producer is fenced, or the like: all partitions are begun anew from what is committed, with a new producer.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from busway.app.handling.failures import HandlerFailed
+from busway.app.handling.work import Outgoing, Work
+from busway.app.hooks import ExtensionFailed, Hooks
+from busway.cluster.retry import Backoff
+from busway.errors import (
+    BrokerError,
+    BuswayError,
+    ConnectionFailed,
+    MessageTooLarge,
+    ProducerFenced,
+    RequestTimedOut,
+    TransactionAbortable,
+    TransactionInDoubt,
+)
+from busway.net.machine import current_machine
+from busway.producer.producer import Producer
+from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from busway.app.handling.assigned import Assigned
+
+log = logging.getLogger("busway.app")
+
+INTERVAL_S: Final = 0.1
+"""Work waits no longer than this for more before it is committed."""
+_LOOK_S: Final = 0.005
+"""How often it is looked whether nothing is left to be handled."""
+RECORDS_MAX: Final = 10_000
+"""Records that were handled, or are sent, in one transaction; with so many it is not waited for more."""
+BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes that are sent in one transaction, but for those of the call that goes beyond."""
+WAITING_BYTES_MAX: Final = 2 * BYTES_MAX
+WAITING_MAX: Final = 2 * RECORDS_MAX
+"""Above these, handlers wait until some of it is committed."""
+
+
+class OutOfGroup(TransactionAbortable):
+    """The group knows no such member at this moment, so nothing can be committed in its name."""
+
+
+class Host(Protocol):
+    """What has the partitions; see `Worker`."""
+
+    def metadata(self) -> GroupMetadata:
+        """The member as its group knows it now."""
+
+    def place(self, partition: TopicPartition) -> int | None:
+        """Where the consumer goes on."""
+
+    def make_room(self, home: "Assigned") -> None:
+        """A record of the partition was handled."""
+
+    def is_idle(self) -> bool:
+        """Whether no record waits for its handler, or is being handled."""
+
+    def is_behind(self) -> "Sequence[Assigned]":
+        """Partitions whose records are all finished, and whose offset can be moved on past what is no record."""
+
+    async def committed(self, works: Sequence[Work], offsets: "Mapping[Assigned, OffsetAndMetadata]") -> None:
+        """A transaction is committed."""
+
+    async def let_go(self) -> Mapping[TopicPartition, int]:
+        """Stop handling what is handled exactly once, all of it; answers where each of the partitions began."""
+
+    async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
+        """Begin those that are still here, from what is committed."""
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What became of transactions since the app started.
+
+    Attributes:
+        committed, aborted: transactions.
+        renewed: how often a producer could not go on, and another one was started.
+        problem: what the last one failed with, while none has succeeded since.
+        failing_s: since when none has, by the machine's clock.
+    """
+
+    committed: int = 0
+    aborted: int = 0
+    renewed: int = 0
+    problem: BuswayError | None = None
+    failing_s: float = 0.0
+
+    def failed(self, problem: BuswayError) -> None:
+        """A transaction was not committed, or not yet."""
+        if self.problem is None:
+            self.failing_s = current_machine().monotonic_s()
+        self.problem = problem
+
+
+class Transactor:
+    """Commits work in transactions.
+
+    Args:
+        make_producer: a transactional one that was not started; always of the same name, so that each fences the one before.
+        host: what has the partitions.
+        hooks: who is told of steps and commits.
+        interval_s: how long work waits for more.
+    """
+
+    def __init__(self, make_producer: Callable[[], Producer], host: Host, hooks: Hooks, interval_s: float) -> None:
+        self._make_producer = make_producer
+        self._host = host
+        self._hooks = hooks
+        self._interval_s = min(interval_s, INTERVAL_S)
+        self._idle_s = interval_s
+        self._queue: deque[Work] = deque()
+        self._taken: list[Work] = []
+        self._waiting = self._waiting_bytes = 0
+        self._most = RECORDS_MAX
+        self._some = asyncio.Event()
+        self._ripe = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._hurried = 0
+        self._over = False
+        self._refused: dict[tuple[TopicPartition, int], BuswayError] = {}
+        self._pause = Backoff(current_machine().chance.random)
+        self.outcomes = Outcomes()
+        self.producer = make_producer()
+
+    async def start(self) -> None:
+        """Take the transactional id.
+
+        Raises:
+            ConnectionFailed, TransactionFailed: as `Producer.start`.
+        """
+        await self.producer.start()
+
+    async def stop(self, timeout_s: float) -> None:
+        """Disconnect; a transaction that is open is aborted."""
+        self._drop_all()
+        await self.producer.stop(timeout_s)
+
+    # What handlers leave
+
+    def add(self, work: Work) -> None:
+        """Commit it with one of the next transactions."""
+        for item in work.items:
+            item.handed_on = True
+        if work.home.dropped:
+            work.settle(committed=False)
+            return
+        self._queue.append(work)
+        self._waiting += len(work.items) + len(work.records)
+        self._waiting_bytes += work.size
+        self._some.set()
+        self._host.make_room(work.home)
+        if self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
+            self._ripe.set()
+
+    async def room(self) -> None:
+        """Wait while too much is on its way."""
+        while self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def refused(self, item: Any) -> BuswayError | None:
+        """Why what the record's handler sends cannot be written."""
+        if not self._refused:
+            return None
+        record = item.record
+        return self._refused.get((TopicPartition(record.topic, record.partition), record.offset))
+
+    # Partitions that go
+
+    async def settle(self, those: "Collection[Assigned]", timeout_s: float) -> None:
+        """Return when nothing of these partitions is on its way any more; what is after that time is dropped."""
+        chosen = set(those)
+        self._hurried += 1
+        self._ripe.set()
+        self._some.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self._over and any(work.home in chosen for work in (*self._queue, *self._taken)):
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            log.warning("what was handled was not committed within %g s, and is handled again", timeout_s)
+        finally:
+            self._hurried -= 1
+            self.drop(those)
+
+    def drop(self, those: "Collection[Assigned]") -> None:
+        """Nothing of these partitions goes into a transaction any more; they have gone, or are about to."""
+        for assigned in those:
+            assigned.dropped = True
+        if self._refused:
+            gone_too = {assigned.partition for assigned in those}
+            self._refused = {where: why for where, why in self._refused.items() if where[0] not in gone_too}
+        gone = [work for work in self._queue if work.home.dropped]
+        if gone:
+            self._queue = deque(work for work in self._queue if not work.home.dropped)
+            self._drop(gone)
+
+    def _drop(self, works: Iterable[Work]) -> None:
+        for work in works:
+            self._left(work)
+            work.settle(committed=False)
+        self._moved.set()
+
+    def _drop_all(self) -> None:
+        works, self._taken = [*self._taken, *self._queue], []
+        self._queue.clear()
+        self._drop(works)
+
+    def _left(self, work: Work) -> None:
+        self._waiting -= len(work.items) + len(work.records)
+        self._waiting_bytes -= work.size
+
+    # One transaction after the other
+
+    async def run(self) -> None:
+        """Commit work until cancelled.
+
+        Raises:
+            TransactionFailed: no producer may commit it.
+            HandlerFailed: a record is refused even among the dead letters.
+        """
+        try:
+            await self._run()
+        finally:
+            self._over = True
+            self._moved.set()
+
+    async def _run(self) -> None:
+        while True:
+            behind = await self._until_ripe()
+            self._taken = self._next()
+            try:
+                await self._transact(self._taken, behind)
+            except (HandlerFailed, ExtensionFailed):
+                raise
+            except (TransactionAbortable, BrokerError, MessageTooLarge, ConnectionFailed, RequestTimedOut) as problem:
+                await self._aborted(problem)
+            except BuswayError as problem:
+                await self._begin_anew(problem)
+
+    async def _until_ripe(self) -> "Sequence[Assigned]":
+        """Returns when a transaction is due; with partitions whose offset alone is to be moved on, where that is why."""
+        loop = asyncio.get_running_loop()
+        while not self._queue:
+            self._some.clear()
+            try:
+                async with asyncio.timeout(self._idle_s):
+                    await self._some.wait()
+            except TimeoutError:
+                if not self._queue and (behind := self._host.is_behind()):
+                    return behind
+        until = loop.time() + self._interval_s
+        while not self._is_ripe() and (left_s := until - loop.time()) > 0:
+            try:
+                async with asyncio.timeout(min(left_s, _LOOK_S)):
+                    await self._ripe.wait()
+            except TimeoutError:
+                continue
+        return ()
+
+    def _is_ripe(self) -> bool:
+        if self._hurried or self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
+            return True
+        self._ripe.clear()
+        return self._host.is_idle()
+
+    def _next(self) -> list[Work]:
+        """The work for one transaction."""
+        found: list[Work] = []
+        records = size = 0
+        while self._queue and len(found) < self._most and records < RECORDS_MAX and size < BYTES_MAX:
+            found.append(work := self._queue.popleft())
+            records += len(work.items) + len(work.records)
+            size += work.size
+        return found
+
+    async def _transact(self, works: list[Work], behind: "Sequence[Assigned]") -> None:
+        producer = self.producer
+        await producer.begin_transaction()
+        await self._send(producer, works)
+        first = _first(works)
+        if self._hooks.stepped:
+            await producer.flush()
+            await self._hooks.reached_each("after-send", first)
+        offsets = await self._seal(producer, works, behind)
+        await self._hooks.reached_each("before-commit", first)
+        await self._commit(producer)
+        await self._done(works, offsets)
+        await self._hooks.reached_each("after-commit", first)
+
+    async def _send(self, producer: Producer, works: Iterable[Work]) -> None:
+        groups: dict[tuple[str, int], list[Outgoing]] = {}
+        for work in works:
+            for record in work.records:
+                number = record.partition
+                if number is None:
+                    number = await producer.choose(record.topic, record.key, len(record.value or b""))
+                groups.setdefault((record.topic, number), []).append(record)
+        for (topic, number), records in groups.items():
+            if any(record.timestamp_ms is not None for record in records):
+                for one in records:
+                    await producer.send(
+                        topic, one.value, one.key, partition=number, timestamp_ms=one.timestamp_ms, headers=one.headers
+                    )
+            else:
+                plain = [(one.key, one.value, tuple(one.headers)) for one in records]
+                await producer.send_many(topic, plain, partition=number, linger=False)
+
+    async def _seal(
+        self, producer: Producer, works: Sequence[Work], behind: "Sequence[Assigned]"
+    ) -> "dict[Assigned, OffsetAndMetadata]":
+        """Make the offsets part of the transaction, in the name of who the member is at this moment."""
+        if any(work.home.dropped for work in works):
+            raise OutOfGroup("partitions have gone while their records were being sent")
+        member = self._host.metadata()
+        if member.generation < 0 or not member.member_id:
+            raise OutOfGroup(f"this instance is not in group {member.group_id} at this moment")
+        finished: dict[Assigned, list[int]] = {assigned: [] for assigned in behind if not assigned.dropped}
+        for work in works:
+            offsets = finished.setdefault(work.home, [])
+            offsets += [item.record.offset for item in work.items if item.done is work.home.done]
+        found = {
+            assigned: at
+            for assigned, offsets in finished.items()
+            if (at := assigned.committable_with(offsets, self._host.place(assigned.partition))) is not None
+        }
+        if works and not found:
+            raise OutOfGroup("no offset is known yet that would show whether this instance may write")
+        await producer.send_offsets_to_transaction({assigned.partition: at for assigned, at in found.items()}, member)
+        return found
+
+    async def _commit(self, producer: Producer) -> None:
+        while True:
+            try:
+                await producer.commit_transaction()
+            except TransactionInDoubt as problem:
+                self.outcomes.failed(problem)
+                log.warning("%s", problem)
+            else:
+                return
+
+    async def _done(self, works: Sequence[Work], offsets: "Mapping[Assigned, OffsetAndMetadata]") -> None:
+        self._taken = []
+        self._most = min(self._most * 2, RECORDS_MAX)
+        self._pause.reset()
+        self.outcomes.committed += 1
+        self.outcomes.problem = None
+        for work in works:
+            self._left(work)
+            work.settle(committed=True)
+        if self._refused:
+            for work in works:
+                for item in work.items:
+                    self._refused.pop((work.home.partition, item.record.offset), None)
+        await self._host.committed(works, offsets)
+        self._moved.set()
+
+    # When it fails
+
+    async def _aborted(self, problem: BuswayError) -> None:
+        """The transaction cannot be committed; its work goes into the next one, but for what has gone."""
+        try:
+            await self.producer.abort_transaction()
+        except (BrokerError, ConnectionFailed, RequestTimedOut) as unanswered:
+            log.warning("an abort was not answered, the next transaction begins with it: %s", unanswered)
+        except BuswayError as worse:
+            return await self._begin_anew(worse)
+        self.outcomes.aborted += 1
+        self.outcomes.failed(problem)
+        works, self._taken = self._taken, []
+        refusal = _refusal(problem)
+        if refusal is not None and len(works) == 1 and not works[0].home.dropped:
+            self._refuse(works[0], refusal)
+            self._queue.extendleft(works)
+            return await self._begin_anew(refusal)
+        if refusal is not None:
+            self._most = max(1, len(works) // 2)
+        log.log(
+            logging.INFO if isinstance(problem, OutOfGroup) else logging.WARNING,
+            "a transaction of %d records was aborted, and is made again: %s",
+            sum(len(work.items) for work in works),
+            problem,
+        )
+        self._queue.extendleft(work for work in reversed(works) if not work.home.dropped)
+        self._drop(work for work in works if work.home.dropped)
+        if refusal is None:
+            await asyncio.sleep(self._pause.next())
+        return None
+
+    def _refuse(self, work: Work, problem: BuswayError) -> None:
+        for item in work.items:
+            where = work.home.partition, item.record.offset
+            if where in self._refused:
+                raise HandlerFailed(f"{item.where} cannot even be put among the dead letters: {problem}") from problem
+            self._refused[where] = problem
+
+    async def _begin_anew(self, problem: BuswayError) -> None:
+        """Go on from what is committed, with a new producer."""
+        log.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
+        self.outcomes.renewed += 1
+        self.outcomes.failed(problem)
+        self._drop_all()
+        firsts = await self._host.let_go()
+        self._drop_all()
+        await self.producer.abort()
+        while True:
+            self.producer = self._make_producer()
+            try:
+                await self.producer.start()
+                break
+            except (ConnectionFailed, RequestTimedOut, ProducerFenced) as unreachable:
+                log.warning("no new producer for transactions yet: %s", unreachable)
+            except BrokerError as refused:
+                if not refused.retriable:
+                    raise
+                log.warning("no new producer for transactions yet: %s", refused)
+            await asyncio.sleep(self._pause.next())
+        await self._host.begin_anew(firsts)
+
+
+def _first(works: Iterable[Work]) -> dict[TopicPartition, int]:
+    """For steps: the first record of each partition."""
+    found: dict[TopicPartition, int] = {}
+    for work in works:
+        for item in work.items:
+            found.setdefault(work.home.partition, item.record.offset)
+    return found
+
+
+def _refusal(problem: BuswayError) -> BuswayError | None:
+    """Why brokers will not write one of the records, however often they are asked."""
+    for one in (problem, problem.__cause__):
+        if isinstance(one, MessageTooLarge) or (isinstance(one, BrokerError) and not one.retriable):
+            return one
+    return None

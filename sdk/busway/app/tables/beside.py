@@ -1,0 +1,50 @@
+"""A table's topic beside the topics whose partitions its own go with.
+
+What lives here: making it with as many partitions as they have, and refusing what cannot be held together. What does not: the table
+(`table`).
+"""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from busway.admin.admin import NewTopic
+from busway.app.declaring.routes import BadDeclaration
+from busway.app.tables.rows import names
+from busway.app.topics import create_missing, partition_counts
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+
+async def make_beside(app: "App", wanted: NewTopic, sources: Collection[str]) -> int:
+    """How many partitions the table has, once its topic is there.
+
+    Raises:
+        BadDeclaration: they are not as many as the sources have, or cannot be held together.
+        BrokerError, ConnectionFailed: a topic cannot be had.
+    """
+    counts = await partition_counts(app, sources)
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{name} has {count}" for name, count in sorted(counts.items()))
+        raise BadDeclaration(
+            f"table {wanted.name} goes with topics of as many partitions as each other, but {shown}; "
+            "give app.table(…, sources=[…]) those that its handlers read"
+        )
+    (count,) = set(counts.values())
+    strategies = app.consumer_options.get("partition_assignment_strategy", ("range",))
+    if len(sources) > 1 and strategies[0] != "range":
+        raise BadDeclaration(
+            f"table {wanted.name} goes with {names(sources)}, whose partitions only the strategy 'range' keeps "
+            f"together; app {app.name} has partition_assignment_strategy={tuple(strategies)!r}"
+        )
+    new_topic = wanted if wanted.partitions > 0 else NewTopic(
+        wanted.name, count, configs=wanted.configs
+    )  # fmt: skip
+    await create_missing(app, [new_topic])
+    mine = (await partition_counts(app, [wanted.name]))[wanted.name]
+    if mine != count:
+        raise BadDeclaration(
+            f"table {wanted.name} has {mine} partitions and {names(sources)} {count}; they go together one by one, "
+            f"so make {wanted.name} with {count}"
+        )
+    return mine
