@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.fetcher import Fetcher
-from busway.consumer.group import GroupMember, Partitions
+from busway.consumer.group import GroupMember, Listener, Partitions
 from busway.consumer.lookups import EARLIEST, LATEST
+from busway.consumer.protocols import group_member
 from busway.consumer.topics import Topics
 from busway.errors import BuswayError, CommitFailed, NotRunning
 from busway.options import ConsumerOptions, options_from
@@ -71,25 +72,19 @@ class Consumer:
         self._cluster = connect()
         self._listener = listener or RebalanceListener()
         self._fetcher = Fetcher(self._cluster, self.options, self._committed_offsets)
+        self._connect = connect
         self._group: GroupMember | None = None
-        if self.options.group_id is not None:
-            self._group = GroupMember(
-                self._cluster,
-                self.options,
-                connect=connect,
-                on_revoked=self._revoked,
-                on_assigned=self._assigned,
-                on_lost=self._lost,
-            )
         self._wanted = frozenset(topics)
-        self._topics = Topics(
-            self._cluster, self._fetcher, self._group, max_age_s=self.options.metadata_max_age_ms / 1000
-        )
+        self._topics = self._make_topics()
         self._tasks: list[asyncio.Task[None]] = []
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handled: dict[TopicPartition, OffsetAndMetadata] = {}
         """What auto commit may commit: records handed out before the last call, so that a crash repeats and never skips."""
         self._background_problem: BuswayError | None = None
+
+    def _make_topics(self) -> Topics:
+        max_age_s = self.options.metadata_max_age_ms / 1000
+        return Topics(self._cluster, self._fetcher, self._group, max_age_s=max_age_s)
 
     # Life
 
@@ -99,8 +94,17 @@ class Consumer:
         Raises:
             ConnectionFailed: no broker can be reached.
             BrokerError: a topic cannot be had.
+            UnsupportedByBroker: the brokers do not serve the group_protocol that was asked for.
         """
         await self._cluster.start()
+        if self.options.group_id is not None:
+            listener = Listener(on_revoked=self._revoked, on_assigned=self._assigned, on_lost=self._lost)
+            try:
+                self._group = await group_member(self._cluster, self.options, connect=self._connect, listener=listener)
+            except BaseException:
+                await self._cluster.close()
+                raise
+            self._topics = self._make_topics()
         loop = asyncio.get_running_loop()
         self._touch()
         self._tasks = [
@@ -140,6 +144,8 @@ class Consumer:
                     await self._listener.on_partitions_revoked(owned)
                 await self._group.leave()
         finally:
+            if self._group is not None:
+                await self._group.close()
             await self._cluster.close()
 
     async def _commit_last(self, commit: Callable[[], Awaitable[None]]) -> None:
@@ -170,6 +176,8 @@ class Consumer:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._group is not None:
+            await self._group.close()
 
     def member_id(self) -> str:
         """What the group calls this member; empty without a group or before it was joined."""
@@ -191,20 +199,26 @@ class Consumer:
 
     # What to read
 
-    async def subscribe(self, topics: Iterable[str] = (), *, pattern: str | None = None) -> None:
-        """Share these topics with the group, or all topics whose name the pattern matches, those that are made later included.
+    async def subscribe(
+        self, topics: Iterable[str] = (), *, pattern: str | None = None, server_pattern: str | None = None
+    ) -> None:
+        """Share these topics with the group, or all topics whose name a pattern matches, those that are made later included.
+
+        A `pattern` is a Python regular expression, matched here against the names that this client sees. A `server_pattern` is one in RE2's
+        syntax, matched by the group's coordinator as soon as a topic is made; it needs group_protocol="consumer". Both have to match the
+        whole name.
 
         Topics and partitions that are made later are found within metadata_max_age_ms. A group begins with them as with any other; a
         consumer without a group at their first record, because all of them were written after it began.
 
         Raises:
-            ValueError: both or neither are given.
+            ValueError: more or less than one of them is given; a `server_pattern` without a group whose coordinator matches patterns.
             BrokerError: a topic cannot be had.
         """
         names = frozenset(topics)
-        if bool(names) == (pattern is not None):
+        if bool(names) + (pattern is not None) + bool(server_pattern) != 1:
             raise ValueError("give either topics or a pattern to subscribe to")
-        await self._topics.subscribe(names, re.compile(pattern) if pattern is not None else None)
+        await self._topics.subscribe(names, re.compile(pattern) if pattern is not None else None, server_pattern)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them.
@@ -411,8 +425,10 @@ class Consumer:
         return await self._require_group().offsets.committed(partitions)
 
     def _require_group(self) -> GroupMember:
-        if self._group is None:
+        if self.options.group_id is None:
             raise ValueError("this consumer has no group_id, so it has no committed offsets")
+        if self._group is None:
+            raise NotRunning("the consumer was not started; use `async with Consumer(...)` or await start()")
         return self._group
 
     async def _committed_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -41,13 +41,28 @@ class Topics:
         self._pattern: re.Pattern[str] | None = None
         self._subscribed = False
 
-    async def subscribe(self, names: Iterable[str] = (), pattern: re.Pattern[str] | None = None) -> None:
-        """Read these, or what the pattern matches.
+    async def subscribe(
+        self,
+        names: Iterable[str] = (),
+        pattern: re.Pattern[str] | None = None,
+        server_pattern: str | None = None,
+    ) -> None:
+        """Read these, or what the pattern matches, here or for the group's coordinator.
 
         Raises:
             BrokerError: a topic cannot be had.
+            ValueError: there is no group, or none whose coordinator matches patterns.
         """
+        if server_pattern is not None:
+            if self._group is None:
+                raise ValueError(
+                    "server_pattern is matched by a group's coordinator, and this consumer has no group_id"
+                )
+            self._group.subscribe((), server_pattern)
         self._names, self._pattern = frozenset(names), pattern
+        if server_pattern is not None:
+            self._subscribed = True
+            return
         if pattern is not None:
             await self._cluster.refresh(every_topic=True)
             self._names = self._matched(pattern)
