@@ -129,7 +129,7 @@ class Consumer:
     async def _stop(self, commit: Callable[[], Awaitable[None]]) -> None:
         tasks, self._tasks = self._tasks, []
         if not tasks:
-            await self._cluster.close()
+            await self._disconnect()
             return
         try:
             if self._group is not None and self.options.enable_auto_commit:
@@ -144,8 +144,13 @@ class Consumer:
                     await self._listener.on_partitions_revoked(owned)
                 await self._group.leave()
         finally:
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        try:
             if self._group is not None:
                 await self._group.close()
+        finally:
             await self._cluster.close()
 
     async def _commit_last(self, commit: Callable[[], Awaitable[None]]) -> None:

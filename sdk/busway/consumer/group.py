@@ -126,22 +126,27 @@ class GroupMember(ABC):
     async def run(self) -> None:
         """Stay in the group until cancelled."""
         backoff = self._coordinator.backoff()
-        while self.problem is None:
-            if not self._is_wanted():
-                await self._news.wait()
-                self._news.clear()
-                continue
-            try:
-                await self._be_member(backoff)
-            except BrokerError as problem:
-                await self._refused(problem)
-                await asyncio.sleep(backoff.next())
-            except (ConnectionFailed, RequestTimedOut) as problem:
-                log.info("group %s: cannot be joined now, trying again: %s", self._group, problem)
-                await asyncio.sleep(backoff.next())
-            except Exception as problem:  # noqa: BLE001 - a listener's own error too: whoever reads gets it
-                self.problem = problem
-        await self._heart.close()
+        try:
+            while self.problem is None:
+                await self._go_on(backoff)
+        finally:
+            self._heart.stop()
+
+    async def _go_on(self, backoff: Backoff) -> None:
+        if not self._is_wanted():
+            await self._news.wait()
+            self._news.clear()
+            return
+        try:
+            await self._be_member(backoff)
+        except BrokerError as problem:
+            await self._refused(problem)
+            await asyncio.sleep(backoff.next())
+        except (ConnectionFailed, RequestTimedOut) as problem:
+            log.info("group %s: cannot be joined now, trying again: %s", self._group, problem)
+            await asyncio.sleep(backoff.next())
+        except Exception as problem:  # noqa: BLE001 - a listener's own error too: whoever reads gets it
+            self.problem = problem
 
     @abstractmethod
     def _is_wanted(self) -> bool:

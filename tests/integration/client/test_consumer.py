@@ -106,10 +106,7 @@ async def test_three_members_share_and_one_is_killed(cluster: Cluster, strategy:
                     for records in (await member.getmany(timeout_ms=20)).values():
                         seen.update(record.value or b"" for record in records)
             killed = members.pop()
-            for task in killed._tasks:  # no leave, no commit: the process is gone
-                task.cancel()
-            await asyncio.wait(killed._tasks)
-            await killed._cluster.close()
+            await killed.abort()  # no leave, no commit: the process is gone
             await fill(cluster.bootstrap_servers, topic, 300, first=300)
             while len(seen) < 600:
                 for member in members:

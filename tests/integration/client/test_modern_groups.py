@@ -218,7 +218,7 @@ async def test_new_partitions_are_found_by_the_coordinator(balancing: Cluster, t
     async with Consumer(topic, **options(balancing, group)) as consumer:
         await share(consumer, each=[1])
         async with Admin(balancing.bootstrap_servers) as admin:
-            await admin.create_partitions(topic, 3)
+            await admin.create_partitions({topic: 3})
         await share(consumer, each=[3])
 
 
@@ -273,8 +273,9 @@ async def test_offsets_are_sent_to_a_transaction_in_the_members_epoch(
         before = consumer.group_metadata()
         async with producer.transaction():
             await producer.send_offsets_to_transaction({TopicPartition(topic, 0): 1}, before)
-        found = await consumer.committed(TopicPartition(topic, 0))
-        assert found is not None
+        async with asyncio.timeout(WAIT_S):  # until its marker is there
+            while (found := await consumer.committed(TopicPartition(topic, 0))) is None:
+                await consumer.getmany(timeout_ms=10)
         assert found.offset == 1
         async with Consumer(topic, **options(balancing, group)) as other:
             await share(consumer, other, each=[1, 1])
