@@ -9,7 +9,7 @@ import pytest
 from tests.integration.client.conftest import Cluster
 from tests.support.proxy import Fate, Proxy
 
-from busway import Admin, BrokerError, Consumer, NewTopic, Producer, RebalanceListener, TopicPartition
+from busway import Admin, App, BrokerError, Consumer, NewTopic, Producer, RebalanceListener, TopicPartition
 from busway.admin.groups import GroupDescription
 from busway.cluster.client import ClusterClient
 from busway.consumer.coordinator import Coordinator
@@ -324,3 +324,36 @@ async def test_a_member_that_starts_and_stops_at_once_leaves_nothing_behind(
     async with Admin(balancing.bootstrap_servers) as admin:
         groups = {listed.group_id: listed.state for listed in await admin.list_groups()}
     assert groups.get(group, "Empty") == "Empty"
+
+
+async def test_apps_share_as_they_do_in_a_classic_group(balancing: Cluster, topic: str, group: str) -> None:
+    """One comes while the other handles: every record is handled, and their offsets are committed."""
+    seen: set[int] = set()
+
+    def app() -> App:
+        made = App(group, balancing.bootstrap_servers, commit_interval_s=0.1)
+        things = made.topic(topic, value=int, format="json", partitions=4)
+
+        @made.subscribe(things)
+        async def handle(thing: int) -> None:
+            seen.add(thing)
+
+        return made
+
+    one, other = app(), app()
+    async with one, Producer(balancing.bootstrap_servers) as producer, asyncio.timeout(WAIT_S):
+        for number in range(200):
+            await producer.send(topic, b"%d" % number, partition=number % 4)
+        async with other:
+            assert one.worker is not None
+            assert other.worker is not None
+            while {len(member.worker.consumer.assignment()) for member in (one, other) if member.worker} != {2}:
+                await asyncio.sleep(0.02)
+            for number in range(200, 400):
+                await producer.send(topic, b"%d" % number, partition=number % 4)
+            while len(seen) < 400:
+                await asyncio.sleep(0.02)
+    async with Admin(balancing.bootstrap_servers) as admin:
+        committed = await admin.list_group_offsets(group)
+        assert (await admin.describe_group(group)).kind == "consumer"
+    assert {partition.partition: found.offset for partition, found in committed.items()} == dict.fromkeys(range(4), 100)

@@ -308,7 +308,13 @@ class Table(Rows[K, V], Extension):
             )
         (count,) = set(counts.values())
         strategies = app.consumer_options.get("partition_assignment_strategy", ("range",))
+        assignor = app.consumer_options.get("group_remote_assignor", "range")
         app.shares_together |= len(self._sources) > 1
+        if len(self._sources) > 1 and assignor != "range":
+            raise BadDeclaration(
+                f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the assignor 'range' keeps together; "
+                f"app {app.name} has group_remote_assignor={assignor!r}"
+            )
         if len(self._sources) > 1 and strategies[0] != "range":
             raise BadDeclaration(
                 f"table {self.topic.name} goes with {names(self._sources)}, whose partitions only the strategy 'range' keeps "
