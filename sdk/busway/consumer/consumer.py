@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.fetcher import Fetcher
-from busway.consumer.group import GroupMember, Listener, Partitions
+from busway.consumer.group import GroupMember, Listener
+from busway.consumer.listener import Partitions, RebalanceListener
 from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.protocols import group_member
 from busway.consumer.topics import Topics
@@ -28,19 +29,6 @@ log = logging.getLogger("busway.consumer")
 _POSITION_S: Final = 0.01
 _LAST_COMMIT_S: Final = 5.0
 """A consumer that stops waits no longer for its coordinator: what is not committed is read again, and whoever stops it is waiting."""
-
-
-class RebalanceListener:
-    """Told when partitions come and go; override what you need."""
-
-    async def on_partitions_revoked(self, revoked: Partitions) -> None:
-        """Before partitions are given up: finish and commit now, they are still yours."""
-
-    async def on_partitions_assigned(self, assigned: Partitions) -> None:
-        """After partitions came: seek now if you keep offsets elsewhere."""
-
-    async def on_partitions_lost(self, lost: Partitions) -> None:
-        """Partitions are gone already; a commit would fail."""
 
 
 class Consumer:
@@ -75,16 +63,12 @@ class Consumer:
         self._connect = connect
         self._group: GroupMember | None = None
         self._wanted = frozenset(topics)
-        self._topics = self._make_topics()
+        self._topics = Topics(self._cluster, self._fetcher, max_age_s=self.options.metadata_max_age_ms / 1000)
         self._tasks: list[asyncio.Task[None]] = []
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handled: dict[TopicPartition, OffsetAndMetadata] = {}
         """What auto commit may commit: records handed out before the last call, so that a crash repeats and never skips."""
         self._background_problem: BuswayError | None = None
-
-    def _make_topics(self) -> Topics:
-        max_age_s = self.options.metadata_max_age_ms / 1000
-        return Topics(self._cluster, self._fetcher, self._group, max_age_s=max_age_s)
 
     # Life
 
@@ -104,7 +88,7 @@ class Consumer:
             except BaseException:
                 await self._cluster.close()
                 raise
-            self._topics = self._make_topics()
+            self._topics.group = self._group
         loop = asyncio.get_running_loop()
         self._touch()
         self._tasks = [
@@ -208,10 +192,8 @@ class Consumer:
         self, topics: Iterable[str] = (), *, pattern: str | None = None, server_pattern: str | None = None
     ) -> None:
         """Share these topics with the group, or all topics whose name a pattern matches, those that are made later included.
-
-        A `pattern` is a Python regular expression, matched here against the names that this client sees. A `server_pattern` is one in RE2's
-        syntax, matched by the group's coordinator as soon as a topic is made; it needs group_protocol="consumer". Both have to match the
-        whole name.
+        A `pattern` is a Python regular expression, matched here. A `server_pattern` is one in RE2's syntax, matched by the coordinator as
+        soon as a topic is made; it needs group_protocol="consumer". Both match whole names.
 
         Topics and partitions that are made later are found within metadata_max_age_ms. A group begins with them as with any other; a
         consumer without a group at their first record, because all of them were written after it began.

@@ -63,4 +63,6 @@ class Coordinator(CoordinatorLink):
                     else LeaveGroupRequest(group_id=self.group, members=[identity])
                 )
         except (BuswayError, TimeoutError) as problem:
-            log.warning("group %s was not left, its session has to end: %s", self.group, problem or "no answer in time")
+            log.warning(
+                "group %s was not left, its session has to end: %s", self.group, str(problem) or "no answer in time"
+            )

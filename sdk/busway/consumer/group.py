@@ -21,6 +21,7 @@ from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator
 from busway.consumer.heart import Pace
 from busway.consumer.heart_thread import ThreadHeart
+from busway.consumer.listener import Partitions
 from busway.consumer.membership import Membership
 from busway.consumer.offset_requests import OffsetVersions
 from busway.consumer.offsets import GroupOffsets
@@ -33,8 +34,6 @@ log = logging.getLogger("busway.consumer")
 
 _SHOWN: Final = 20
 """Partitions that a line of the log names."""
-
-Partitions = tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ from typing import Any, Final
 from busway.cluster.client import ClusterClient
 from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator, Member
-from busway.consumer.group import GroupMember, Listener, Partitions, check, shown
+from busway.consumer.group import GroupMember, Listener, check, shown
 from busway.consumer.heart import Pace, Tell, beat
+from busway.consumer.listener import Partitions
 from busway.consumer.membership_classic import ClassicMembership
 from busway.consumer.offset_requests import CLASSIC
 from busway.consumer.sharing import unshared, unshared_now

@@ -62,7 +62,9 @@ class ModernMember(GroupMember):
         self._names: dict[UUID, str] = {}
         """Topics of what this member has, and of what it has been given."""
         self._has: Share = frozenset()
+        self._stepped: Given | None = None
         self._acknowledged: Given | None = None
+        """The last that was acted on, and the last of which nothing is left to be done."""
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
         """Be given partitions of these topics, or of those that match an RE2 pattern for the coordinator."""
@@ -95,15 +97,15 @@ class ModernMember(GroupMember):
             if self._verdict is not None:
                 raise BrokerError(self._verdict.code, f"group {self._group}", self._verdict.text)
             if self._given is not None and self._given != self._acknowledged:
-                backoff.reset()
                 if not await self._step(self._given):
                     await self._wait_for_names(backoff)
                     continue
+                backoff.reset()
             await self._news.wait()
 
     def _join(self) -> None:
         self._session += 1
-        self._given = self._verdict = self._acknowledged = None
+        self._given = self._verdict = self._stepped = self._acknowledged = None
         self._is_overdue = False
         self._voice = voice = Voice(Dialogue(self._identity, self._wish), self._session)
         reader, pace = self._heart.reader, self._pace
@@ -144,16 +146,21 @@ class ModernMember(GroupMember):
         if new := ready - self._has:
             await self._take_over(new)
         self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in _topics(self._has)}
-        if not self._is_over():
+        if self._is_over():
+            return True
+        if gone or new or given != self._stepped:
             self._say(done=True)
-            if not nameless:
-                self._acknowledged = given
+        self._stepped = given
+        if not nameless:
+            self._acknowledged = given
         return not nameless
 
     async def _take_over(self, new: Share) -> None:
         had, kept = self._has, self.membership.owned
         added = self._partitions(new)
         await self._cluster.ensure_topics({partition.topic for partition in added})
+        if self._is_over():
+            return
         self._has = had | new
         self._say(done=False)  # told everything anew, the coordinator may not take these for given up
         self.membership.own((*kept, *added))

@@ -71,7 +71,9 @@ async def leave(coordinator: Coordinator, identity: Identity) -> None:
         async with asyncio.timeout(LEAVE_S):
             await coordinator.ask(farewell(identity))
     except (BuswayError, TimeoutError) as problem:
-        log.warning("group %s was not left, its session has to end: %s", identity.group, problem or "no answer in time")
+        log.warning(
+            "group %s was not left, its session has to end: %s", identity.group, str(problem) or "no answer in time"
+        )
 
 
 async def converse(coordinator: Coordinator, voice: Voice, reader: Reader, pace: Pace, tell: Tell) -> None:

@@ -23,7 +23,8 @@ from busway.app.handling.lag import LoopWatch
 from busway.app.handling.lane import Lane, LaneParts, Sleep
 from busway.app.hooks import Hooks
 from busway.app.offset_set import OffsetSet
-from busway.consumer.consumer import Consumer, RebalanceListener
+from busway.consumer.consumer import Consumer
+from busway.consumer.listener import RebalanceListener
 from busway.errors import BrokerError, BuswayError, CommitFailed
 from busway.net.machine import current_machine, has_threads
 from busway.types import OffsetAndMetadata, Record, TopicPartition
