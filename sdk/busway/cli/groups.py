@@ -75,7 +75,8 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
         show(told, "", as_json=True)
         return
     typer.echo(f"{group}: {described.state}, {described.kind}{_epochs(described)}")
-    show_rows(members, as_json=False, title="members")
+    if members:
+        show_rows(members, as_json=False, title="members")
     show_rows(rows, as_json=False, title="committed offsets")
 
 
