@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from busway.app.tables.rows import NotHere
     from busway.app.tables.table import Table
     from busway.consumer.batches import read_batches
-    from busway.consumer.consumer import Consumer, RebalanceListener
+    from busway.consumer.consumer import Consumer
+    from busway.consumer.listener import RebalanceListener
     from busway.consumer.snapshot import read_to_end
     from busway.errors import (
         BrokerError,
@@ -168,10 +169,8 @@ _WHERE: Final = {
         "TransactionalInbox",
     ),
     "busway.consumer.batches": ("read_batches",),
-    "busway.consumer.consumer": (
-        "Consumer",
-        "RebalanceListener",
-    ),
+    "busway.consumer.consumer": ("Consumer",),
+    "busway.consumer.listener": ("RebalanceListener",),
     "busway.app.tables.global_table": ("GlobalTable",),
     "busway.app.tables.copies": ("BadRow",),
     "busway.app.tables.rows": ("NotHere",),

@@ -86,11 +86,15 @@ class ConsumerOptions:
         group_instance_id: makes the member static, so that a restart moves no partitions (KIP-345).
         auto_offset_reset: where to begin without a committed offset: earliest, latest, or none for an error.
         enable_auto_commit, auto_commit_interval_ms: commit what was handed out, every so many ms.
-        session_timeout_ms, heartbeat_interval_ms: a member that is silent for so long is out; how often it shows itself.
+        group_protocol: "consumer" has the coordinator share the partitions out (KIP-848), "classic" one of the members. By default it is
+            the first where the brokers serve it, unless an option is given that only the second has.
+        group_remote_assignor: which of the coordinator's assignors shares: uniform or range; "consumer" only.
+        session_timeout_ms, heartbeat_interval_ms: a member that is silent for so long is out; how often it shows itself; "classic" only,
+            otherwise the brokers' group.consumer.session.timeout.ms and group.consumer.heartbeat.interval.ms, or the group's own.
         max_poll_interval_ms: a member that asks for no records for so long leaves its group.
         partition_assignment_strategy: range, roundrobin, sticky, cooperative-sticky, best first; the group takes one that all its members
             offer. With cooperative-sticky members keep reading what they keep through a rebalance; with the others they give up everything
-            first. By default a group is cooperative as soon as all its members can be.
+            first. By default a group is cooperative as soon as all its members can be; "classic" only.
         isolation_level: read_uncommitted or read_committed.
         fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes, max_partition_fetch_bytes: how much a fetch brings, and when.
         max_poll_records: most records that one `getmany` hands out.
@@ -103,6 +107,8 @@ class ConsumerOptions:
     auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
     enable_auto_commit: bool = True
     auto_commit_interval_ms: _Positive = 5_000
+    group_protocol: Literal["auto", "consumer", "classic"] = "auto"
+    group_remote_assignor: str | None = None
     session_timeout_ms: _Positive = 45_000
     heartbeat_interval_ms: _Positive = 3_000
     max_poll_interval_ms: _Positive = 300_000
@@ -139,7 +145,29 @@ def options_from(kind: type[Options], given: Mapping[str, Any]) -> Options:
             close = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
             raise TypeError(f"{name} is no option of {kind.__name__}; {hint}")
+    if kind is ConsumerOptions:
+        _fit_protocol(given)
+        if not _CLASSIC_ONLY.isdisjoint(given) and given.get("group_protocol", "auto") == "auto":
+            given = {**given, "group_protocol": "classic"}
     return kind(**given)
+
+
+_CLASSIC_ONLY: Final = frozenset({"session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"})
+_CONSUMER_ONLY: Final = frozenset({"group_remote_assignor"})
+
+
+def _fit_protocol(given: Mapping[str, Any]) -> None:
+    """Whether a consumer's options are all of one group protocol."""
+    classic, consumer = (sorted(name for name in given if name in only) for only in (_CLASSIC_ONLY, _CONSUMER_ONLY))
+    wanted = given.get("group_protocol")
+    if classic and wanted == "consumer":
+        raise ValueError(
+            f"{', '.join(classic)} cannot be set with group_protocol='consumer', whose sessions and shares are the coordinator's: "
+            "leave it out, or say group_protocol='classic'"
+        )
+    if consumer and (classic or wanted == "classic"):
+        other = f"together with {', '.join(classic)}" if classic else "with group_protocol='classic'"
+        raise ValueError(f"{', '.join(consumer)} cannot be set {other}: it is for group_protocol='consumer'")
 
 
 def _check(options: ProducerOptions | ConsumerOptions) -> None:

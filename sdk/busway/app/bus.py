@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from busway.app.declaring.declarations import Declarations
 from busway.app.declaring.lifespan import Lifespan, entered
-from busway.app.declaring.options import check_options
+from busway.app.declaring.options import check_options, keeping_together
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
 from busway.app.handling.calls import Handler, prepare
 from busway.app.handling.lane import Sleep
@@ -179,7 +179,7 @@ class App(Declarations, Sending):
             "group_id": self.group_id,
             "auto_offset_reset": self._auto_offset_reset,
             "enable_auto_commit": False,
-            **({"partition_assignment_strategy": ("range",)} if self.shares_together else {}),
+            **(keeping_together(self.consumer_options) if self.shares_together else {}),
             **self.consumer_options,
             **({"isolation_level": "read_committed"} if exactly_once else {}),
         }

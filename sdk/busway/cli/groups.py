@@ -1,10 +1,12 @@
 """`busway groups`."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from busway.admin.admin import Admin
+from busway.admin.groups import GroupDescription, GroupMember
 from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
 from busway.types import TopicPartition
 
@@ -19,16 +21,19 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
-            return [{"group": group.group_id, "state": group.state} for group in await admin.list_groups()]
+            return [
+                {"group": group.group_id, "type": group.kind, "state": group.state}
+                for group in await admin.list_groups()
+            ]
 
     show_rows(run(work()), as_json=as_json, title="groups")
 
 
 @app.command("describe")
 def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Committed offsets, lag and members of a group."""
+    """Committed offsets, lag and members of a group, with its type and epochs."""
 
-    async def work() -> tuple[str, list[dict[str, object]]]:
+    async def work() -> tuple[GroupDescription, list[dict[str, object]]]:
         async with Admin(bootstrap) as admin:
             described = await admin.describe_group(group)
             committed = await admin.list_group_offsets(group)
@@ -52,14 +57,52 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
                     "client": member.client_id if member else None,
                 }
             )
-        return described.state, rows
+        return described, rows
 
-    state, rows = run(work())
+    described, rows = run(work())
+    members = [_member(member) for member in described.members]
     if as_json:
-        show({"group": group, "state": state, "partitions": rows}, "", as_json=True)
+        told = {
+            "group": group,
+            "type": described.kind,
+            "state": described.state,
+            "assignor": described.protocol,
+            "epoch": described.epoch,
+            "assignment_epoch": described.assignment_epoch,
+            "members": members,
+            "partitions": rows,
+        }
+        show(told, "", as_json=True)
         return
-    typer.echo(f"{group}: {state}")
+    typer.echo(f"{group}: {described.state}, {described.kind}{_epochs(described)}")
+    if members:
+        show_rows(members, as_json=False, title="members")
     show_rows(rows, as_json=False, title="committed offsets")
+
+
+def _epochs(described: GroupDescription) -> str:
+    if described.epoch < 0:
+        return ""
+    return (
+        f", shared by {described.protocol}, epoch {described.epoch}, assignment of epoch {described.assignment_epoch}"
+    )
+
+
+def _member(member: GroupMember) -> dict[str, object]:
+    return {
+        "member": member.member_id,
+        "client": member.client_id,
+        "host": member.host,
+        "instance": member.instance_id,
+        "type": member.kind,
+        "epoch": member.epoch if member.epoch >= 0 else None,
+        "has": _shown(member.partitions),
+        "is to have": _shown(member.target) if member.target != member.partitions else None,
+    }
+
+
+def _shown(partitions: Iterable[TopicPartition]) -> str:
+    return " ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
 
 
 @app.command("reset")

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Any, Final
+from uuid import UUID
 
 from busway.cluster.metadata import ClusterMetadata
 from busway.cluster.retry import Backoff
@@ -265,6 +266,19 @@ class ClusterClient:
                 self.topics.difference_update(missing)  # asked for once more, it would be made after all
                 raise problem
             await asyncio.sleep(backoff.next())
+
+    async def topic_names(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
+        """The names of those topics that there are; every refresh asks for them from now on.
+
+        Raises:
+            ConnectionFailed, RequestTimedOut.
+        """
+        asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
+        answer: MetadataResponse = await self.ask_any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        names = {topic.topic_id: topic.name for topic in answer.topics if topic.name and not topic.error_code}
+        self.topics |= set(names.values())
+        await self.refresh()
+        return names
 
     async def find_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
         """The id of the broker that coordinates a group or a transactional id; waits while there is none.

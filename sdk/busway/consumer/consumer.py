@@ -15,8 +15,10 @@ from typing import Any, Final
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.fetcher import Fetcher
-from busway.consumer.group import GroupMember, Partitions
+from busway.consumer.group import GroupMember, Listener
+from busway.consumer.listener import Partitions, RebalanceListener
 from busway.consumer.lookups import EARLIEST, LATEST
+from busway.consumer.protocols import group_member
 from busway.consumer.topics import Topics
 from busway.errors import BuswayError, CommitFailed, NotRunning
 from busway.options import ConsumerOptions, options_from
@@ -27,19 +29,6 @@ log = logging.getLogger("busway.consumer")
 _POSITION_S: Final = 0.01
 _LAST_COMMIT_S: Final = 5.0
 """A consumer that stops waits no longer for its coordinator: what is not committed is read again, and whoever stops it is waiting."""
-
-
-class RebalanceListener:
-    """Told when partitions come and go; override what you need."""
-
-    async def on_partitions_revoked(self, revoked: Partitions) -> None:
-        """Before partitions are given up: finish and commit now, they are still yours."""
-
-    async def on_partitions_assigned(self, assigned: Partitions) -> None:
-        """After partitions came: seek now if you keep offsets elsewhere."""
-
-    async def on_partitions_lost(self, lost: Partitions) -> None:
-        """Partitions are gone already; a commit would fail."""
 
 
 class Consumer:
@@ -71,20 +60,10 @@ class Consumer:
         self._cluster = connect()
         self._listener = listener or RebalanceListener()
         self._fetcher = Fetcher(self._cluster, self.options, self._committed_offsets)
+        self._connect = connect
         self._group: GroupMember | None = None
-        if self.options.group_id is not None:
-            self._group = GroupMember(
-                self._cluster,
-                self.options,
-                connect=connect,
-                on_revoked=self._revoked,
-                on_assigned=self._assigned,
-                on_lost=self._lost,
-            )
         self._wanted = frozenset(topics)
-        self._topics = Topics(
-            self._cluster, self._fetcher, self._group, max_age_s=self.options.metadata_max_age_ms / 1000
-        )
+        self._topics = Topics(self._cluster, self._fetcher, max_age_s=self.options.metadata_max_age_ms / 1000)
         self._tasks: list[asyncio.Task[None]] = []
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handled: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -99,8 +78,17 @@ class Consumer:
         Raises:
             ConnectionFailed: no broker can be reached.
             BrokerError: a topic cannot be had.
+            UnsupportedByBroker: the brokers do not serve the group_protocol that was asked for.
         """
         await self._cluster.start()
+        if self.options.group_id is not None:
+            listener = Listener(on_revoked=self._revoked, on_assigned=self._assigned, on_lost=self._lost)
+            try:
+                self._group = await group_member(self._cluster, self.options, connect=self._connect, listener=listener)
+            except BaseException:
+                await self._cluster.close()
+                raise
+            self._topics.group = self._group
         loop = asyncio.get_running_loop()
         self._touch()
         self._tasks = [
@@ -125,7 +113,7 @@ class Consumer:
     async def _stop(self, commit: Callable[[], Awaitable[None]]) -> None:
         tasks, self._tasks = self._tasks, []
         if not tasks:
-            await self._cluster.close()
+            await self._disconnect()
             return
         try:
             if self._group is not None and self.options.enable_auto_commit:
@@ -139,6 +127,13 @@ class Consumer:
                 if owned := self._group.membership.owned:
                     await self._listener.on_partitions_revoked(owned)
                 await self._group.leave()
+        finally:
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        try:
+            if self._group is not None:
+                await self._group.close()
         finally:
             await self._cluster.close()
 
@@ -170,6 +165,8 @@ class Consumer:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._group is not None:
+            await self._group.close()
 
     def member_id(self) -> str:
         """What the group calls this member; empty without a group or before it was joined."""
@@ -191,20 +188,24 @@ class Consumer:
 
     # What to read
 
-    async def subscribe(self, topics: Iterable[str] = (), *, pattern: str | None = None) -> None:
-        """Share these topics with the group, or all topics whose name the pattern matches, those that are made later included.
+    async def subscribe(
+        self, topics: Iterable[str] = (), *, pattern: str | None = None, server_pattern: str | None = None
+    ) -> None:
+        """Share these topics with the group, or all topics whose name a pattern matches, those that are made later included.
+        A `pattern` is a Python regular expression, matched here. A `server_pattern` is one in RE2's syntax, matched by the coordinator as
+        soon as a topic is made; it needs group_protocol="consumer". Both match whole names.
 
         Topics and partitions that are made later are found within metadata_max_age_ms. A group begins with them as with any other; a
         consumer without a group at their first record, because all of them were written after it began.
 
         Raises:
-            ValueError: both or neither are given.
+            ValueError: more or less than one of them is given; a `server_pattern` without a group whose coordinator matches patterns.
             BrokerError: a topic cannot be had.
         """
         names = frozenset(topics)
-        if bool(names) == (pattern is not None):
+        if bool(names) + (pattern is not None) + bool(server_pattern) != 1:
             raise ValueError("give either topics or a pattern to subscribe to")
-        await self._topics.subscribe(names, re.compile(pattern) if pattern is not None else None)
+        await self._topics.subscribe(names, re.compile(pattern) if pattern is not None else None, server_pattern)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them.
@@ -414,8 +415,10 @@ class Consumer:
         return await self._require_group().offsets.committed(partitions)
 
     def _require_group(self) -> GroupMember:
-        if self._group is None:
+        if self.options.group_id is None:
             raise ValueError("this consumer has no group_id, so it has no committed offsets")
+        if self._group is None:
+            raise NotRunning("the consumer was not started; use `async with Consumer(...)` or await start()")
         return self._group
 
     async def _committed_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -17,7 +17,7 @@ from busway_protocol.messages.groups_classic import LeaveGroupRequest, MemberIde
 
 log = logging.getLogger("busway.consumer")
 
-_LEAVE_S: Final = 3.0
+LEAVE_S: Final = 3.0
 """Leaving is a courtesy: without it the others wait for the session to end."""
 _MANY_LEAVE: Final = 3
 
@@ -54,7 +54,7 @@ class Coordinator(CoordinatorLink):
         if not member.member_id or member.instance_id is not None:
             return
         try:
-            async with asyncio.timeout(_LEAVE_S):
+            async with asyncio.timeout(LEAVE_S):
                 version = (await self.connection("group")).version(ApiKey.LEAVE_GROUP)
                 identity = MemberIdentity(member_id=member.member_id, group_instance_id=None)
                 await self.ask(
@@ -63,4 +63,6 @@ class Coordinator(CoordinatorLink):
                     else LeaveGroupRequest(group_id=self.group, members=[identity])
                 )
         except (BuswayError, TimeoutError) as problem:
-            log.warning("group %s was not left, its session has to end: %s", self.group, problem or "no answer in time")
+            log.warning(
+                "group %s was not left, its session has to end: %s", self.group, str(problem) or "no answer in time"
+            )

@@ -1,7 +1,8 @@
 """Showing a group that its member lives.
 
-What lives here: `beat`, which does it until the group says something else or the reader has been away for too long. What does not: where
-it runs, so that a blocked event loop does not stop it (`heart_thread`), what the member does about the group's answer (`group`).
+What lives here: `beat`, which does it in a classic group until that says something else or the reader has been away for too long, and
+what both group protocols need for it. What does not: the other protocol's beat (`heart_modern`), where it runs, so that a blocked event
+loop does not stop it (`heart_thread`), what the member does about the group's answer (`group_classic`).
 
 A coordinator that cannot be reached, that has moved or is loading says nothing about the member: it is looked up and asked again, in
 the name of the same member and generation, however long that takes. Only its own word ends a session.
@@ -12,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from busway.cluster.coordinator import PASSING
 from busway.consumer.coordinator import Coordinator, Member
@@ -66,61 +67,96 @@ class Pace:
         )
 
 
-Told = Callable[[Member, ErrorCode | None], None]
-"""What the group answered to a member; None: its reader was away for too long, and it has left."""
+Tell = Callable[..., None]
+"""Tells the member what its group answered; None: its reader was away for too long, and it has left."""
 
 
-async def beat(coordinator: Coordinator, member: Member, reader: Reader, pace: Pace, told: Told) -> None:
+class Hearing:
+    """Whether the coordinator hears a member, and when it is asked again while it does not."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._backoff = coordinator.backoff()
+        self._failing = False
+
+    async def ask(self, request: Any, timeout_s: float) -> tuple[ErrorCode, Any, str]:
+        """The code of its answer, the answer if there is one, and what is to be said of it.
+
+        Raises:
+            NotRunning: the client was aborted.
+        """
+        try:
+            answer = await self._coordinator.ask(request, timeout_s=timeout_s)
+        except BrokerError as refused:
+            return refused.code, None, str(refused)
+        except NotRunning:
+            raise
+        except BuswayError as failed:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, None, str(failed)
+        code = error_for(answer.error_code)
+        return code, answer, code.text
+
+    def unheard(self, why: str) -> float:
+        """It was not heard: how long to wait before it asks again, of whoever coordinates the group then."""
+        self._coordinator.forget()
+        if not self._failing:
+            log.warning(
+                "group %s: the coordinator does not hear this member, which keeps its partitions and asks again: %s",
+                self._coordinator.group,
+                why,
+            )
+        self._failing = True
+        return self._backoff.next()
+
+    def heard(self) -> None:
+        """It was heard."""
+        if self._failing:
+            log.info("group %s: the coordinator hears this member again", self._coordinator.group)
+            self._backoff.reset()
+        self._failing = False
+
+
+def is_overdue(group: str, reader: Reader, pace: Pace) -> bool:
+    """Whether the reader is away for too long, so that its member has to leave; says so."""
+    away_s = reader.away_s()
+    if away_s <= pace.reader_s:
+        return False
+    log.warning(
+        "group %s: the reader has asked for nothing for %.1f s, more than max_poll_interval_ms=%d allows; leaving the group "
+        "until it does: give it less to do between two polls, or a longer interval",
+        group,
+        away_s,
+        pace.reader_s * 1000,
+    )
+    return True
+
+
+async def beat(coordinator: Coordinator, member: Member, reader: Reader, pace: Pace, tell: Tell) -> None:
     """Show that a member lives until its group does not know it any more, or its reader is away for too long."""
-    backoff = coordinator.backoff()
-    failing = False
+    hearing = Hearing(coordinator)
     wait_s = pace.interval_s
     while True:
         await asyncio.sleep(wait_s)
-        if (away_s := reader.away_s()) > pace.reader_s:
-            log.warning(
-                "group %s: the reader has asked for nothing for %.1f s, more than max_poll_interval_ms=%d allows; leaving the group "
-                "until it does: give it less to do between two polls, or a longer interval",
-                member.group,
-                away_s,
-                pace.reader_s * 1000,
-            )
+        if is_overdue(member.group, reader, pace):
             await coordinator.leave(member)
-            told(member, None)
+            tell(member, None)
             return
+        request = HeartbeatRequest(
+            group_id=member.group,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+        )
         try:
-            answer = await coordinator.ask(
-                HeartbeatRequest(
-                    group_id=member.group,
-                    generation_id=member.generation,
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                ),
-                timeout_s=pace.answer_s,
-            )
-            code = error_for(answer.error_code)
-            problem: BuswayError | None = None
-        except BrokerError as refused:
-            code, problem = refused.code, refused
+            code, _, text = await hearing.ask(request, pace.answer_s)
         except NotRunning:
             return
-        except BuswayError as failed:
-            code, problem = ErrorCode.COORDINATOR_NOT_AVAILABLE, failed
         if code in PASSING:
-            coordinator.forget()
-            if not failing:
-                log.warning(
-                    "group %s: the coordinator does not hear this member, which keeps its partitions and asks again: %s",
-                    member.group,
-                    problem or code.text,
-                )
-            failing, wait_s = True, backoff.next()
+            wait_s = hearing.unheard(text)
             continue
-        if failing:
-            log.info("group %s: the coordinator hears this member again", member.group)
-            backoff.reset()
-        failing, wait_s = False, pace.interval_s
+        hearing.heard()
+        wait_s = pace.interval_s
         if code is not ErrorCode.NONE:
-            told(member, code)
+            tell(member, code)
             if code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 return

@@ -1,7 +1,7 @@
 """Showing a group that its member lives, whatever the reader's event loop is doing.
 
 What lives here: `ThreadHeart`, and the one thread of a process in which the hearts of all its consumers beat. What does not: what a beat
-is (`heart`).
+is (`heart`, `heart_modern`).
 
 The thread has an event loop, connections and look-ups of its own. The two loops share nothing: what one tells the other is a call with
 values that nobody changes, put on the other's queue; when the reader last polled is behind a lock (`heart.Reader`). A simulated loop is
@@ -12,14 +12,14 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from busway.cluster.client import ClusterClient
-from busway.consumer.coordinator import Coordinator, Member
-from busway.consumer.heart import Pace, Reader, Told, beat
+from busway.consumer.coordinator import Coordinator
+from busway.consumer.heart import Reader, Tell
 from busway.errors import BuswayError
 from busway.net.machine import has_threads
-from busway_protocol.errors import ErrorCode
 
 
 class _Thread:
@@ -65,6 +65,9 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 _thread = _Thread()
 
+Beating = Callable[[Coordinator, Tell], Coroutine[Any, Any, None]]
+"""Shows a coordinator that the member lives, and tells what it says."""
+
 
 class ThreadHeart:
     """Beats in a thread beside the reader's event loop: a handler that computes for longer than a session costs no membership.
@@ -72,11 +75,10 @@ class ThreadHeart:
     The bound is max_poll_interval_ms: a reader that asks for nothing for so long leaves its group, and is told when it comes back.
     """
 
-    def __init__(self, coordinator: Coordinator, connect: Callable[[], ClusterClient], pace: Pace) -> None:
+    def __init__(self, coordinator: Coordinator, connect: Callable[[], ClusterClient]) -> None:
         self.reader = Reader()
         self._group = coordinator.group
         self._connect = connect
-        self._pace = pace
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_beside = True
         # What follows belongs to the thread.
@@ -84,18 +86,23 @@ class ThreadHeart:
         self._coordinator: Coordinator | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, member: Member, told: Told) -> None:
-        """Beat for this member from now on, and for none before it; `told` is called on the event loop that starts it."""
+    def start(self, beating: Beating, told: Callable[..., None]) -> None:
+        """Beat like this from now on, and as before no more; `told` is called on the event loop that starts it."""
         here = asyncio.get_running_loop()
 
-        def tell(member: Member, code: ErrorCode | None) -> None:
+        def tell(*what: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the reader's event loop is closed: nobody is there to be told
-                here.call_soon_threadsafe(told, member, code)
+                here.call_soon_threadsafe(told, *what)
 
         if self._loop is None:
             self._is_beside = has_threads()
             self._loop = _thread.enter() if self._is_beside else here
-        self._loop.call_soon_threadsafe(self._begin, member, tell)
+        self._loop.call_soon_threadsafe(self._begin, beating, tell)
+
+    def call(self, function: Callable[..., None], *what: Any) -> None:
+        """Call something that belongs to the thread, in the thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(function, *what)
 
     def stop(self) -> None:
         """Beat no more."""
@@ -107,29 +114,27 @@ class ThreadHeart:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._drop)
 
-    async def close(self) -> None:
-        """Let go of everything."""
+    async def close(self, last: Callable[[Coordinator], Awaitable[None]] | None = None) -> None:
+        """Let go of everything; `last` is done before that if it ever beat, in the thread, on the connection of the beats."""
         loop, self._loop = self._loop, None
         if loop is None:
             return
         if not self._is_beside:
-            await self._close()
+            await self._close(last)
             return
         try:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), loop))
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(last), loop))
         finally:
             _thread.leave()
 
     # In the thread
 
-    def _begin(self, member: Member, tell: Told) -> None:
+    def _begin(self, beating: Beating, tell: Tell) -> None:
         self._end()
         if self._coordinator is None:
             self._cluster = self._connect()
             self._coordinator = Coordinator(self._cluster, self._group)
-        self._task = asyncio.get_running_loop().create_task(
-            beat(self._coordinator, member, self.reader, self._pace, tell), name="busway-heart"
-        )
+        self._task = asyncio.get_running_loop().create_task(beating(self._coordinator, tell), name="busway-heart")
 
     def _end(self) -> None:
         if self._task is not None:
@@ -140,11 +145,15 @@ class ThreadHeart:
         if self._cluster is not None:
             self._cluster.abort()
 
-    async def _close(self) -> None:
+    async def _close(self, last: Callable[[Coordinator], Awaitable[None]] | None) -> None:
         self._end()
         if self._task is not None:
             await asyncio.wait([self._task])
-        if self._cluster is not None:
-            with contextlib.suppress(BuswayError):
-                await self._cluster.close()
-        self._task = self._cluster = self._coordinator = None  # who starts again may get another event loop
+        try:
+            if last is not None and self._coordinator is not None:
+                await last(self._coordinator)
+        finally:
+            if self._cluster is not None:
+                with contextlib.suppress(BuswayError):
+                    await self._cluster.close()
+            self._task = self._cluster = self._coordinator = None  # who starts again may get another event loop

@@ -5,11 +5,10 @@ What does not: requests and waiting (`group`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 from typing import Final
 
-from busway.types import TopicPartition
+from busway.consumer.membership import Membership
 from busway_protocol.assignors import cooperative_sticky, round_robin, sticky
 from busway_protocol.assignors import range as range_assignor
 from busway_protocol.assignors.consumer_protocol import decode_subscription, encode_assignment, encode_subscription
@@ -27,16 +26,11 @@ COOPERATIVE: Final = frozenset({cooperative_sticky.NAME})
 
 
 @dataclass(slots=True, kw_only=True)
-class Membership:
-    """Who this member is in its group; generation -1 and no id before the first join."""
+class ClassicMembership(Membership):
+    """A member of a classic group, whose leader shares by a strategy that all members offer."""
 
     strategies: Sequence[str]
-    instance_id: str | None
-    member_id: str = ""
-    generation: int = -1
     protocol: str = ""
-    _tenures: dict[TopicPartition, int] = field(default_factory=dict)
-    _numbers: "count[int]" = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.strategies if name not in ASSIGNORS]
@@ -44,19 +38,6 @@ class Membership:
             raise ValueError(
                 f"partition_assignment_strategy: {unknown or 'nothing'} is not among {', '.join(ASSIGNORS)}"
             )
-
-    @property
-    def owned(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are this member's."""
-        return tuple(self._tenures)
-
-    def own(self, partitions: Iterable[TopicPartition]) -> None:
-        """Make these its partitions; those kept keep their tenure."""
-        self._tenures = {one: self._tenures.get(one) or next(self._numbers) for one in partitions}
-
-    def tenure(self, partition: TopicPartition) -> int | None:
-        """A number for as long as a partition stays this member's without a break; None while it is not."""
-        return self._tenures.get(partition)
 
     @property
     def cooperative(self) -> bool:
@@ -91,12 +72,6 @@ class Membership:
     def joined(self, member_id: str, generation: int, protocol: str) -> None:
         """Take the answer of a join in."""
         self.member_id, self.generation, self.protocol = member_id, generation, protocol
-
-    def forget(self, *, identity: bool) -> None:
-        """The group has moved on: the generation is gone, with `identity` the member id too."""
-        self.generation = -1
-        if identity:
-            self.member_id = ""
 
     def wanted_topics(self, members: Sequence[JoinGroupResponseMember]) -> set[str]:
         """All topics that members of the group subscribe to."""

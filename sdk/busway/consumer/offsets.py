@@ -1,7 +1,7 @@
 """The offsets of a group: committing and asking.
 
-What lives here: both requests, and what a rebalance means for a commit that is under way. What does not: what may be committed
-(`consumer`, the app's worker).
+What lives here: trying again, and what a rebalance means for a commit that is under way. What does not: the requests (`offset_requests`),
+what may be committed (`consumer`, the app's worker).
 """
 
 import asyncio
@@ -11,22 +11,20 @@ from typing import Any, Final
 
 from busway.cluster.coordinator import PASSING
 from busway.consumer.coordinator import Coordinator
-from busway.consumer.membership_classic import Membership
+from busway.consumer.membership import Membership
+from busway.consumer.offset_requests import OffsetVersions, commit_request, fetch_request, fetched
 from busway.errors import BrokerError, BuswayError, CommitFailed, ConnectionFailed, RequestTimedOut
 from busway.types import OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
-from busway_protocol.messages.groups_classic import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-)
 
-_ONE_GROUP_OFFSET_FETCH: Final = 7
-_NAMED_COMMIT: Final = 9
-_REBALANCED: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
-"""Commits are refused so from the moment that all have joined until this member is told its share."""
+_REBALANCED: Final = frozenset(
+    {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
+)
+"""Commits are refused so from the moment that all have joined until this member is told its share, or its next epoch."""
+_UNDECIDED: Final = frozenset(
+    {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
+)
+"""It is asked again: a transaction is open, or the member is about to hear of its next epoch, or that it is none any more."""
 _OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
@@ -45,14 +43,15 @@ class GroupOffsets:
         membership: Membership,
         settled: asyncio.Event,
         *,
-        group: str,
+        versions: OffsetVersions,
         timeout_s: float,
         stable: bool,
     ) -> None:
         self._coordinator = coordinator
         self._membership = membership
         self._settled = settled
-        self._group = group
+        self._group = coordinator.group
+        self._versions = versions
         self._timeout_s = timeout_s
         self._stable = stable
 
@@ -69,32 +68,20 @@ class GroupOffsets:
             try:
                 return await self._committed_now(asked)
             except BrokerError as problem:
-                undecided = problem.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
-                if not undecided or asyncio.get_running_loop().time() >= deadline:
+                if problem.code not in _UNDECIDED or asyncio.get_running_loop().time() >= deadline:
                     raise
             await asyncio.sleep(backoff.next())
 
     async def _committed_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        topics: dict[str, OffsetFetchRequestTopic] = {}
-        for partition in partitions:
-            topic = topics.setdefault(
-                partition.topic, OffsetFetchRequestTopic(name=partition.topic, partition_indexes=[])
-            )
-            topic.partition_indexes.append(partition.partition)
-        request = OffsetFetchRequest(group_id=self._group, topics=list(topics.values()), require_stable=self._stable)
-        answer = await self._coordinator.ask(request, at_most=_ONE_GROUP_OFFSET_FETCH)
-        self._check(answer.error_code)
+        request = fetch_request(self._group, self._membership, self._versions, partitions, stable=self._stable)
+        answer = await self._coordinator.ask(request, at_most=self._versions.fetch)
         found = {}
-        for topic_answer in answer.topics:
-            for partition_answer in topic_answer.partitions:
-                self._check(partition_answer.error_code)
-                if partition_answer.committed_offset >= 0:
-                    key = TopicPartition(topic_answer.name, partition_answer.partition_index)
-                    found[key] = OffsetAndMetadata(
-                        partition_answer.committed_offset,
-                        partition_answer.metadata or "",
-                        partition_answer.committed_leader_epoch,
-                    )
+        for code, partition, told in fetched(answer, self._versions):
+            self._check(code)
+            if partition is not None and told.committed_offset >= 0:
+                found[partition] = OffsetAndMetadata(
+                    told.committed_offset, told.metadata or "", told.committed_leader_epoch
+                )
         return found
 
     def _check(self, number: int) -> None:
@@ -170,27 +157,7 @@ class GroupOffsets:
         )
 
     async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> ErrorCode:
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for partition, offset in offsets.items():
-            topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic, partitions=[]))
-            topic.partitions.append(
-                OffsetCommitRequestPartition(
-                    partition_index=partition.partition,
-                    committed_offset=offset.offset,
-                    committed_leader_epoch=offset.leader_epoch,
-                    committed_metadata=offset.metadata,
-                )
-            )
-        membership = self._membership
-        answer: Any = await self._coordinator.ask(
-            OffsetCommitRequest(
-                group_id=self._group,
-                generation_id_or_member_epoch=membership.generation,
-                member_id=membership.member_id,
-                group_instance_id=membership.instance_id,
-                topics=list(topics.values()),
-            ),
-            at_most=_NAMED_COMMIT - 1,
-        )
+        request = commit_request(self._group, self._membership, offsets)
+        answer: Any = await self._coordinator.ask(request, at_most=self._versions.commit)
         codes = {error_for(found.error_code) for topic in answer.topics for found in topic.partitions}
         return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)

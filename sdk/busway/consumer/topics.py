@@ -26,34 +26,49 @@ class Topics:
     """Keeps a subscription up to date.
 
     Args:
-        group: which shares the partitions; without one the fetcher has all of them.
         max_age_s: topics are looked at so often.
+
+    Attributes:
+        group: which shares the partitions; without one the fetcher has all of them.
     """
 
-    def __init__(
-        self, cluster: ClusterClient, fetcher: Fetcher, group: GroupMember | None, *, max_age_s: float
-    ) -> None:
+    def __init__(self, cluster: ClusterClient, fetcher: Fetcher, *, max_age_s: float) -> None:
         self._cluster = cluster
         self._fetcher = fetcher
-        self._group = group
+        self.group: GroupMember | None = None
         self._max_age_s = max_age_s
         self._names: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._subscribed = False
 
-    async def subscribe(self, names: Iterable[str] = (), pattern: re.Pattern[str] | None = None) -> None:
-        """Read these, or what the pattern matches.
+    async def subscribe(
+        self,
+        names: Iterable[str] = (),
+        pattern: re.Pattern[str] | None = None,
+        server_pattern: str | None = None,
+    ) -> None:
+        """Read these, or what the pattern matches, here or for the group's coordinator.
 
         Raises:
             BrokerError: a topic cannot be had.
+            ValueError: there is no group, or none whose coordinator matches patterns.
         """
+        if server_pattern is not None:
+            if self.group is None:
+                raise ValueError(
+                    "server_pattern is matched by a group's coordinator, and this consumer has no group_id"
+                )
+            self.group.subscribe((), server_pattern)
         self._names, self._pattern = frozenset(names), pattern
+        if server_pattern is not None:
+            self._subscribed = True
+            return
         if pattern is not None:
             await self._cluster.refresh(every_topic=True)
             self._names = self._matched(pattern)
         await self._ensure(self._names)
-        if self._group is not None:
-            self._group.subscribe(self._names)
+        if self.group is not None:
+            self.group.subscribe(self._names)
         else:
             self._fetcher.assign(self._partitions())
         self._subscribed = True
@@ -87,10 +102,10 @@ class Topics:
             self._cluster.topics -= self._names - matched  # asked for once more, they would be made after all
             self._names = matched
             await self._cluster.ensure_topics(matched)
-            if self._group is not None:
-                self._group.subscribe(matched)
-        if self._group is not None:
-            self._group.metadata_changed()
+            if self.group is not None:
+                self.group.subscribe(matched)
+        if self.group is not None:
+            self.group.metadata_changed()
             return
         assigned = self._fetcher.assigned
         kept = [partition for partition in assigned if partition.topic in self._names]

@@ -7,9 +7,17 @@ from dataclasses import dataclass
 import pytest
 from tests.support.apache_kafka import ApacheKafka
 
+from busway.cluster.client import ClusterClient
 from busway_bus.testing.local_cluster import LocalCluster
 
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "100"}
+SHORT_HEARTBEATS = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+}
+"""For groups that the coordinator balances, whose sessions are not the client's to choose."""
 QUICK_TRANSACTIONS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "transaction.state.log.num.partitions": "1",
@@ -20,16 +28,17 @@ QUICK_TRANSACTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where a broker is, and whether its transactions are those of KIP-890."""
+    """Where a broker is, whether its transactions are those of KIP-890, and whether it has a process of its own."""
 
     bootstrap_servers: str
     implicit: bool = True
+    is_apart: bool = False
 
 
 @pytest.fixture(scope="session")
 def apache() -> Iterator[ApacheKafka]:
     """One Apache Kafka for the whole session."""
-    with ApacheKafka({**SHORT_SESSIONS, **QUICK_TRANSACTIONS}, heap="512m") as kafka:
+    with ApacheKafka({**SHORT_SESSIONS, **SHORT_HEARTBEATS, **QUICK_TRANSACTIONS}, heap="512m") as kafka:
         yield kafka
 
 
@@ -77,6 +86,23 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
         yield Cluster(bootstrap_servers=kafka.bootstrap_servers)
         return
     async with LocalCluster(properties=SHORT_SESSIONS) as running:
+        yield Cluster(bootstrap_servers=running.bootstrap_servers)
+
+
+@pytest.fixture(params=["busway", pytest.param("apache", marks=pytest.mark.java)])
+async def balancing(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Each of the two brokers, as far as it balances groups itself."""
+    if request.param == "apache":
+        kafka: ApacheKafka = request.getfixturevalue("apache")
+        yield Cluster(bootstrap_servers=kafka.bootstrap_servers, is_apart=True)
+        return
+    async with LocalCluster(properties={**SHORT_SESSIONS, **SHORT_HEARTBEATS, **QUICK_TRANSACTIONS}) as running:
+        client = ClusterClient(running.bootstrap_servers, client_id="asks")
+        connection = await client.any_connection()
+        level = connection.feature("group.version")
+        await client.close()
+        if level < 1:
+            pytest.skip("group.version is not finalized here: Busway's coordinator does not balance groups yet")
         yield Cluster(bootstrap_servers=running.bootstrap_servers)
 
 

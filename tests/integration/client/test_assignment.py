@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from tests.integration.client.conftest import Cluster
 
-from busway.consumer.consumer import Consumer, RebalanceListener
+from busway.consumer.consumer import Consumer
+from busway.consumer.listener import RebalanceListener
 from busway.producer.producer import Producer
 
 pytestmark = pytest.mark.slow

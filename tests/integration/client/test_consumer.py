@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from tests.integration.client.conftest import Cluster
 
-from busway.consumer.consumer import Consumer, RebalanceListener
+from busway.consumer.consumer import Consumer
+from busway.consumer.listener import RebalanceListener
 from busway.errors import OffsetReset
 from busway.producer.producer import Producer
 from busway.types import TopicPartition
@@ -106,10 +107,7 @@ async def test_three_members_share_and_one_is_killed(cluster: Cluster, strategy:
                     for records in (await member.getmany(timeout_ms=20)).values():
                         seen.update(record.value or b"" for record in records)
             killed = members.pop()
-            for task in killed._tasks:  # no leave, no commit: the process is gone
-                task.cancel()
-            await asyncio.wait(killed._tasks)
-            await killed._cluster.close()
+            await killed.abort()  # no leave, no commit: the process is gone
             await fill(cluster.bootstrap_servers, topic, 300, first=300)
             while len(seen) < 600:
                 for member in members:

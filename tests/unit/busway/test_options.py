@@ -1,5 +1,6 @@
 """Options of producers and consumers: each is checked by type and range, and the error names it."""
 
+import re
 from typing import Any
 
 import pytest
@@ -68,3 +69,38 @@ def test_what_can_be_is_taken() -> None:
     assert ProducerOptions(linger_ms=0, acks="1", enable_idempotence=False).linger_ms == 0  # type: ignore[arg-type]
     assert ProducerOptions(linger_ms=2.5, partitioner=lambda topic, key, count: 0).linger_ms == 2.5
     assert ConsumerOptions(group_id=None, partition_assignment_strategy=("sticky",)).group_id is None
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            {"group_protocol": "consumer", "session_timeout_ms": 45_000, "heartbeat_interval_ms": 3_000},
+            "heartbeat_interval_ms, session_timeout_ms cannot be set with group_protocol='consumer'",
+        ),
+        (
+            {"group_protocol": "consumer", "partition_assignment_strategy": ("range",)},
+            "partition_assignment_strategy cannot be set with group_protocol='consumer'",
+        ),
+        (
+            {"group_protocol": "classic", "group_remote_assignor": "range"},
+            "group_remote_assignor cannot be set with group_protocol='classic'",
+        ),
+        (
+            {"session_timeout_ms": 6_000, "group_remote_assignor": "range"},
+            "group_remote_assignor cannot be set together with session_timeout_ms",
+        ),
+        ({"group_protocol": "new"}, "group_protocol: 'new' is not 'auto', 'consumer' or 'classic'"),
+    ],
+)
+def test_options_of_the_other_group_protocol_are_refused_by_name(given: dict[str, Any], text: str) -> None:
+    """Also where they say what is the default."""
+    with pytest.raises(ValueError, match=re.escape(text)):
+        Consumer(group_id="g", **given)
+
+
+def test_an_option_that_only_the_classic_protocol_has_chooses_it() -> None:
+    """Nothing else does."""
+    assert Consumer(group_id="g").options.group_protocol == "auto"
+    assert Consumer(group_id="g", heartbeat_interval_ms=3_000).options.group_protocol == "classic"
+    assert Consumer(group_id="g", group_remote_assignor="range").options.group_protocol == "auto"

@@ -1,6 +1,6 @@
 """Options that an app hands on to its producer and its consumer.
 
-What lives here: the refusal of those that they do not take, when the app is made. What does not: what they mean (`busway.options`).
+What lives here: the refusal of those that they do not take, when the app is made, and what an app adds to them. What does not: what they mean (`busway.options`).
 """
 
 from collections.abc import Mapping
@@ -32,3 +32,10 @@ def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, 
         options_from(ConsumerOptions, consumer)
     except (TypeError, ValueError) as problem:
         raise BadDeclaration(f"app {app}: {problem}") from None
+
+
+def keeping_together(consumer: Mapping[str, Any]) -> dict[str, Any]:
+    """What a consumer is told besides so that partitions of one number are one member's in all topics, in the group protocol it speaks."""
+    if consumer.get("group_protocol") == "consumer" or "group_remote_assignor" in consumer:
+        return {"group_remote_assignor": "range"}
+    return {"partition_assignment_strategy": ("range",)}

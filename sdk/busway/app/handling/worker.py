@@ -29,7 +29,8 @@ from busway.app.handling.work import Work
 from busway.app.hooks import Hooks
 from busway.app.offset_set import OffsetSet
 from busway.cluster.retry import Backoff
-from busway.consumer.consumer import Consumer, RebalanceListener
+from busway.consumer.consumer import Consumer
+from busway.consumer.listener import RebalanceListener
 from busway.errors import BuswayError
 from busway.net.machine import current_machine, has_threads
 from busway.producer.producer import Producer

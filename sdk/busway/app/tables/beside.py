@@ -32,14 +32,18 @@ async def make_beside(app: "App", wanted: NewTopic, sources: Collection[str]) ->
         )
     (count,) = set(counts.values())
     strategies = app.consumer_options.get("partition_assignment_strategy", ("range",))
+    assignor = app.consumer_options.get("group_remote_assignor", "range")
+    if len(sources) > 1 and assignor != "range":
+        raise BadDeclaration(
+            f"table {wanted.name} goes with {names(sources)}, whose partitions only the assignor 'range' keeps together; "
+            f"app {app.name} has group_remote_assignor={assignor!r}"
+        )
     if len(sources) > 1 and strategies[0] != "range":
         raise BadDeclaration(
             f"table {wanted.name} goes with {names(sources)}, whose partitions only the strategy 'range' keeps "
             f"together; app {app.name} has partition_assignment_strategy={tuple(strategies)!r}"
         )
-    new_topic = wanted if wanted.partitions > 0 else NewTopic(
-        wanted.name, count, configs=wanted.configs
-    )  # fmt: skip
+    new_topic = wanted if wanted.partitions > 0 else NewTopic(wanted.name, count, configs=wanted.configs)
     await create_missing(app, [new_topic])
     mine = (await partition_counts(app, [wanted.name]))[wanted.name]
     if mine != count:

@@ -1,0 +1,235 @@
+"""A member at work in a group that its coordinator balances (KIP-848): takes what it is given, gives up what is taken.
+
+What lives here: the loop around the answers, one step at a time: give up, take over, say so. What does not: what is said and heard
+(`membership_modern`), heartbeats (`heart_modern`), what it has in common with the classic protocol (`group`).
+
+The heartbeats go on in a thread of their own, and with them the epoch: what this member does about an answer, it does about the latest one.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+from uuid import UUID
+
+from busway.cluster.client import ClusterClient
+from busway.cluster.retry import Backoff
+from busway.consumer.coordinator import Coordinator
+from busway.consumer.group import GroupMember, Listener, shown
+from busway.consumer.heart import Pace, Tell
+from busway.consumer.heart_modern import Refused, Voice, converse, leave
+from busway.consumer.membership import Membership
+from busway.consumer.membership_modern import Dialogue, Given, Identity, Share, Wish, resolved
+from busway.consumer.offset_requests import MODERN
+from busway.errors import BrokerError, BuswayError
+from busway.net.machine import current_machine
+from busway.options import ConsumerOptions
+from busway.types import TopicPartition
+from busway_protocol.errors import ErrorCode
+
+log = logging.getLogger("busway.consumer")
+
+_ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+_NOT_SO: Final = frozenset(
+    {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.UNSUPPORTED_VERSION}
+)
+"""What a coordinator says that does not balance this group: it is of another kind, or its migration is switched off."""
+
+
+class ModernMember(GroupMember):
+    """A member that is told what to read, and acknowledges each step."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        options: ConsumerOptions,
+        *,
+        connect: Callable[[], ClusterClient],
+        listener: Listener,
+    ) -> None:
+        membership = Membership(instance_id=options.group_instance_id)
+        pace = Pace.of(options)
+        super().__init__(cluster, options, membership, connect=connect, listener=listener, pace=pace, versions=MODERN)
+        self._identity = Identity(
+            group=self._group, member_id=str(current_machine().uuid4()), instance_id=options.group_instance_id
+        )
+        self._wish = Wish(assignor=options.group_remote_assignor, rebalance_timeout_ms=options.max_poll_interval_ms)
+        self._voice: Voice | None = None
+        self._session = 0
+        self._given: Given | None = None
+        self._verdict: Refused | None = None
+        self._names: dict[UUID, str] = {}
+        """Topics of what this member has, and of what it has been given."""
+        self._has: Share = frozenset()
+        self._stepped: Given | None = None
+        self._acknowledged: Given | None = None
+        """The last that was acted on, and the last of which nothing is left to be done."""
+
+    def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
+        """Be given partitions of these topics, or of those that match an RE2 pattern for the coordinator."""
+        self._wish = Wish(
+            topics=tuple(sorted(topics)),
+            pattern=server_pattern,
+            assignor=self._wish.assignor,
+            rebalance_timeout_ms=self._wish.rebalance_timeout_ms,
+        )
+        if self._voice is not None:
+            self._heart.call(self._voice.wants, self._wish)
+        self._news.set()
+
+    def metadata_changed(self) -> None:
+        """Nothing: the coordinator sees new partitions itself."""
+
+    def _is_wanted(self) -> bool:
+        return bool(self._wish)
+
+    # A session
+
+    async def _be_member(self, backoff: Backoff) -> None:
+        if self._voice is None:
+            self._join()
+        while True:
+            self._news.clear()
+            if self._is_overdue:
+                await self._lose_until_polled()
+                return
+            if self._verdict is not None:
+                raise BrokerError(self._verdict.code, f"group {self._group}", self._verdict.text)
+            if self._given is not None and self._given != self._acknowledged:
+                if not await self._step(self._given):
+                    await self._wait_for_names(backoff)
+                    continue
+                backoff.reset()
+            await self._news.wait()
+
+    def _join(self) -> None:
+        self._session += 1
+        self._given = self._verdict = self._stepped = self._acknowledged = None
+        self._is_overdue = False
+        self._voice = voice = Voice(Dialogue(self._identity, self._wish), self._session)
+        reader, pace = self._heart.reader, self._pace
+
+        def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
+            return converse(coordinator, voice, reader, pace, tell)
+
+        self._heart.start(beating, self._told)
+
+    def _told(self, session: int, what: Given | Refused | None) -> None:
+        if session != self._session or self._voice is None:
+            return
+        if what is None:
+            self._is_overdue = True
+        elif isinstance(what, Refused):
+            self._verdict = what
+        else:
+            if self._given is None:
+                self.membership.member_id = self._identity.member_id
+                log.info("group %s: joined as %s, epoch %d", self._group, self._identity.member_id, what.epoch)
+            self._given = what
+            self.membership.generation = what.epoch
+        self._news.set()
+
+    async def _step(self, given: Given) -> bool:
+        """Give up what is not this member's any more, then take over what is new, then say so.
+
+        Returns:
+            Whether all topics that were given have a name.
+        """
+        await self._learn_names(given.share)
+        ready, nameless = resolved(given.share, self._names)
+        if gone := self._has - ready:
+            await self._revoke(self._partitions(gone))
+            self._has -= gone
+        if self._is_over():
+            return True
+        if new := ready - self._has:
+            await self._take_over(new)
+        self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in _topics(self._has)}
+        if self._is_over():
+            return True
+        if gone or new or given != self._stepped:
+            self._say(done=True)
+        self._stepped = given
+        if not nameless:
+            self._acknowledged = given
+        return not nameless
+
+    async def _take_over(self, new: Share) -> None:
+        had, kept = self._has, self.membership.owned
+        added = self._partitions(new)
+        await self._cluster.ensure_topics({partition.topic for partition in added})
+        if self._is_over():
+            return
+        self._has = had | new
+        self._say(done=False)  # told everything anew, the coordinator may not take these for given up
+        self.membership.own((*kept, *added))
+        log.info("group %s: assigned %s", self._group, shown(added) + (f" to {len(kept)} kept" if kept else ""))
+        try:
+            await self._listener.on_assigned(self.membership.owned, added)
+        except BuswayError:  # this step is taken once more
+            self._has = had
+            self.membership.own(kept)
+            raise
+
+    def _is_over(self) -> bool:
+        return self._verdict is not None or self._is_overdue
+
+    def _say(self, *, done: bool) -> None:
+        if self._voice is not None:
+            self._heart.call(self._voice.has, self._has, done)
+
+    def _partitions(self, share: Share) -> tuple[TopicPartition, ...]:
+        return tuple(sorted(TopicPartition(self._names[topic_id], number) for topic_id, number in share))
+
+    # The names of topics
+
+    async def _learn_names(self, share: Share) -> None:
+        """Topics are given by id; one that this client has not heard of is asked for, for as long as it is given."""
+        self._take_names(_topics(share))
+        if missing := _topics(share) - self._names.keys():
+            with contextlib.suppress(BuswayError):
+                self._names |= await self._cluster.topic_names(sorted(missing))
+
+    def _take_names(self, topic_ids: frozenset[UUID]) -> None:
+        for name, topic in self._cluster.metadata.topics.items():
+            if topic.topic_id in topic_ids:
+                self._names[topic.topic_id] = name
+
+    async def _wait_for_names(self, backoff: Backoff) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(backoff.next()):
+                await self._news.wait()
+
+    # The end of a session
+
+    async def _refused(self, problem: BrokerError) -> None:
+        verdict = self._verdict
+        if verdict is None:
+            await super()._refused(problem)
+            return
+        joined = self._given is not None
+        await self._lose(identity=True)
+        if verdict.code in _ENDED or (joined and verdict.code is ErrorCode.GROUP_ID_NOT_FOUND):
+            log.warning("group %s: the session of %s is over: %s", self._group, self._identity.member_id, problem)
+        elif verdict.code in _NOT_SO:
+            remedy = "its coordinator does not balance it: to be a member of it, say group_protocol='classic'"
+            self.problem = BrokerError(verdict.code, f"group {self._group}", f"{verdict.text}; {remedy}")
+        else:
+            self.problem = problem
+
+    async def _lose(self, *, identity: bool) -> None:
+        self._voice = None
+        self._has = frozenset()
+        self._names = {}
+        await super()._lose(identity=identity)
+
+    async def _leave(self) -> None:
+        if self._voice is not None:
+            identity = self._identity
+            # On the connection of the heartbeats, behind a join that may still be on its way.
+            await self._heart.close(lambda coordinator: leave(coordinator, identity))
+
+
+def _topics(share: Share) -> frozenset[UUID]:
+    return frozenset(topic_id for topic_id, _ in share)

@@ -1,0 +1,58 @@
+"""Which group protocol a consumer speaks.
+
+What lives here: the choice between the classic one and that of KIP-848, by the options and by what the brokers serve. What does not: the
+protocols themselves (`group_classic`, `group_modern`).
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from busway.cluster.client import ClusterClient
+from busway.consumer.group import GroupMember, Listener
+from busway.consumer.group_classic import ClassicMember
+from busway.consumer.group_modern import ModernMember
+from busway.errors import UnsupportedByBroker
+from busway.options import ConsumerOptions
+from busway_protocol.apis import ApiKey
+
+log = logging.getLogger("busway.consumer")
+
+_FEATURE: Final = "group.version"
+_CLIENT_MADE_IDS: Final = 1
+"""The version of ConsumerGroupHeartbeat from which on members name themselves (KIP-1082)."""
+
+
+async def group_member(
+    cluster: ClusterClient, options: ConsumerOptions, *, connect: Callable[[], ClusterClient], listener: Listener
+) -> GroupMember:
+    """A member of the group that the options name.
+
+    Raises:
+        UnsupportedByBroker: the options ask for a protocol that the brokers do not serve.
+        ConnectionFailed: none can be reached.
+    """
+    wanted = options.group_protocol
+    modern = wanted != "classic" and await _serves_modern(cluster)
+    if wanted == "consumer" and not modern:
+        raise UnsupportedByBroker(
+            "group_protocol='consumer' needs brokers that serve ConsumerGroupHeartbeat 1 and have finalized group.version 1 or above; "
+            "these do not: leave it out for what they serve, or upgrade them"
+        )
+    if not modern and options.group_remote_assignor is not None:
+        raise UnsupportedByBroker(
+            "group_remote_assignor is for group_protocol='consumer', which these brokers do not serve; leave it out"
+        )
+    log.debug("group %s: speaking the %s protocol", options.group_id, "consumer" if modern else "classic")
+    kind = ModernMember if modern else ClassicMember
+    return kind(cluster, options, connect=connect, listener=listener)
+
+
+async def _serves_modern(cluster: ClusterClient) -> bool:
+    connection = await cluster.any_connection()
+    if connection.feature(_FEATURE) < 1:
+        return False
+    try:
+        return connection.version(ApiKey.CONSUMER_GROUP_HEARTBEAT) >= _CLIENT_MADE_IDS
+    except UnsupportedByBroker:
+        return False

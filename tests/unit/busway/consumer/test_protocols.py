@@ -1,0 +1,65 @@
+"""Which group protocol a consumer speaks, by what brokers serve."""
+
+from typing import Any, cast
+
+import pytest
+
+from busway.cluster.client import ClusterClient
+from busway.consumer.group import Listener
+from busway.consumer.group_classic import ClassicMember
+from busway.consumer.group_modern import ModernMember
+from busway.consumer.protocols import group_member
+from busway.errors import UnsupportedByBroker
+from busway.options import ConsumerOptions
+
+
+class Broker:
+    """A connection to one that serves ConsumerGroupHeartbeat up to a version, and has finalized a level."""
+
+    def __init__(self, version: int | None, level: int) -> None:
+        self._version = version
+        self._level = level
+
+    async def any_connection(self) -> "Broker":
+        """Itself."""
+        return self
+
+    def feature(self, _: str) -> int:
+        """The level."""
+        return self._level
+
+    def version(self, _: object) -> int:
+        """The version."""
+        if self._version is None:
+            raise UnsupportedByBroker("none")
+        return self._version
+
+
+async def member(broker: Broker, **options: Any) -> object:
+    """Of the group g."""
+
+    async def told(*_: object) -> None: ...
+
+    cluster = cast("ClusterClient", broker)
+    listener = Listener(on_revoked=told, on_assigned=told, on_lost=told)
+    return await group_member(
+        cluster, ConsumerOptions(group_id="g", **options), connect=lambda: cluster, listener=listener
+    )
+
+
+@pytest.mark.parametrize("broker", [Broker(None, 1), Broker(0, 1), Broker(1, 0)], ids=["no key", "v0", "no level"])
+async def test_brokers_that_do_not_balance_groups_have_classic_ones(broker: Broker) -> None:
+    """And are named where they were to."""
+    assert isinstance(await member(broker), ClassicMember)
+    with pytest.raises(UnsupportedByBroker, match="group_protocol='consumer' needs brokers"):
+        await member(broker, group_protocol="consumer")
+    with pytest.raises(UnsupportedByBroker, match="group_remote_assignor"):
+        await member(broker, group_remote_assignor="range")
+
+
+async def test_brokers_that_balance_groups_do_so_by_default() -> None:
+    """Unless the classic protocol is asked for."""
+    broker = Broker(1, 1)
+    assert isinstance(await member(broker), ModernMember)
+    assert isinstance(await member(broker, group_protocol="consumer"), ModernMember)
+    assert isinstance(await member(broker, group_protocol="classic"), ClassicMember)
