@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from busway.consumer.consumer import Consumer, RebalanceListener
     from busway.consumer.snapshot import read_to_end
     from busway.errors import (
+        AcknowledgementFailed,
         BrokerError,
         BuswayError,
         CommitFailed,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from busway.serde.infer import Alias, AvroType, Float32, Int32, Precision
     from busway.serde.records import CannotInfer
     from busway.serde.registry import RegistryClient, RegistryRefused, RegistryUnreachable
+    from busway.share.consumer import ShareConsumer
     from busway.types import (
         GroupMetadata,
         OffsetAndMetadata,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AcknowledgementFailed",
     "Admin",
     "Alias",
     "App",
@@ -113,6 +116,7 @@ __all__ = [
     "Replay",
     "RequestTimedOut",
     "Retry",
+    "ShareConsumer",
     "Table",
     "TooManyGaps",
     "Topic",
@@ -178,6 +182,7 @@ _WHERE: Final = {
     "busway.app.tables.table": ("NotHere", "Table"),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
+        "AcknowledgementFailed",
         "BrokerError",
         "BuswayError",
         "CommitFailed",
@@ -214,6 +219,7 @@ _WHERE: Final = {
         "RegistryRefused",
         "RegistryUnreachable",
     ),
+    "busway.share.consumer": ("ShareConsumer",),
     "busway.types": (
         "GroupMetadata",
         "OffsetAndMetadata",

@@ -1,14 +1,16 @@
 """Administration: topics, groups, settings, offsets.
 
-What lives here: `Admin` and the values it returns. What does not: transactions (`transactions`), the CLI. Every call raises `BrokerError` with the broker's
+What lives here: `Admin` and the values it returns. What does not: share groups (`share_groups`), transactions
+(`transactions`), the CLI. Every call raises `BrokerError` with the broker's
 own words when it refuses.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
+from busway.admin.share_groups import ShareGroupsAdmin
 from busway.admin.transactions import TransactionsAdmin
 from busway.cluster.client import Addresses, ClusterClient
 from busway.cluster.metadata import TopicInfo
@@ -89,11 +91,12 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list."""
+    """A group in a list; `group_type` as the broker calls it, Share for a share group, empty where it does not tell (KIP-848)."""
 
     group_id: str
     state: str
     protocol_type: str
+    group_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ class ClusterDescription:
     brokers: Mapping[int, tuple[str, int]]
 
 
-class Admin(TransactionsAdmin):
+class Admin(ShareGroupsAdmin, TransactionsAdmin):
     """Administers a cluster.
 
     Args:
@@ -318,7 +321,10 @@ class Admin(TransactionsAdmin):
         for node_id in self._cluster.metadata.brokers:
             answer = await self._cluster.ask_node(node_id, ListGroupsRequest())
             _check(answer.error_code, "listing groups")
-            groups += [GroupListing(group.group_id, group.group_state, group.protocol_type) for group in answer.groups]
+            groups += [
+                GroupListing(group.group_id, group.group_state, group.protocol_type, group.group_type)
+                for group in answer.groups
+            ]
         return sorted(groups, key=lambda group: group.group_id)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
@@ -419,11 +425,6 @@ class Admin(TransactionsAdmin):
         for member in answer.members:
             if error_for(member.error_code) is not ErrorCode.UNKNOWN_MEMBER_ID:
                 _check(member.error_code, f"member {member.member_id} of group {group_id}")
-
-    async def _ask_coordinator(self, group_id: str, message: Any, *, at_most: int | None = None) -> Any:
-        node_id = await self._cluster.find_coordinator(group_id)
-        connection = await self._cluster.connection(node_id)
-        return await connection.request(message, at_most=at_most)
 
     # Cluster
 
