@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
     from busway.app.dead_letters.replay import DeadLetters, Replay, TooManyGaps
     from busway.app.declaring.depends import Context, Depends
+    from busway.app.declaring.queue_declarations import Reject
     from busway.app.declaring.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.app.extension import Extension, Handling
     from busway.app.handling.attempts import HandlerFailed, HandlerTimedOut
@@ -113,6 +114,7 @@ __all__ = [
     "RegistryClient",
     "RegistryRefused",
     "RegistryUnreachable",
+    "Reject",
     "Replay",
     "RequestTimedOut",
     "Retry",
@@ -165,6 +167,7 @@ _WHERE: Final = {
         "Retry",
     ),
     "busway.app.hooks": ("ExtensionFailed",),
+    "busway.app.declaring.queue_declarations": ("Reject",),
     "busway.app.declaring.routes": (
         "BadDeclaration",
         "Batch",

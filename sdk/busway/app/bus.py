@@ -17,10 +17,13 @@ from busway.app.declaring.declarations import Declarations
 from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.options import check_options
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
+from busway.app.handling.attempts import AttemptParts, Counts
 from busway.app.handling.calls import Handler, prepare, unacknowledged
 from busway.app.handling.lane import Sleep
 from busway.app.handling.worker import Worker, WorkerParts
 from busway.app.hooks import Hooks
+from busway.app.queues.running import run_all, start_queues
+from busway.app.queues.worker import QueueWorker
 from busway.app.serdes import Serdes
 from busway.app.serving import serve
 from busway.app.topics import create_declared, create_missing
@@ -28,6 +31,7 @@ from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning
+from busway.net.machine import current_machine
 from busway.producer.producer import KeyValueHeaders, Producer
 from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
@@ -107,6 +111,8 @@ class App(Declarations):
         self._stop_by = 0.0
         self.worker: Worker | None = None
         """The running consume loop with its counters; None when the app does not run or has no handlers."""
+        self.queue_workers: list[QueueWorker] = []
+        """The workers of its queues, while it runs."""
         self.shares_together = False
         """Whether partition n of all topics must go to the same instance, because a table goes with several of them."""
         self.sleep: Sleep = asyncio.sleep
@@ -141,6 +147,7 @@ class App(Declarations):
             self._not_starting.set()
             if self._stack is None:
                 self._producer = self._serdes = self.worker = None
+                self.queue_workers = []
 
     async def _start(self) -> None:
         async with AsyncExitStack() as stack:
@@ -161,11 +168,39 @@ class App(Declarations):
             hooks = Hooks(self.extensions)
             await hooks.start(self, self._stack)
             self._bound = True
-            if self.routes:
-                await self._start_worker(hooks, await prepare(self, state, hooks, self._stack))
+            if self.routes or self.queue_routes:
+                handlers = await prepare(self, state, hooks, self._stack)
+                await self._start_workers(hooks, handlers)
         except BaseException:
             await self._stop()
             raise
+
+    async def _start_workers(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
+        assert self._stack is not None
+        mine = [handler for handler in handlers if handler.route.group is None]
+        if mine:
+            await self._start_worker(hooks, mine)
+        self.queue_workers = await start_queues(
+            self,
+            [handler for handler in handlers if handler.route.group is not None],
+            AttemptParts(
+                group=self.group_id,
+                hooks=hooks,
+                read=self.serdes.read,
+                send_raw=self._send_raw,
+                counts=Counts(),
+                machine=current_machine(),
+            ),
+            reset=self._auto_offset_reset,
+            sleep=self._sleep,
+            drain_timeout_s=self._drain_timeout_s,
+        )
+        for queue in self.queue_workers:
+            self._stack.push_async_callback(queue.consumer.stop)  # where `run` has not come to do it
+        work = [worker.run for worker in (self.worker, *self.queue_workers) if worker is not None]
+        self._working = asyncio.get_running_loop().create_task(
+            work[0]() if len(work) == 1 else run_all(work), name=f"{self.name}-worker"
+        )
 
     async def _start_worker(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
         assert self._stack is not None
@@ -199,7 +234,6 @@ class App(Declarations):
         self.worker.reads(consumer)
         await consumer.start()
         self._stack.push_async_callback(self._leave, consumer)
-        self._working = asyncio.get_running_loop().create_task(self.worker.run(), name=f"{self.name}-worker")
 
     async def stop(self) -> None:
         """Let running handlers end, commit, disconnect; an app that is starting is stopped first. Safe to call twice.
@@ -207,7 +241,8 @@ class App(Declarations):
         Raises:
             NotRunning: a handler called it, which would wait for itself; let another task do it.
         """
-        if self.worker is not None and self.worker.is_handling(asyncio.current_task()):
+        workers = [worker for worker in (self.worker, *self.queue_workers) if worker is not None]
+        if any(worker.is_handling(asyncio.current_task()) for worker in workers):
             raise NotRunning(
                 f"app {self.name} cannot be stopped by its own handler, for which stop() waits; use another task"
             )
@@ -235,6 +270,7 @@ class App(Declarations):
             await stack.aclose()
         finally:
             self._producer = self._serdes = self.worker = None
+            self.queue_workers = []
 
     def _time_left(self) -> float:
         return max(_LEAST_S, self._stop_by - asyncio.get_running_loop().time())

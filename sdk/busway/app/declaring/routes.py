@@ -168,6 +168,7 @@ class Route:
     Attributes:
         function: what was decorated.
         publications: where its results go.
+        group: the share group that it takes records of, as a queue; None reads as a member of the app's own group.
 
     The others are the arguments of `App.subscribe`.
     """
@@ -183,6 +184,7 @@ class Route:
     batch: Batch | None = None
     sql: TransactionalInbox | None = None
     publications: tuple[Publication, ...] = ()
+    group: str | None = None
 
     @property
     def name(self) -> str:

@@ -88,7 +88,7 @@ class Assigned:
                 self.done = CompletedOffsets()  # the topic was made anew; what is under way counts for the old one
             if not self.done.begin(record.offset):
                 continue
-            if record.headers and _is_for_others(record, group):
+            if record.headers and is_for_others(record, group):
                 self.done.finish(record.offset)
                 continue
             lanes = self._lanes_for(record) if record.headers else self.lanes
@@ -161,6 +161,11 @@ class Worker(RebalanceListener):
         )
         self.progress = asyncio.Event()
         """Set whenever a record is finished or partitions come or go; who waits clears it."""
+
+    @property
+    def counts(self) -> Counts:
+        """What it has done."""
+        return self._counts
 
     @property
     def handled(self) -> int:
@@ -434,5 +439,6 @@ class Worker(RebalanceListener):
         await self._tell_revoked(gone)
 
 
-def _is_for_others(record: Record, group: bytes) -> bool:
+def is_for_others(record: Record, group: bytes) -> bool:
+    """Whether it was replayed for another group alone."""
     return any(name == REPLAY_HEADER and value != group for name, value in record.headers)
