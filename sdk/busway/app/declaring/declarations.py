@@ -276,7 +276,7 @@ class Declarations(TableDeclarations):
             if dead_letter and not is_topic_name(dead_letter_topic(topic.name, group)):
                 raise BadDeclaration(
                     f"dead letters of topic {topic.name} would go to {dead_letter_topic(topic.name, group)!r}, "
-                    "which is no name for a topic; choose another group, or dead_letter=False"
+                    f"which is no name for a topic; choose another group{'_id' * (group == self.group_id)}, or dead_letter=False"
                 )
 
     def publish(self, topic: Topic[Any, Any] | str, key: Callable[[Any], Any] | None = None) -> Callable[[F], F]:
