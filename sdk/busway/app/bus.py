@@ -17,13 +17,11 @@ from busway.app.declaring.declarations import Declarations
 from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.options import check_options
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
-from busway.app.handling.attempts import AttemptParts, Counts
 from busway.app.handling.calls import Handler, prepare, unacknowledged
 from busway.app.handling.lane import Sleep
 from busway.app.handling.worker import Worker, WorkerParts
 from busway.app.hooks import Hooks
-from busway.app.queues.running import run_all, start_queues
-from busway.app.queues.worker import QueueWorker
+from busway.app.queues.running import start_working
 from busway.app.serdes import Serdes
 from busway.app.serving import serve
 from busway.app.topics import create_declared, create_missing
@@ -31,7 +29,6 @@ from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning
-from busway.net.machine import current_machine
 from busway.producer.producer import KeyValueHeaders, Producer
 from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
@@ -111,8 +108,6 @@ class App(Declarations):
         self._stop_by = 0.0
         self.worker: Worker | None = None
         """The running consume loop with its counters; None when the app does not run or has no handlers."""
-        self.queue_workers: list[QueueWorker] = []
-        """The workers of its queues, while it runs."""
         self.shares_together = False
         """Whether partition n of all topics must go to the same instance, because a table goes with several of them."""
         self.sleep: Sleep = asyncio.sleep
@@ -147,7 +142,6 @@ class App(Declarations):
             self._not_starting.set()
             if self._stack is None:
                 self._producer = self._serdes = self.worker = None
-                self.queue_workers = []
 
     async def _start(self) -> None:
         async with AsyncExitStack() as stack:
@@ -169,60 +163,35 @@ class App(Declarations):
             await hooks.start(self, self._stack)
             self._bound = True
             if self.routes or self.queue_routes:
-                handlers = await prepare(self, state, hooks, self._stack)
-                await self._start_workers(hooks, handlers)
+                await self._start_work(hooks, await prepare(self, state, hooks, self._stack))
         except BaseException:
             await self._stop()
             raise
 
-    async def _start_workers(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
+    async def _start_work(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
         assert self._stack is not None
-        mine = [handler for handler in handlers if handler.route.group is None]
-        if mine:
-            await self._start_worker(hooks, mine)
-        self.queue_workers = await start_queues(
-            self,
-            [handler for handler in handlers if handler.route.group is not None],
-            AttemptParts(
-                group=self.group_id,
-                hooks=hooks,
-                read=self.serdes.read,
-                send_raw=self._send_raw,
-                counts=Counts(),
-                machine=current_machine(),
-            ),
-            reset=self._auto_offset_reset,
+        parts = WorkerParts(
+            group=self.group_id,
+            handlers=handlers,
+            read=self.serdes.read,
+            send_raw=self._send_raw,
+            on_assigned=self._assigned,
+            hooks=hooks,
             sleep=self._sleep,
+            commit_interval_s=self._commit_interval_s,
             drain_timeout_s=self._drain_timeout_s,
         )
-        for queue in self.queue_workers:
-            self._stack.push_async_callback(queue.consumer.stop)  # where `run` has not come to do it
-        work = [worker.run for worker in (self.worker, *self.queue_workers) if worker is not None]
-        self._working = asyncio.get_running_loop().create_task(
-            work[0]() if len(work) == 1 else run_all(work), name=f"{self.name}-worker"
-        )
+        if self.routes:
+            self.worker = Worker(parts)
+            await self._start_consumer(self.worker, self._stack)
+        self._working = await start_working(self, parts, self._stack, reset=self._auto_offset_reset)
 
-    async def _start_worker(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
-        assert self._stack is not None
-        self.worker = Worker(
-            WorkerParts(
-                group=self.group_id,
-                handlers=handlers,
-                read=self.serdes.read,
-                send_raw=self._send_raw,
-                on_assigned=self._assigned,
-                hooks=hooks,
-                sleep=self._sleep,
-                commit_interval_s=self._commit_interval_s,
-                drain_timeout_s=self._drain_timeout_s,
-            )
-        )
-        names = {topic.name for route in self.routes for topic in route.topics}
+    async def _start_consumer(self, worker: Worker, stack: AsyncExitStack) -> None:
         consumer = Consumer(
-            *sorted(names),
+            *sorted({topic.name for route in self.routes for topic in route.topics}),
             bootstrap_servers=self.bootstrap_servers,
             client_id=self.name,
-            listener=self.worker,
+            listener=worker,
             **{
                 "group_id": self.group_id,
                 "auto_offset_reset": self._auto_offset_reset,
@@ -231,9 +200,9 @@ class App(Declarations):
                 **self.consumer_options,
             },
         )
-        self.worker.reads(consumer)
+        worker.reads(consumer)
         await consumer.start()
-        self._stack.push_async_callback(self._leave, consumer)
+        stack.push_async_callback(self._leave, consumer)
 
     async def stop(self) -> None:
         """Let running handlers end, commit, disconnect; an app that is starting is stopped first. Safe to call twice.
@@ -241,8 +210,7 @@ class App(Declarations):
         Raises:
             NotRunning: a handler called it, which would wait for itself; let another task do it.
         """
-        workers = [worker for worker in (self.worker, *self.queue_workers) if worker is not None]
-        if any(worker.is_handling(asyncio.current_task()) for worker in workers):
+        if any(worker.is_handling(asyncio.current_task()) for worker in (self.worker, *self.queue_workers) if worker):
             raise NotRunning(
                 f"app {self.name} cannot be stopped by its own handler, for which stop() waits; use another task"
             )
@@ -270,7 +238,6 @@ class App(Declarations):
             await stack.aclose()
         finally:
             self._producer = self._serdes = self.worker = None
-            self.queue_workers = []
 
     def _time_left(self) -> float:
         return max(_LEAST_S, self._stop_by - asyncio.get_running_loop().time())
@@ -294,9 +261,8 @@ class App(Declarations):
         Raises:
             HandlerFailed, BuswayError: it stopped by itself.
         """
-        if self._working is None:
+        if (working := self._working) is None:
             raise NotRunning(f"app {self.name} has no handlers to wait for, or does not run")
-        working = self._working
         await asyncio.wait([working])
         if not working.cancelled():
             working.result()
@@ -340,8 +306,7 @@ class App(Declarations):
         """
         from busway.testing.bus import running_test_bus
 
-        before = self.overrides
-        self.overrides = {**before, **(overrides or {})}
+        before, self.overrides = self.overrides, {**self.overrides, **(overrides or {})}
         try:
             async with running_test_bus(self, clock=clock) as bus:
                 yield bus

@@ -23,7 +23,7 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
             return [
-                {"group": group.group_id, "type": group.group_type or None, "state": group.state}
+                {"group": group.group_id, "state": group.state, "type": group.group_type or None}
                 for group in await admin.list_groups()
             ]
 

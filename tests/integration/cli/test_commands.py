@@ -112,7 +112,7 @@ def test_groups(up: Up) -> None:
     up.run("produce", "d1", stdin="1\n2\n3\n4\n")
     assert up.run("consume", "d1", "-g", "dg", "--from-beginning", "-n", "3").out == "1\n2\n3\n"
     assert "dg" in [one["group"] for one in up.run("groups", "list", "--json").json]
-    assert "dg\tEmpty" in up.run("groups", "list").out.splitlines()
+    assert "dg\tEmpty\tclassic" in up.run("groups", "list").out.splitlines()
     found = up.run("groups", "describe", "dg", "--json").json
     assert (found["state"], found["partitions"][0]["committed"], found["partitions"][0]["lag"]) == ("Empty", 3, 1)
     assert up.run("groups", "describe", "dg").out.splitlines() == ["dg: Empty", "d1\t0\t3\t4\t1\t-\t-"]

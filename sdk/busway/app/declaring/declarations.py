@@ -29,6 +29,7 @@ from busway.types import TopicPartition
 
 if TYPE_CHECKING:
     from busway.app.bus import App
+    from busway.app.queues.worker import QueueWorker
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,12 +55,18 @@ class Declarations(TableDeclarations):
         self.routes: list[Route] = []
         self.queue_routes: list[Route] = []
         """Handlers of queues; each works as a member of its share group."""
+        self.started_queues: list[QueueWorker] = []
         self.extensions: list[Extension] = []
         self.overrides: dict[Callable[..., Any], Any] = {}
         """What stands in for a dependency from the next start on, by the function that `Depends` names: a function, or a plain value."""
         self._on_assigned: list[Assigned] = []
         self._bound = False
         """Whether handlers were bound for a start; a handler that comes later would never be called."""
+
+    @property
+    def queue_workers(self) -> "list[QueueWorker]":
+        """What works off its queues, with counters; none while it does not run."""
+        return self.started_queues if cast("App", self).is_running else []
 
     @overload
     def topic(

@@ -6,15 +6,17 @@ What lives here: making their workers, and running them beside the app's other h
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from busway.admin.admin import Admin
-from busway.app.handling.attempts import AttemptParts
+from busway.app.handling.attempts import AttemptParts, Counts
 from busway.app.handling.calls import Handler
-from busway.app.handling.lane import Sleep
+from busway.app.handling.worker import WorkerParts
 from busway.app.queues.worker import QueueParts, QueueWorker
 from busway.errors import BrokerError, UnsupportedByBroker
+from busway.net.machine import current_machine
 from busway.share.consumer import ShareConsumer
 
 if TYPE_CHECKING:
@@ -26,46 +28,57 @@ _NEVER_MS = 2**31 - 1
 """A queue whose handlers are all busy asks for nothing, for as long as that takes."""
 
 
-async def start_queues(
-    app: "App", handlers: Sequence[Handler], attempts: AttemptParts, *, reset: str, sleep: Sleep, drain_timeout_s: float
-) -> list[QueueWorker]:
-    """A worker for each queue, its consumer started; `run` works it off.
+async def start_working(app: "App", parts: WorkerParts, stack: AsyncExitStack, *, reset: str) -> "asyncio.Task[None]":
+    """The task of all the app's workers, those of its queues included; their consumers are stopped with the stack at the latest.
 
     Raises:
         ConnectionFailed: no broker can be reached.
         BrokerError: a topic cannot be had.
     """
-    if not handlers:
-        return []
-    await _begin_at(app, sorted({handler.route.group or "" for handler in handlers}), reset)
-    workers: list[QueueWorker] = []
-    try:
-        for handler in handlers:
-            route = handler.route
-            assert route.group is not None
-            consumer = ShareConsumer(
-                *sorted({topic.name for topic in route.topics}),
-                bootstrap_servers=app.bootstrap_servers,
-                client_id=app.name,
-                group_id=route.group,
-                acquire_mode="record_limit",
-                max_poll_records=route.concurrency,
-                max_poll_interval_ms=_NEVER_MS,
-            )
-            parts = QueueParts(
-                attempts=replace(attempts, group=route.group),
-                handler=handler,
-                consumer=consumer,
-                sleep=sleep,
-                drain_timeout_s=drain_timeout_s,
-            )
-            workers.append(QueueWorker(parts))
-            await consumer.start()
-    except BaseException:
-        for worker in workers:
-            await worker.consumer.stop()
-        raise
-    return workers
+    queued = [handler for handler in parts.handlers if handler.route.group is not None]
+    app.started_queues.clear()
+    if queued:
+        await _begin_at(app, sorted({handler.route.group or "" for handler in queued}), reset)
+    attempts = AttemptParts(
+        group=parts.group,
+        hooks=parts.hooks,
+        read=parts.read,
+        send_raw=parts.send_raw,
+        counts=Counts(),
+        machine=current_machine(),
+    )
+    for handler in queued:
+        worker = _worker(app, handler, attempts, parts)
+        stack.push_async_callback(worker.consumer.stop)  # where the worker has not come to do it
+        await worker.consumer.start()
+        app.started_queues.append(worker)
+    work = [one.run for one in (app.worker, *app.started_queues) if one is not None]
+    return asyncio.get_running_loop().create_task(
+        work[0]() if len(work) == 1 else run_all(work), name=f"{app.name}-worker"
+    )
+
+
+def _worker(app: "App", handler: Handler, attempts: AttemptParts, parts: WorkerParts) -> QueueWorker:
+    route = handler.route
+    assert route.group is not None
+    consumer = ShareConsumer(
+        *sorted({topic.name for topic in route.topics}),
+        bootstrap_servers=app.bootstrap_servers,
+        client_id=app.name,
+        group_id=route.group,
+        acquire_mode="record_limit",
+        max_poll_records=route.concurrency,
+        max_poll_interval_ms=_NEVER_MS,
+    )
+    return QueueWorker(
+        QueueParts(
+            attempts=replace(attempts, group=route.group),
+            handler=handler,
+            consumer=consumer,
+            sleep=parts.sleep,
+            drain_timeout_s=parts.drain_timeout_s,
+        )
+    )
 
 
 async def _begin_at(app: "App", groups: Sequence[str], reset: str) -> None:
