@@ -169,6 +169,7 @@ class ShareConsumer:
         self._check()
         if self.options.acknowledgement_mode == "implicit":
             self._fetcher.acknowledge_all(ACCEPT)
+            self._confirm(self._fetcher.untold())
         limit = self.options.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records: {limit} is below 1")

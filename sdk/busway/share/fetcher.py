@@ -95,7 +95,7 @@ class ShareFetcher:
                 self._leaders[node] = self._leader(node)
         waits = [_RETRY_S] if unknown else []
         single = self._options.acquire_mode == "record_limit"
-        fetching = single and any(not leader.is_idle for leader in self._leaders.values())
+        fetching = single and any(leader.is_fetching for leader in self._leaders.values())
         for node, leader in list(self._leaders.items()):
             if not leader.is_idle:
                 continue
@@ -106,7 +106,7 @@ class ShareFetcher:
             if leader.renewing or (leader.waiting and not (self._demand and mine)):
                 leader.task = self._start(self._ask(leader, leader.acknowledge()))
             elif self._demand and not fetching and (mine or leader.session.partitions):
-                fetching = single
+                fetching, leader.is_fetching = single, True
                 leader.task = self._start(self._ask(leader, leader.fetch(mine, self._demand)))
                 if single:  # the next one's turn comes first next time
                     self._leaders[node] = self._leaders.pop(node)

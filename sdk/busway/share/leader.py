@@ -64,6 +64,7 @@ class Leader:
         self.node = node
         self.session = ShareSession(options, member_id)
         self.task: asyncio.Task[None] | None = None
+        self.is_fetching = False
         self.retry_at = 0.0
         self.lock_s = 0.0
         """How long records are locked; 0 before the leader has told."""
@@ -141,7 +142,10 @@ class Leader:
         """
         told = self._take_waiting(wanted) if self.session.is_open and not self.renewing else {}
         request = self.session.fetch(wanted, told, limit)
-        answer: ShareFetchResponse = await self._send(request, told)
+        try:
+            answer: ShareFetchResponse = await self._send(request, told)
+        finally:
+            self.is_fetching = False
         self._note_lock(answer.acquisition_lock_timeout_ms)
         until_s = asyncio.get_running_loop().time() + self.lock_s
         problem: BuswayError | None = None

@@ -14,7 +14,7 @@ import pytest
 from busway import Admin, NewTopic, Producer
 from tests.support.apache_kafka import ApacheKafka
 
-LOCK_MS: Final = 2_000
+LOCK_MS: Final = 4_000
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",

@@ -101,11 +101,11 @@ async def test_what_is_held_longer_than_its_lock_goes_to_others_unless_it_is_ren
         try:
             (lost,) = await take(quick, 1)
             assert (lost.value, lost.delivery_count) == (b"lost", 2)
+            await quick.acknowledge(lost)
             assert await quick.getmany(timeout_ms=LOCK_MS) == {}
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
-        quick.acknowledge(lost)
         with pytest.raises(AcknowledgementFailed):
             await slow.acknowledge(held[b"lost"])
         with pytest.raises(AcknowledgementFailed):
@@ -224,7 +224,10 @@ async def test_members_of_java_and_ours_share_the_records(work: Work) -> None:
         while True:
             for records in (await consumer.getmany(timeout_ms=500, max_records=20)).values():
                 for record in records:
-                    await consumer.acknowledge(record)
+                    try:
+                        await consumer.acknowledge(record)
+                    except AcknowledgementFailed:
+                        continue  # on a machine that is busy a lock may end: somebody else has the record then
                     accepted.append((record.partition, record.offset))
                     count += 1
                     counts[consumer] = count

@@ -104,13 +104,21 @@ async def run_all(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> No
     Raises:
         BuswayError: what the first one to fail raised.
     """
-    tasks = [asyncio.ensure_future(one()) for one in work]
+    tasks = [asyncio.get_running_loop().create_task(one()) for one in work]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        try:
+            await _end(tasks)
+        except asyncio.CancelledError:  # they are not to drain for longer
+            await _end(tasks)
+            raise
     for task in tasks:
         if not task.cancelled():
             task.result()
+
+
+async def _end(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

@@ -110,13 +110,16 @@ class QueueWorker:
         finally:
             self._closing = True
             feeding.cancel()
-            await asyncio.wait([feeding])
-            await self._drain()
-            renewing.cancel()
+            try:
+                await asyncio.wait([feeding])
+                await self._drain()
+            finally:
+                for task in (renewing, *self._hands):
+                    task.cancel()
+                if not self._failed.done():
+                    self._failed.cancel()
             await asyncio.wait([renewing])
             await self.consumer.stop()
-            if not self._failed.done():
-                self._failed.cancel()
 
     async def _drain(self) -> None:
         for task in self._resting:
