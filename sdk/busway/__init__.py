@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
     from busway.app.dead_letters.replay import DeadLetters, Replay, TooManyGaps
     from busway.app.declaring.depends import Context, Depends
+    from busway.app.declaring.queue_declarations import Reject
     from busway.app.declaring.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.app.extension import Extension, Handling
     from busway.app.handling.attempts import HandlerTimedOut
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from busway.consumer.listener import RebalanceListener
     from busway.consumer.snapshot import read_to_end
     from busway.errors import (
+        AcknowledgementFailed,
         BrokerError,
         BuswayError,
         CommitFailed,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from busway.serde.infer import Alias, AvroType, Float32, Int32, Precision
     from busway.serde.records import CannotInfer
     from busway.serde.registry import RegistryClient, RegistryRefused, RegistryUnreachable
+    from busway.share.consumer import ShareConsumer
     from busway.types import (
         GroupMetadata,
         OffsetAndMetadata,
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AcknowledgementFailed",
     "Admin",
     "Alias",
     "App",
@@ -112,9 +116,11 @@ __all__ = [
     "RegistryClient",
     "RegistryRefused",
     "RegistryUnreachable",
+    "Reject",
     "Replay",
     "RequestTimedOut",
     "Retry",
+    "ShareConsumer",
     "Table",
     "TooManyGaps",
     "Topic",
@@ -161,6 +167,7 @@ _WHERE: Final = {
         "Retry",
     ),
     "busway.app.hooks": ("ExtensionFailed",),
+    "busway.app.declaring.queue_declarations": ("Reject",),
     "busway.app.declaring.routes": (
         "BadDeclaration",
         "Batch",
@@ -177,6 +184,7 @@ _WHERE: Final = {
     "busway.app.tables.table": ("Table",),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
+        "AcknowledgementFailed",
         "BrokerError",
         "BuswayError",
         "CommitFailed",
@@ -213,6 +221,7 @@ _WHERE: Final = {
         "RegistryRefused",
         "RegistryUnreachable",
     ),
+    "busway.share.consumer": ("ShareConsumer",),
     "busway.types": (
         "GroupMetadata",
         "OffsetAndMetadata",

@@ -55,6 +55,10 @@ class CommitFailed(BuswayError):
     """Offsets were not committed because the group has moved on; the partitions belong to others now."""
 
 
+class AcknowledgementFailed(BuswayError):
+    """What became of a share group's record was not taken: its lock had ended, or its leader has moved. It comes again, to whomever."""
+
+
 class TransactionFailed(BuswayError):
     """A transaction cannot go on. Raised as it is, the producer cannot go on either: what the text names has to be mended, and a new
     producer started. `TransactionAbortable` says that the next transaction may succeed (KIP-1050).

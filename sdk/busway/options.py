@@ -1,4 +1,4 @@
-"""The options of producers and consumers: one object each, keyword-only, documented once.
+"""The options of producers, consumers and share consumers: one object each, keyword-only, documented once.
 
 What lives here: names, units, defaults and their checks. Names are those of Kafka's client configuration in snake case.
 """
@@ -129,11 +129,48 @@ class ConsumerOptions:
             raise ValueError("heartbeat_interval_ms must be less than session_timeout_ms, a third of it is usual")
 
 
-Options = TypeVar("Options", ProducerOptions, ConsumerOptions)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareConsumerOptions:
+    """How a share consumer works.
+
+    Attributes:
+        group_id: the share group whose records it takes.
+        acknowledgement_mode: explicit: `acknowledge` says what became of each record. implicit: the next `getmany`, or `commit`, accepts
+            what the last one handed out.
+        acquire_mode: batch_optimized takes whole batches, quickest where records are small; record_limit never more records than were
+            asked for, which spreads few, slow ones evenly (KIP-1206; brokers that do not know it take batches).
+        max_poll_records: most records that one `getmany` hands out.
+        fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes: how much a fetch brings, and when. What is acknowledged waits for no longer than
+            fetch_max_wait_ms behind a fetch that finds nothing.
+        check_crcs: verify the checksum of every batch.
+        max_poll_interval_ms: a member that asks for no records for so long leaves its group until it does.
+        client_rack: where it is.
+        request_timeout_ms: wait for an answer.
+    """
+
+    group_id: str
+    acknowledgement_mode: Literal["explicit", "implicit"] = "explicit"
+    acquire_mode: Literal["batch_optimized", "record_limit"] = "batch_optimized"
+    max_poll_records: _Positive = 500
+    fetch_min_bytes: Annotated[int, _AtLeast(0)] = 1
+    fetch_max_wait_ms: Annotated[int, _AtLeast(0)] = 500
+    fetch_max_bytes: _Positive = 50 * 1024 * 1024
+    check_crcs: bool = True
+    max_poll_interval_ms: _Positive = 300_000
+    client_rack: str | None = None
+    request_timeout_ms: _Positive = 30_000
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if not self.group_id:
+            raise ValueError("group_id: a share group has a name that is not empty")
+
+
+Options = TypeVar("Options", ProducerOptions, ConsumerOptions, ShareConsumerOptions)
 
 
 def options_from(kind: type[Options], given: Mapping[str, Any]) -> Options:
-    """The options of a producer or a consumer from keyword arguments.
+    """The options of a client from keyword arguments.
 
     Raises:
         TypeError: there is no such option, or its value is of another type.
@@ -170,7 +207,7 @@ def _fit_protocol(given: Mapping[str, Any]) -> None:
         raise ValueError(f"{', '.join(consumer)} cannot be set {other}: it is for group_protocol='consumer'")
 
 
-def _check(options: ProducerOptions | ConsumerOptions) -> None:
+def _check(options: ProducerOptions | ConsumerOptions | ShareConsumerOptions) -> None:
     """Whether each option is of its annotated type, and within the bounds that are annotated with it."""
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         kind, *bounds = get_args(hint) if get_origin(hint) is Annotated else (hint,)

@@ -15,7 +15,8 @@ class TopicPartition(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record as read. `timestamp_type` is 0 for the producer's clock, 1 for the broker's."""
+    """One record as read. `timestamp_type` is 0 for the producer's clock, 1 for the broker's; `delivery_count` how many times a share
+    group has handed it out with this time, None for other consumers."""
 
     topic: str
     partition: int
@@ -26,6 +27,7 @@ class Record(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int = -1
+    delivery_count: int | None = None
 
 
 class RecordMetadata(NamedTuple):

@@ -1,6 +1,7 @@
 """Administration: topics, groups, settings, offsets.
 
-What lives here: `Admin` and the values it returns. What does not: transactions (`transactions`), the CLI. Every call raises `BrokerError` with the broker's
+What lives here: `Admin` and the values it returns. What does not: share groups (`share_groups`), transactions
+(`transactions`), the CLI. Every call raises `BrokerError` with the broker's
 own words when it refuses.
 """
 
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Final
 
 from busway.admin.groups import GroupsAdmin
+from busway.admin.share_groups import ShareGroupsAdmin
 from busway.admin.transactions import TransactionsAdmin
 from busway.cluster.client import Addresses, ClusterClient
 from busway.cluster.metadata import TopicInfo
@@ -82,7 +84,7 @@ class ClusterDescription:
     brokers: Mapping[int, tuple[str, int]]
 
 
-class Admin(GroupsAdmin, TransactionsAdmin):
+class Admin(GroupsAdmin, ShareGroupsAdmin, TransactionsAdmin):
     """Administers a cluster.
 
     Args:

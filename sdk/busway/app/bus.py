@@ -20,6 +20,7 @@ from busway.app.handling.calls import Handler, prepare
 from busway.app.handling.lane import Sleep
 from busway.app.handling.worker import Worker, WorkerParts
 from busway.app.hooks import Hooks
+from busway.app.queues.running import start_working
 from busway.app.sending import Sending
 from busway.app.serdes import Serdes
 from busway.app.serving import serve
@@ -166,16 +167,16 @@ class App(Declarations, Sending):
             hooks = Hooks(self.extensions)
             await hooks.start(self, self._stack)
             self._bound = True
-            if self.routes:
-                await self._start_worker(hooks, await prepare(self, state, hooks, self._stack))
+            if self.routes or self.queue_routes:
+                await self._start_work(hooks, await prepare(self, state, hooks, self._stack))
         except BaseException:
             await self._stop()
             raise
 
-    async def _start_worker(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
+    async def _start_work(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
         assert self._stack is not None
         exactly_once = any(route.guarantee == "exactly_once" for route in self.routes)
-        consumer_options = {
+        options = {
             "group_id": self.group_id,
             "auto_offset_reset": self._auto_offset_reset,
             "enable_auto_commit": False,
@@ -183,35 +184,37 @@ class App(Declarations, Sending):
             **self.consumer_options,
             **({"isolation_level": "read_committed"} if exactly_once else {}),
         }
-        self.worker = Worker(
-            WorkerParts(
-                group=self.group_id,
-                handlers=handlers,
-                read=self.serdes.read,
-                send_raw=self._send_raw,
-                on_assigned=self._assigned,
-                hooks=hooks,
-                sleep=self._sleep,
-                commit_interval_s=self._commit_interval_s,
-                drain_timeout_s=self._drain_timeout_s,
-                make_producer=self._producers(consumer_options) if exactly_once else None,
-            )
+        parts = WorkerParts(
+            group=self.group_id,
+            handlers=handlers,
+            read=self.serdes.read,
+            send_raw=self._send_raw,
+            on_assigned=self._assigned,
+            hooks=hooks,
+            sleep=self._sleep,
+            commit_interval_s=self._commit_interval_s,
+            drain_timeout_s=self._drain_timeout_s,
+            make_producer=self._producers(options) if exactly_once else None,
         )
-        if (transactor := self.worker.transactor) is not None:
+        if self.routes:
+            self.worker = Worker(parts)
+            await self._start_consumer(self.worker, self._stack, options)
+        self._working = await start_working(self, parts, self._stack, reset=self._auto_offset_reset)
+
+    async def _start_consumer(self, worker: Worker, stack: AsyncExitStack, options: Mapping[str, Any]) -> None:
+        if (transactor := worker.transactor) is not None:
             await transactor.start()
-            self._stack.push_async_callback(lambda: transactor.stop(self._time_left()))
-        names = {topic.name for route in self.routes for topic in route.topics}
+            stack.push_async_callback(lambda: transactor.stop(self._time_left()))
         consumer = Consumer(
-            *sorted(names),
+            *sorted({topic.name for route in self.routes for topic in route.topics}),
             bootstrap_servers=self.bootstrap_servers,
             client_id=self.name,
-            listener=self.worker,
-            **consumer_options,
+            listener=worker,
+            **options,
         )
-        self.worker.reads(consumer)
+        worker.reads(consumer)
         await consumer.start()
-        self._stack.push_async_callback(self._leave, consumer)
-        self._working = asyncio.get_running_loop().create_task(self.worker.run(), name=f"{self.name}-worker")
+        stack.push_async_callback(self._leave, consumer)
 
     def _producers(self, consumer_options: dict[str, Any]) -> Callable[[], Producer]:
         """What makes this instance's transactional producers, all of one name.
@@ -240,7 +243,7 @@ class App(Declarations, Sending):
         Raises:
             NotRunning: a handler called it, which would wait for itself; let another task do it.
         """
-        if self.worker is not None and self.worker.is_handling(asyncio.current_task()):
+        if any(worker.is_handling(asyncio.current_task()) for worker in (self.worker, *self.queue_workers) if worker):
             raise NotRunning(
                 f"app {self.name} cannot be stopped by its own handler, for which stop() waits; use another task"
             )
@@ -291,9 +294,8 @@ class App(Declarations, Sending):
         Raises:
             HandlerFailed, BuswayError: it stopped by itself.
         """
-        if self._working is None:
+        if (working := self._working) is None:
             raise NotRunning(f"app {self.name} has no handlers to wait for, or does not run")
-        working = self._working
         await asyncio.wait([working])
         if not working.cancelled():
             working.result()
@@ -337,8 +339,7 @@ class App(Declarations, Sending):
         """
         from busway.testing.bus import running_test_bus
 
-        before = self.overrides
-        self.overrides = {**before, **(overrides or {})}
+        before, self.overrides = self.overrides, {**self.overrides, **(overrides or {})}
         try:
             async with running_test_bus(self, clock=clock) as bus:
                 yield bus

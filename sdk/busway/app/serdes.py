@@ -139,7 +139,7 @@ class Serdes:
             Undecodable: its bytes are something else.
             SchemaMissing: the registry must be asked first.
         """
-        topic, partition, offset, timestamp_ms, _, key, value, headers, _ = record
+        topic, partition, offset, timestamp_ms, _, key, value, headers, _, _ = record
         part: Part = "key"
         try:
             if key is not None:

@@ -35,7 +35,7 @@ async def serve(app: "App") -> None:
     try:
         async with app:
             waits: list[asyncio.Future[object]] = [asyncio.ensure_future(stopped.wait())]
-            if app.worker is not None:
+            if app.worker is not None or app.queue_workers:
                 waits.append(asyncio.ensure_future(app.wait()))
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:

@@ -8,9 +8,12 @@ import typer
 from busway.admin.admin import Admin
 from busway.admin.groups import GroupDescription, GroupMember
 from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
+from busway.cli.share_groups import is_share_group, share_group
 from busway.types import TopicPartition
 
-app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, describe, reset and delete consumer groups; list and describe share groups.", no_args_is_help=True
+)
 Group = Annotated[str, typer.Argument(help="The group.")]
 _EARLIEST, _LATEST = -2, -1
 
@@ -31,10 +34,12 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
 
 @app.command("describe")
 def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Committed offsets, lag and members of a group, with its type and epochs."""
+    """Committed offsets, lag and members of a group, with its type and epochs; of a share group from where it goes on."""
 
     async def work() -> tuple[GroupDescription, list[dict[str, object]]]:
         async with Admin(bootstrap) as admin:
+            if await is_share_group(admin, group):
+                return await share_group(admin, group)
             described = await admin.describe_group(group)
             committed = await admin.list_group_offsets(group)
             owners = {partition: member for member in described.members for partition in member.partitions}
@@ -130,14 +135,21 @@ def reset(
                 offsets = {partition: min(max(int(to), first[partition]), last[partition]) for partition in numbers}
             else:
                 raise CommandFailed(f"--to {to}: give earliest, latest or an offset")
-            before = await admin.list_group_offsets(group)
-            if execute:
-                await admin.alter_group_offsets(group, offsets)
+            if await is_share_group(admin, group):
+                shared = await admin.list_share_group_offsets(group)
+                starts = {partition: at.start_offset for partition, at in shared.items()}
+                if execute:
+                    await admin.alter_share_group_offsets(group, offsets)
+            else:
+                committed = await admin.list_group_offsets(group)
+                starts = {partition: at.offset for partition, at in committed.items()}
+                if execute:
+                    await admin.alter_group_offsets(group, offsets)
         return [
             {
                 "topic": topic,
                 "partition": partition.partition,
-                "from": before[partition].offset if partition in before else None,
+                "from": starts.get(partition),
                 "to": offsets[partition],
             }
             for partition in numbers

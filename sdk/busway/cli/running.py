@@ -100,9 +100,14 @@ class _Tally(Extension):
         self.text: str | None = None
 
     async def stopped(self, app: App) -> None:
-        if (worker := app.worker) is not None:
-            aside = f", {worker.dead_lettered} put aside" if worker.dead_lettered else ""
-            self.text = f"{worker.handled} records handled{aside}, {worker.unfinished} unfinished"
+        counts = [] if app.worker is None else [app.worker.counts]
+        counts += [app.queue_workers[0].counts] if app.queue_workers else []  # all of them count together
+        if not counts:
+            return
+        buried = sum(one.dead_lettered for one in counts)
+        unfinished = sum(worker.unfinished for worker in (app.worker, *app.queue_workers) if worker is not None)
+        aside = f", {buried} put aside" if buried else ""
+        self.text = f"{sum(one.handled for one in counts)} records handled{aside}, {unfinished} unfinished"
 
 
 def run_app(app: App) -> None:

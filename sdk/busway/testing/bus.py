@@ -25,6 +25,7 @@ from busway.producer.producer import Producer
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
+from busway.testing.queues import left_in_queue
 from busway.testing.standing import standing_time
 from busway.types import Record, RecordMetadata, TopicPartition
 
@@ -149,17 +150,18 @@ class TestBus:
     async def _handle_all(self, admin: Admin, end: float, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
         while left := await self._left(admin):
-            worker = self.app.worker
-            assert worker is not None
-            worker.progress.clear()
+            workers = [worker for worker in (self.app.worker, *self.app.queue_workers) if worker is not None]
+            for worker in workers:
+                worker.progress.clear()
             if left != await self._left(admin):
                 continue
-            waits = [asyncio.ensure_future(worker.progress.wait()), asyncio.ensure_future(self.app.wait())]
+            waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self.app.wait())]
+            waits += [asyncio.ensure_future(worker.progress.wait()) for worker in workers]
             await asyncio.wait(waits, timeout=max(end - loop.time(), 0), return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
-            if waits[1].done() and not waits[1].cancelled():
-                await waits[1]
+            if waits[0].done() and not waits[0].cancelled():
+                await waits[0]
             assert loop.time() < end, (
                 f"not settled after {timeout_s} s; records not handled yet: {left}{self._clock.standing()}"
             )
@@ -173,6 +175,12 @@ class TestBus:
             raise AssertionError(f"not settled after {timeout_s} s; {what}") from None
 
     async def _left(self, admin: Admin) -> dict[str, int]:
+        left = await self._left_in_partitions(admin)
+        for worker in self.app.queue_workers:
+            left.update(await left_in_queue(admin, worker))
+        return left
+
+    async def _left_in_partitions(self, admin: Admin) -> dict[str, int]:
         worker = self.app.worker
         if worker is None:
             return {}
@@ -197,9 +205,10 @@ class TestBus:
         records = [record async for record in self.app.read(topic)]
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
-    async def dead_letters(self, topic: Topic[Any, Any]) -> list[DeadLetter]:
-        """The records of a topic that the app put aside."""
-        return [dead_letter_of(record) for record in await self._read(dead_letter_topic(topic.name, self.app.group_id))]
+    async def dead_letters(self, topic: Topic[Any, Any], *, group: str | None = None) -> list[DeadLetter]:
+        """The records of a topic that the app put aside; `group`: as one of its queues."""
+        name = dead_letter_topic(topic.name, group or self.app.group_id)
+        return [dead_letter_of(record) for record in await self._read(name)]
 
     # Ends and beginnings
 

@@ -69,6 +69,7 @@ class Binder:
         topics: what the handler reads.
         batch: whether it takes many records at once.
         transaction: whether there is a `tx`.
+        group: whose records the handler gets; None for those of the app's own.
         shared: of the running app; None while handlers are only declared.
         overrides: what stands in for dependencies: another function, or a value that is not callable.
     """
@@ -76,6 +77,7 @@ class Binder:
     topics: Sequence[Topic[Any, Any]]
     batch: bool = False
     transaction: bool = False
+    group: str | None = None
     shared: Shared | None = None
     overrides: Overrides | None = None
     scope: Scope = "record"
@@ -181,7 +183,11 @@ class Binder:
         app = self.shared.app
         first = record[0] if self.batch else record
         return Context(
-            app=app, record=first, attempt=current.get().attempt, state=self.shared.state, group=app.group_id
+            app=app,
+            record=first,
+            attempt=current.get().attempt,
+            state=self.shared.state,
+            group=self.group or app.group_id,
         )
 
     def _dependency(self, depends: Wanted, of: Callable[..., Any]) -> Dependency:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from busway.app.declaring.binding import is_coroutine_function, refusal
+from busway.app.declaring.queue_declarations import queue
 from busway.app.declaring.routes import (
     GUARANTEES,
     BadDeclaration,
@@ -31,6 +32,7 @@ from busway.types import TopicPartition
 
 if TYPE_CHECKING:
     from busway.app.bus import App
+    from busway.app.queues.worker import QueueWorker
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,12 +56,20 @@ class Declarations(TableDeclarations):
         self.group_id = group_id
         self.topics: dict[str, Topic[Any, Any]] = {}
         self.routes: list[Route] = []
+        self.queue_routes: list[Route] = []
+        """Handlers of queues; each works as a member of its share group."""
+        self.started_queues: list[QueueWorker] = []
         self.extensions: list[Extension] = []
         self.overrides: dict[Callable[..., Any], Any] = {}
         """What stands in for a dependency from the next start on, by the function that `Depends` names: a function, or a plain value."""
         self._on_assigned: list[Assigned] = []
         self._bound = False
         """Whether handlers were bound for a start; a handler that comes later would never be called."""
+
+    @property
+    def queue_workers(self) -> "list[QueueWorker]":
+        """What works off its queues, with counters; none while it does not run."""
+        return self.started_queues if cast("App", self).is_running else []
 
     @overload
     def topic(
@@ -222,6 +232,56 @@ class Declarations(TableDeclarations):
                 )
         return None
 
+    def queue(
+        self,
+        *topics: Topic[Any, Any] | str,
+        group: str | None = None,
+        concurrency: int = 1,
+        retry: Retry | None = None,
+        dead_letter: bool = True,
+        where: Callable[[ConsumerRecord[Any, Any]], bool] | None = None,
+        timeout_s: float | None = None,
+    ) -> Callable[[F], F]:
+        """Decorates a function that works off the records of these topics as a queue: a share group (KIP-932), whose members take records
+        one by one, more members than partitions if need be, in no order.
+
+        When the function returns, its record is done. When it raises, the record waits as `retry` says and then goes to any member
+        again; after the last attempt, or at once for `Reject` and `retry.give_up_on`, it goes to the topic `<topic>.<group>.dlt`. A
+        process that dies has its records handled by others once their lock has ended (30 s by default), and that counts as an attempt. While
+        a function runs, the lock on its record is renewed. The brokers deliver a record 5 times at most by default; more `attempts` need
+        another group.share.delivery.count.limit.
+
+        Args:
+            topics: what to work off, or the names of topics of this app.
+            group: the share group; by default the app's group with `.queue` behind it. Other handlers of the app cannot have the same.
+            concurrency: how many records are handled at once in this process.
+            retry: by default five attempts with growing waits.
+            dead_letter: False stops the app instead of putting a record aside.
+            where: as in `subscribe`.
+            timeout_s: as in `subscribe`.
+
+        Raises:
+            BadDeclaration: no topic, options that do not go together, or a parameter that cannot be bound; names the line.
+        """
+
+        def check(route: Route) -> None:
+            self._check_topics(route.function, route.topics, dead_letter=False)
+            self._check_dead_letters(route.topics, route.group or "", dead_letter=dead_letter)
+            if (why := _not_an_option(route) or _contradiction(route)) is not None:
+                raise refusal(route.function, why)
+
+        return queue(
+            cast("App", self),
+            topics,
+            group=group,
+            concurrency=concurrency,
+            retry=retry,
+            dead_letter=dead_letter,
+            where=where,
+            timeout_s=timeout_s,
+            check=check,
+        )
+
     def _no_topic(self, argument: Any, decorator: str) -> BadDeclaration:
         if callable(argument):
             return refusal(argument, f"stands under a bare {decorator}; write @app.{decorator}(topic)")
@@ -236,11 +296,14 @@ class Declarations(TableDeclarations):
             raise refusal(function, f"app {self.name} is running; subscribe before it starts")
         if not topics or not all(topic.app is self for topic in topics):
             raise refusal(function, f"subscribe names no topic made by app.topic(…) of app {self.name}")
+        self._check_dead_letters(topics, self.group_id, dead_letter=dead_letter)
+
+    def _check_dead_letters(self, topics: Sequence[Topic[Any, Any]], group: str, *, dead_letter: bool) -> None:
         for topic in topics:
-            if dead_letter and not is_topic_name(dead_letter_topic(topic.name, self.group_id)):
+            if dead_letter and not is_topic_name(dead_letter_topic(topic.name, group)):
                 raise BadDeclaration(
-                    f"dead letters of topic {topic.name} would go to {dead_letter_topic(topic.name, self.group_id)!r}, "
-                    "which is no name for a topic; choose another group_id, or dead_letter=False"
+                    f"dead letters of topic {topic.name} would go to {dead_letter_topic(topic.name, group)!r}, "
+                    f"which is no name for a topic; choose another group{'_id' * (group == self.group_id)}, or dead_letter=False"
                 )
 
     def publish(self, topic: Topic[Any, Any] | str, key: Callable[[Any], Any] | None = None) -> Callable[[F], F]:
@@ -262,13 +325,13 @@ class Declarations(TableDeclarations):
         def decorate(function: F) -> F:
             if isinstance(topic, Topic) and topic.app is not self:
                 raise refusal(function, f"publishes to {topic.name}, which is no topic of app {self.name}")
-            mine = [number for number, route in enumerate(self.routes) if route.function is function]
+            lists = (self.routes, self.queue_routes)
+            mine = [(routes, at) for routes in lists for at, route in enumerate(routes) if route.function is function]
             if not mine:
                 raise refusal(function, f"is not subscribed yet; put publish above the subscribe of app {self.name}")
             new = Publication(topic=topic, key=key)
-            for number in mine:
-                route = self.routes[number]
-                self.routes[number] = replace(route, publications=(*route.publications, new))
+            for routes, at in mine:
+                routes[at] = replace(routes[at], publications=(*routes[at].publications, new))
             return function
 
         return decorate

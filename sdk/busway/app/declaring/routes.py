@@ -170,6 +170,7 @@ class Route:
     Attributes:
         function: what was decorated.
         publications: where its results go.
+        group: the share group that it takes records of, as a queue; None reads as a member of the app's own group.
 
     The others are the arguments of `App.subscribe`.
     """
@@ -186,6 +187,7 @@ class Route:
     sql: TransactionalInbox | None = None
     guarantee: Guarantee = "at_least_once"
     publications: tuple[Publication, ...] = ()
+    group: str | None = None
 
     @property
     def name(self) -> str:

@@ -73,7 +73,7 @@ class Assigned:
                 self.done = CompletedOffsets()  # the topic was made anew; what is under way counts for the old one
             if not self.done.begin(record.offset):
                 continue
-            if record.headers and _is_for_others(record, group):
+            if record.headers and is_for_others(record, group):
                 self.done.finish(record.offset)
                 continue
             lanes = self._lanes_for(record) if record.headers else self.lanes
@@ -137,5 +137,5 @@ class Assigned:
         return not self.is_full
 
 
-def _is_for_others(record: Record, group: bytes) -> bool:
+def is_for_others(record: Record, group: bytes) -> bool:
     return any(name == REPLAY_HEADER and value != group for name, value in record.headers)

@@ -47,7 +47,7 @@ async def prepare(app: "App", state: Any, hooks: Hooks, stack: AsyncExitStack) -
     shared = Shared(app, state)
     stack.callback(shared.threads.close)
     handlers = []
-    for route in app.routes:
+    for route in (*app.routes, *app.queue_routes):
         bound = binder(route, shared).bind(route.function)
         for dependency in (part for outer in bound.dependencies for part in outer.parts()):
             if dependency.scope == "app" and dependency.fn not in shared.values:
@@ -62,6 +62,7 @@ def binder(route: Route, shared: Shared | None = None) -> Binder:
         topics=route.topics,
         batch=route.batch is not None,
         transaction=route.sql is not None,
+        group=route.group,
         shared=shared,
         overrides=None if shared is None else shared.app.overrides,
     )

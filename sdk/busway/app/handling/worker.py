@@ -72,7 +72,7 @@ class Worker(RebalanceListener):
         self._assigned: dict[TopicPartition, Assigned] = {}
         self._consumer: Consumer | None = None
         self._handlers: dict[str, list[Handler]] = {}
-        for handler in parts.handlers:
+        for handler in (one for one in parts.handlers if one.route.group is None):
             for topic in dict.fromkeys(topic.name for topic in handler.route.topics):
                 self._handlers.setdefault(topic, []).append(handler)
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -109,6 +109,11 @@ class Worker(RebalanceListener):
         )
         self.progress = asyncio.Event()
         """Set whenever a record is finished or partitions come or go; who waits clears it."""
+
+    @property
+    def counts(self) -> Counts:
+        """What it has done."""
+        return self._counts
 
     @property
     def handled(self) -> int:

@@ -165,8 +165,13 @@ class Health(Extension):
             return Readiness(ready=False, reasons=("the app is not running",))
         if app.problem is not None:
             return Readiness(ready=False, reasons=(f"the app has stopped: {app.problem}",))
-        if not app.routes:
-            return Readiness(ready=True)
+        waiting = tuple(
+            f"share group {worker.group} has assigned nothing yet"
+            for worker in app.queue_workers
+            if not worker.consumer.has_joined
+        )
+        if waiting or not app.routes:
+            return Readiness(ready=not waiting, reasons=waiting)
         if not self._joined:
             return Readiness(ready=False, reasons=(f"group {app.group_id} has assigned nothing yet",))
         await self.look()

@@ -1,0 +1,91 @@
+"""`App.queue`: a handler that takes the records of a share group.
+
+What lives here: declaring it, `Reject`, and what is refused at once. What does not: working it off (`busway.app.queues`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from busway.app.declaring.binding import refusal
+from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
+from busway.app.handling.calls import binder
+from busway.app.handling.failures import Retry
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Reject(Exception):
+    """Raised by the handler of a queue: nobody can handle this record, to the dead letters with it, without another attempt."""
+
+
+def queue(
+    app: "App",
+    topics: Sequence[Topic[Any, Any] | str],
+    *,
+    group: str | None,
+    concurrency: int,
+    retry: Retry | None,
+    dead_letter: bool,
+    where: Callable[[ConsumerRecord[Any, Any]], bool] | None,
+    timeout_s: float | None,
+    check: Callable[[Route], None],
+) -> Callable[[F], F]:
+    """What `App.queue` returns.
+
+    Args:
+        check: refuses what cannot be of any handler.
+    """
+
+    def decorate(function: F) -> F:
+        found: list[Topic[Any, Any]] = []
+        for topic in topics:
+            declared = app.topics.get(topic) if isinstance(topic, str) else topic
+            if declared is None:
+                raise refusal(
+                    function, f"queues {topic!r}, which is no topic of app {app.name}; declare it: app.topic(…)"
+                )
+            found.append(declared)
+        name = f"{app.group_id}.queue" if group is None else group
+        if not name or name == app.group_id:
+            raise refusal(
+                function,
+                f"group is a name that is not empty and not {app.group_id!r}, the app's own, not {group!r:.80}",
+            )
+        tries = retry or Retry()
+        if not isinstance(tries, Retry):
+            raise refusal(function, f"retry is a Retry(attempts=…), not {retry!r:.80}")
+        for other in app.queue_routes:
+            both = {topic.name for topic in found} & {topic.name for topic in other.topics}
+            if other.group == name and both:
+                raise refusal(
+                    function,
+                    f"takes {', '.join(sorted(both))} of share group {name}, and so does {other.name}: each record would go to one of "
+                    "the two; give one of them another group",
+                )
+        route = Route(
+            function=function,
+            topics=tuple(found),
+            retry=replace(tries, give_up_on=(*tries.give_up_on, Reject)),
+            dead_letter=dead_letter,
+            ordering="none",
+            concurrency=concurrency,
+            where=where,
+            timeout_s=timeout_s,
+            group=name,
+        )
+        check(route)
+        binder(route).bind(function)
+        app.queue_routes.append(route)
+        return function
+
+    for given in topics:
+        topic: Any = given
+        if not isinstance(topic, Topic | str):
+            if callable(topic):
+                raise refusal(topic, "stands under a bare queue; write @app.queue(topic)")
+            raise BadDeclaration(f"queue of app {app.name} takes what app.topic(…) returned, not {topic!r:.80}")
+    return decorate

@@ -1,0 +1,124 @@
+"""The queues of an app that starts.
+
+What lives here: making their workers, and running them beside the app's other handlers. What does not: working one off (`worker`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from busway.admin.admin import Admin
+from busway.app.handling.attempts import AttemptParts, Counts
+from busway.app.handling.calls import Handler
+from busway.app.handling.worker import WorkerParts
+from busway.app.queues.worker import QueueParts, QueueWorker
+from busway.errors import BrokerError, UnsupportedByBroker
+from busway.net.machine import current_machine
+from busway.share.consumer import ShareConsumer
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+log = logging.getLogger("busway.app")
+
+_NEVER_MS = 2**31 - 1
+"""A queue whose handlers are all busy asks for nothing, for as long as that takes."""
+
+
+async def start_working(app: "App", parts: WorkerParts, stack: AsyncExitStack, *, reset: str) -> "asyncio.Task[None]":
+    """The task of all the app's workers, those of its queues included; their consumers are stopped with the stack at the latest.
+
+    Raises:
+        ConnectionFailed: no broker can be reached.
+        BrokerError: a topic cannot be had.
+    """
+    queued = [handler for handler in parts.handlers if handler.route.group is not None]
+    app.started_queues.clear()
+    if queued:
+        await _begin_at(app, sorted({handler.route.group or "" for handler in queued}), reset)
+    attempts = AttemptParts(
+        group=parts.group,
+        hooks=parts.hooks,
+        read=parts.read,
+        send_raw=parts.send_raw,
+        counts=Counts(),
+        machine=current_machine(),
+    )
+    for handler in queued:
+        worker = _worker(app, handler, attempts, parts)
+        stack.push_async_callback(worker.consumer.stop)  # where the worker has not come to do it
+        await worker.consumer.start()
+        app.started_queues.append(worker)
+    work = [one.run for one in (app.worker, *app.started_queues) if one is not None]
+    return asyncio.get_running_loop().create_task(
+        work[0]() if len(work) == 1 else run_all(work), name=f"{app.name}-worker"
+    )
+
+
+def _worker(app: "App", handler: Handler, attempts: AttemptParts, parts: WorkerParts) -> QueueWorker:
+    route = handler.route
+    assert route.group is not None
+    consumer = ShareConsumer(
+        *sorted({topic.name for topic in route.topics}),
+        bootstrap_servers=app.bootstrap_servers,
+        client_id=app.name,
+        group_id=route.group,
+        acquire_mode="record_limit",
+        max_poll_records=route.concurrency,
+        max_poll_interval_ms=_NEVER_MS,
+    )
+    return QueueWorker(
+        QueueParts(
+            attempts=replace(attempts, group=route.group),
+            handler=handler,
+            consumer=consumer,
+            sleep=parts.sleep,
+            drain_timeout_s=parts.drain_timeout_s,
+        )
+    )
+
+
+async def _begin_at(app: "App", groups: Sequence[str], reset: str) -> None:
+    """Where new groups begin, which for a share group the brokers keep; they would begin at the end."""
+    if reset == "none":
+        return
+    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
+        for group in groups:
+            try:
+                await admin.alter_group_configs(group, {"share.auto.offset.reset": reset})
+            except (BrokerError, UnsupportedByBroker) as problem:
+                log.warning(
+                    "share group %s begins where the brokers say, share.auto.offset.reset=%s was refused: %s",
+                    group,
+                    reset,
+                    problem,
+                )
+
+
+async def run_all(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Several loops at once, until cancelled or until one fails; then all are ended.
+
+    Raises:
+        BuswayError: what the first one to fail raised.
+    """
+    tasks = [asyncio.get_running_loop().create_task(one()) for one in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        try:
+            await _end(tasks)
+        except asyncio.CancelledError:  # they are not to drain for longer
+            await _end(tasks)
+            raise
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
+
+
+async def _end(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

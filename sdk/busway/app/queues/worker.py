@@ -1,0 +1,310 @@
+"""What feeds one queue's handler, and tells its share group what became of each record.
+
+What lives here: `QueueWorker`: so many records at once, locks that are renewed, what is accepted, released and rejected, draining. What
+does not: a call of the handler and the dead letters (`handling.attempts`), the share group (`busway.share`).
+
+At least once: a record is accepted when its handler has returned and all that it sent is acknowledged, rejected when it lies among the
+dead letters, and released otherwise. Its delivery count is its attempt: it also counts the processes that died with it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from busway.app.declaring.depends import Current, current
+from busway.app.handling.ack import CompletedOffsets
+from busway.app.handling.assigned import OPEN_BYTES_MAX, is_for_others
+from busway.app.handling.attempts import AttemptParts, Attempts, Counts, Item, Sent
+from busway.app.handling.calls import Handler
+from busway.app.handling.failures import HandlerFailed
+from busway.app.handling.lane import GivenUp, Sleep
+from busway.errors import AcknowledgementFailed, DamagedData
+from busway.share.consumer import Acknowledge, ShareConsumer
+from busway.types import Record
+
+log = logging.getLogger("busway.app")
+
+PARKED_MAX: Final = 1000
+"""Records that failed and wait until they are released for their next attempt; above, no new ones are taken."""
+_POLL_MS: Final = 500
+_RENEWALS: Final = 4
+"""A lock is renewed when this part of it is over: some renewals may be lost."""
+_LOCK_LOOK_S: Final = 0.2
+
+
+@dataclass(slots=True, eq=False)
+class InHand:
+    """A record that the handler has, or that waits to be released; `since_s` is when it was locked last."""
+
+    record: Record
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueParts:
+    """What a queue's worker is made of.
+
+    Attributes:
+        attempts: what attempts are made of, with the name of the share group.
+        handler: that is called.
+        consumer: whose records it gets; the worker starts and stops it.
+        sleep: waits between attempts.
+        drain_timeout_s: how long running handlers may take to end.
+    """
+
+    attempts: AttemptParts
+    handler: Handler
+    consumer: ShareConsumer
+    sleep: Sleep
+    drain_timeout_s: float
+
+
+class QueueWorker:
+    """Works one queue off."""
+
+    def __init__(self, parts: QueueParts) -> None:
+        route = parts.handler.route
+        self.consumer = parts.consumer
+        self.group = parts.attempts.group
+        self.topics = tuple(topic.name for topic in route.topics)
+        self.unfinished = 0
+        """Records that a handler began and did not finish before the end; they go to others."""
+        self.progress = asyncio.Event()
+        """Set whenever something became of a record; who waits clears it."""
+        self._parts = parts
+        self._group = self.group.encode()
+        self._concurrency = route.concurrency
+        self._attempts = Attempts(parts.attempts, parts.handler, buries_unreadable=route.dead_letter, rest=self._rest)
+        self._hands: dict[asyncio.Task[None], InHand] = {}
+        self._resting: set[asyncio.Task[Any]] = set()
+        self._parked: set[asyncio.Task[Any]] = set()
+        self._bytes = 0
+        self._room = asyncio.Event()
+        self._closing = False
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def counts(self) -> Counts:
+        """What the queues of the app have done, all together."""
+        return self._parts.attempts.counts
+
+    def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Whether it is this task that calls the handler."""
+        return task in self._hands
+
+    async def run(self) -> None:
+        """Feed the handler until cancelled; then drain, release what is left, leave the group, and return.
+
+        Raises:
+            HandlerFailed: a record failed for good and may not be put aside.
+            BuswayError: the group is refused.
+        """
+        feeding, renewing = asyncio.ensure_future(self._feed()), asyncio.ensure_future(self._renew())
+        waits: list[asyncio.Future[None]] = [feeding, renewing, self._failed]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                if wait.done():
+                    wait.result()
+        finally:
+            self._closing = True
+            feeding.cancel()
+            try:
+                await asyncio.wait([feeding])
+                await self._drain()
+            finally:
+                for task in (renewing, *self._hands):
+                    task.cancel()
+                if not self._failed.done():
+                    self._failed.cancel()
+            await asyncio.wait([renewing])
+            await self.consumer.stop()
+
+    async def _drain(self) -> None:
+        for task in self._resting:
+            task.cancel()
+        if not self._hands:
+            return
+        _, late = await asyncio.wait(self._hands, timeout=self._parts.drain_timeout_s)
+        if late:
+            log.warning(
+                "%d handlers did not end within %g s; their records go to others",
+                len(late),
+                self._parts.drain_timeout_s,
+            )
+            self.unfinished += len(late)
+            for task in late:
+                task.cancel()
+            _, deaf = await asyncio.wait(late, timeout=self._parts.drain_timeout_s)
+            if deaf:
+                log.error("%d handlers go on although they were cancelled", len(deaf))
+
+    def _fail(self, problem: Exception) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(problem)
+            self._failed.exception()  # a worker that is ending already raises nothing more
+
+    # Feeding
+
+    @property
+    def _free(self) -> int:
+        """How many more records may be taken."""
+        if len(self._parked) >= PARKED_MAX or self._bytes >= OPEN_BYTES_MAX:
+            return 0
+        return self._concurrency - (len(self._hands) - len(self._parked))
+
+    async def _feed(self) -> None:
+        while True:
+            if (free := self._free) <= 0:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            try:
+                found = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=free)
+            except DamagedData as problem:
+                log.error("share group %s: %s", self.group, problem)
+                continue
+            for records in found.values():
+                for record in records:
+                    self._begin(record)
+
+    def _begin(self, record: Record) -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._handle(record))
+        self._hands[task] = InHand(record, loop.time())
+        size = len(record.key or b"") + len(record.value or b"")
+        self._bytes += size
+
+        def done(task: "asyncio.Task[None]") -> None:
+            del self._hands[task]
+            self._parked.discard(task)
+            self._bytes -= size
+            self._room.set()
+            self.progress.set()
+
+        task.add_done_callback(done)
+
+    # Handling
+
+    async def _handle(self, record: Record) -> None:
+        try:
+            kind = await self._work(record)
+        except GivenUp:
+            return
+        except Exception as problem:  # noqa: BLE001 - the worker raises it
+            self._fail(problem)
+            return
+        except BaseException as problem:
+            if not self._closing:  # else it was asked to end
+                where = f"{record.topic}-{record.partition}"
+                self._fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
+            raise
+        self._say(record, kind)
+
+    async def _work(self, record: Record) -> Acknowledge:
+        """One attempt, and what is then to be said of the record."""
+        if record.headers and is_for_others(record, self._group):
+            return "accept"
+        mark = Current()
+        current.set(mark)
+        mark.key, mark.attempt = record.key, record.delivery_count or 1
+        item = Item(CompletedOffsets(), record, 1, None)
+        typed = await self._attempts.read(item)
+        if typed is None:
+            return "reject"
+        sent: Sent = []
+        wait_s = await self._attempts.make(item, typed, mark, sent)
+        if wait_s is not None:
+            await self._park(wait_s)
+            return "release"
+        await self._attempts.acknowledged(item, sent)
+        await self._acknowledged(item, sent)
+        if item.buried:
+            return "reject"
+        self._parts.attempts.counts.handled += 1
+        return "accept"
+
+    async def _acknowledged(self, item: Item, sent: Sequence["asyncio.Future[Any]"]) -> None:
+        try:
+            await asyncio.gather(*sent)
+        except Exception as problem:
+            raise HandlerFailed(
+                f"what was sent for {item.where} was not acknowledged, so it is handled again: {problem}"
+            ) from problem
+
+    def _say(self, record: Record, kind: Acknowledge) -> None:
+        where = f"{record.topic}-{record.partition} offset {record.offset}"
+        try:
+            told = self.consumer.acknowledge(record, kind)
+        except AcknowledgementFailed as problem:
+            log.warning("it is delivered again: %s", problem)
+            return
+
+        def seen(future: "asyncio.Future[None]") -> None:
+            if not future.cancelled() and (problem := future.exception()) is not None:
+                log.warning("%s was not %sed, it is delivered again: %s", where, kind, problem)
+            self.progress.set()
+
+        told.add_done_callback(seen)
+
+    # Waiting
+
+    async def _park(self, wait_s: float) -> None:
+        """Wait until the next attempt may be made, by whomever: others get the room meanwhile, the lock stays.
+
+        Raises:
+            GivenUp: the app stops; the record is released at once.
+        """
+        me = asyncio.current_task()
+        assert me is not None
+        self._parked.add(me)
+        self._room.set()
+        try:
+            await self._rest(wait_s)
+        except asyncio.CancelledError:
+            if self._closing:
+                raise GivenUp from None
+            raise
+
+    async def _rest(self, wait_s: float) -> None:
+        """Wait in place.
+
+        Raises:
+            GivenUp: the app stops; the record is released.
+        """
+        if self._closing:
+            raise GivenUp
+        me = asyncio.current_task()
+        assert me is not None
+        self._resting.add(me)
+        try:
+            await self._parts.sleep(wait_s)
+        finally:
+            self._resting.discard(me)
+
+    async def _renew(self) -> None:
+        """Lock anew what has been in hand for a while, so that nobody else gets it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            lock_ms = self.consumer.acquisition_lock_timeout_ms
+            part_s = _LOCK_LOOK_S if lock_ms is None else lock_ms / 1000 / _RENEWALS
+            await asyncio.sleep(part_s)
+            now = loop.time()
+            for in_hand in list(self._hands.values()):
+                if now - in_hand.since_s >= part_s:
+                    in_hand.since_s = now
+                    self._lock_anew(in_hand.record)
+
+    def _lock_anew(self, record: Record) -> None:
+        try:
+            told = self.consumer.acknowledge(record, "renew")
+        except AcknowledgementFailed:
+            return  # its lock has ended; what is said of it at its end says so
+
+        def seen(future: "asyncio.Future[None]") -> None:
+            if not future.cancelled() and (problem := future.exception()) is not None:
+                log.warning("a lock was not renewed, its record may be handled by others too: %s", problem)
+
+        told.add_done_callback(seen)

@@ -1,0 +1,43 @@
+"""What `busway groups` shows of a share group.
+
+What lives here: its rows. What does not: the commands (`groups`).
+"""
+
+from busway.admin.admin import Admin
+from busway.admin.groups import GroupDescription, GroupMember
+from busway.admin.share_groups import SHARE
+
+
+async def is_share_group(admin: Admin, group: str) -> bool:
+    """Whether a group is a share group."""
+    return any(listed.group_id == group and listed.kind == SHARE for listed in await admin.list_groups())
+
+
+async def share_group(admin: Admin, group: str) -> tuple[GroupDescription, list[dict[str, object]]]:
+    """What it is, and for each partition from where it goes on, how much is left, and who takes records of it."""
+    described = await admin.describe_share_group(group)
+    offsets = await admin.list_share_group_offsets(group)
+    partitions = {*offsets, *(partition for member in described.members for partition in member.partitions)}
+    shown = GroupDescription(
+        group_id=group,
+        state=described.state,
+        protocol=described.assignor,
+        members=tuple(
+            GroupMember(one.member_id, one.client_id, one.host, one.partitions, None, SHARE, one.epoch, one.partitions)
+            for one in described.members
+        ),
+        kind=SHARE,
+        epoch=described.epoch,
+        assignment_epoch=described.epoch,
+    )
+    return shown, [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "start": offsets[partition].start_offset if partition in offsets else None,
+            "lag": offsets[partition].lag if partition in offsets else None,
+            "members": [member.member_id for member in described.members if partition in member.partitions],
+            "clients": sorted({member.client_id for member in described.members if partition in member.partitions}),
+        }
+        for partition in sorted(partitions)
+    ]

@@ -1,0 +1,271 @@
+"""The share consumer that users see.
+
+What lives here: `ShareConsumer`: reading, acknowledging, closing. What does not: fetching (`fetcher`) and the membership (`membership`),
+which run in tasks of their own while the consumer is started.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Any, Final, Literal, TypeAlias
+
+from busway.cluster.client import Addresses, ClusterClient
+from busway.errors import AcknowledgementFailed, NotRunning
+from busway.options import ShareConsumerOptions, options_from
+from busway.share.acquired import ACCEPT, REJECT, RELEASE, RENEW
+from busway.share.fetcher import ShareFetcher
+from busway.share.membership import ShareMember
+from busway.types import Record, TopicPartition
+
+log = logging.getLogger("busway.share")
+
+Acknowledge: TypeAlias = Literal["accept", "release", "reject", "renew"]
+_KINDS: Final[dict[str, int]] = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT, "renew": RENEW}
+_REFUSED_MAX: Final = 20
+"""So many reasons why acknowledgements were not taken are kept for whoever commits; one is enough to look."""
+_CLOSE_S: Final = 5.0
+"""A consumer that stops waits no longer for its leaders: what they are not told comes again."""
+
+
+class ShareConsumer:
+    """Takes records one by one, as a member of a share group: each goes to one member, which says what became of it.
+
+    What is not acknowledged within the broker's lock time (30 s by default) goes to another member, and so does what is released, until it
+    was delivered as often as the broker allows (5 times by default). There is no order between records.
+
+    Args:
+        topics: whose records to take.
+        bootstrap_servers: `host:port`, several with commas or as a list.
+        group_id: the share group.
+        client_id: told to the brokers.
+        options: see `ShareConsumerOptions`, which are also accepted as keyword arguments.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: Addresses = "localhost:9092",
+        group_id: str,
+        client_id: str = "busway",
+        **options: Any,
+    ) -> None:
+        if not topics:
+            raise ValueError("a share consumer takes the records of at least one topic: name it")
+        self.options = options_from(ShareConsumerOptions, {"group_id": group_id, **options})
+        self._wanted = frozenset(topics)
+        self._cluster = ClusterClient(
+            bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
+        )
+        self._member = ShareMember(
+            self._cluster,
+            group_id,
+            self._wanted,
+            rack=self.options.client_rack,
+            reader_s=self.options.max_poll_interval_ms / 1000,
+            changed=self._changed,
+        )
+        self._fetcher = ShareFetcher(self._cluster, self.options, self._member)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unconfirmed: set[asyncio.Future[None]] = set()
+        self._refused: deque[str] = deque(maxlen=_REFUSED_MAX)
+        """Why acknowledgements were not taken since the last commit."""
+
+    def _changed(self) -> None:
+        self._fetcher.wake()
+
+    # Life
+
+    async def start(self) -> None:
+        """Connect and join the group.
+
+        Raises:
+            ConnectionFailed: no broker can be reached.
+            BrokerError: a topic cannot be had.
+        """
+        if self._tasks:
+            raise NotRunning("the share consumer is running already")
+        await self._cluster.start()
+        try:
+            await self._cluster.ensure_topics(self._wanted)
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._member.reader.polled()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._fetcher.run(), name="busway-share-fetcher"),
+            loop.create_task(self._member.run(), name="busway-share-member"),
+        ]
+
+    async def stop(self) -> None:
+        """Tell what was acknowledged, release what is held, leave the group, disconnect."""
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            await self._cluster.close()
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._fetcher.close()
+        except TimeoutError:
+            log.warning("share group %s: not all was told in time; those records come again", self._member.group)
+        finally:
+            await _end(tasks)
+        try:
+            await self._member.leave()
+        finally:
+            await self._cluster.close()
+
+    def cut(self) -> None:
+        """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
+        self._cluster.abort()
+
+    async def abort(self) -> None:
+        """End at once, as when the process is killed: nothing is told, the group is not left."""
+        tasks, self._tasks = self._tasks, []
+        self.cut()
+        await _end(tasks)
+
+    async def __aenter__(self) -> "ShareConsumer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # What it is
+
+    def member_id(self) -> str:
+        """What the group calls this member."""
+        return self._member.member_id
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether the group has told which partitions are this member's."""
+        return self._member.joined and self._member.epoch > 0
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long a record is locked for whoever got it, in ms; None before the first answer of a leader."""
+        return round(self._fetcher.lock_s * 1000) or None
+
+    # Reading
+
+    async def getmany(
+        self, *, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Record]]:
+        """Records by partition, at most `max_records`; waits up to `timeout_ms` for the first.
+
+        With implicit acknowledgement it accepts what the last call handed out.
+
+        Raises:
+            DamagedData: records cannot be read; they were rejected, or released where nobody can tell which they are.
+            BrokerError, UnsupportedByBroker: the group or a partition is refused.
+            NotRunning: the consumer was not started.
+        """
+        self._check()
+        if self.options.acknowledgement_mode == "implicit":
+            self._fetcher.acknowledge_all(ACCEPT)
+            self._confirm(self._fetcher.untold())
+        limit = self.options.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise ValueError(f"max_records: {limit} is below 1")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while True:
+            self._check()
+            if records := self._fetcher.ready(limit):
+                return records
+            left = deadline - loop.time()
+            if left <= 0:
+                return {}
+            await self._fetcher.arrival(left, limit)
+
+    async def getone(self) -> Record:
+        """The next record; waits for it.
+
+        Raises:
+            DamagedData, BrokerError, UnsupportedByBroker, NotRunning: as `getmany`.
+        """
+        while True:
+            found = await self.getmany(timeout_ms=60_000, max_records=1)
+            for records in found.values():
+                return records[0]
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        while True:
+            yield await self.getone()
+
+    def _check(self) -> None:
+        if not self._tasks:
+            raise NotRunning("the share consumer is not running; use `async with ShareConsumer(...)` or await start()")
+        self._member.reader.polled()
+        if self._member.problem is not None:
+            raise self._member.problem
+
+    # What became of them
+
+    def acknowledge(self, record: Record, kind: Acknowledge = "accept") -> "asyncio.Future[None]":
+        """Say what became of a record: accept: it is done. release: somebody shall have it again. reject: nobody can handle it, nobody
+        shall have it again. renew: it takes longer, lock it anew.
+
+        It goes out with the next request to the record's leader. Whoever wants to know awaits the answer.
+
+        Returns:
+            A future: None when the leader knows, `AcknowledgementFailed` when it did not take it: the record comes again.
+
+        Raises:
+            AcknowledgementFailed: the record is not held any more.
+            ValueError: there is no such kind, or acknowledgement is implicit.
+        """
+        if kind not in _KINDS:
+            raise ValueError(f"acknowledge takes {', '.join(_KINDS)}, not {kind!r}")
+        if self.options.acknowledgement_mode == "implicit":
+            raise ValueError("acknowledgement is implicit: the next getmany, or commit, accepts what was handed out")
+        told = self._fetcher.acknowledge(TopicPartition(record.topic, record.partition), record.offset, _KINDS[kind])
+        self._confirm([told])
+        return _seen(asyncio.shield(told))
+
+    def _confirm(self, told: "Iterable[asyncio.Future[None]]") -> None:
+        for future in told:
+            if future not in self._unconfirmed:
+                self._unconfirmed.add(future)
+                future.add_done_callback(self._confirmed)
+
+    def _confirmed(self, future: "asyncio.Future[None]") -> None:
+        self._unconfirmed.discard(future)
+        if not future.cancelled() and (problem := future.exception()) is not None:
+            self._refused.append(str(problem))
+
+    async def commit(self) -> None:
+        """Return when the leaders know all that was acknowledged up to now; with implicit acknowledgement accept what was handed out.
+
+        Raises:
+            AcknowledgementFailed: some of it was not taken since the last call; those records come again.
+        """
+        self._check()
+        if self.options.acknowledgement_mode == "implicit":
+            self._fetcher.acknowledge_all(ACCEPT)
+        self._confirm(self._fetcher.untold())
+        if waiting := set(self._unconfirmed):
+            await asyncio.wait(waiting)
+            await asyncio.sleep(0)  # those that are done are taken note of
+        refused = list(dict.fromkeys(self._refused))
+        self._refused.clear()
+        if refused:
+            raise AcknowledgementFailed("; ".join(refused))
+
+
+def _seen(future: "asyncio.Future[None]") -> "asyncio.Future[None]":
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
+
+
+async def _end(tasks: "list[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

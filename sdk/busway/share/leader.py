@@ -1,0 +1,282 @@
+"""What one leader has given a member, and the one request that is on its way to it.
+
+What lives here: `Leader`: records that were acquired and not handed out, what is held, sending and taking answers in. What does not: which
+partitions it leads and when to ask (`fetcher`), the layout of requests (`session`).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from busway.cluster.client import ClusterClient
+from busway.errors import AcknowledgementFailed, BrokerError, BuswayError, UnsupportedByBroker
+from busway.options import ShareConsumerOptions
+from busway.share.acquired import RELEASE, RENEW, Acquired, Taken
+from busway.share.held import HeldPartition, Told
+from busway.share.membership import NEEDED
+from busway.share.session import Id, ShareSession
+from busway.types import TopicPartition
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, error_for
+from busway_protocol.messages.share_groups import FetchedPartition, ShareAcknowledgeResponse, ShareFetchResponse
+
+log = logging.getLogger("busway.share")
+
+_PURPOSE: Final = "share"
+_RENEWS: Final = 2
+"""From ShareAcknowledge 2 on a lock can be renewed (KIP-1222)."""
+SESSION_OVER: Final = frozenset(
+    {
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    }
+)
+_ELSEWHERE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""What may be over as soon as metadata are newer, although not each of them is called retriable."""
+
+
+class Leader:
+    """One leader of this member's partitions.
+
+    Args:
+        name_of: a partition's name; None where its topic's id is not known.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        cluster: ClusterClient,
+        options: ShareConsumerOptions,
+        member_id: str,
+        name_of: Callable[[Id], TopicPartition | None],
+    ) -> None:
+        self.node = node
+        self.session = ShareSession(options, member_id)
+        self.task: asyncio.Task[None] | None = None
+        self.is_fetching = False
+        self.retry_at = 0.0
+        self.lock_s = 0.0
+        """How long records are locked; 0 before the leader has told."""
+        self.acquired: deque[tuple[HeldPartition, Acquired]] = deque()
+        self._ids: dict[TopicPartition, Id] = {}
+        self._held: dict[Id, HeldPartition] = {}
+        self._cluster = cluster
+        self._options = options
+        self._name_of = name_of
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return self.task is None or self.task.done()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is to be told."""
+        return any(held.waiting is not None for held in self._held.values())
+
+    @property
+    def renewing(self) -> bool:
+        """Whether a lock is to be renewed; that goes out alone."""
+        return any(held.waiting is not None and held.waiting.renews for held in self._held.values())
+
+    def _take_waiting(self, only: Iterable[Id] | None = None) -> dict[Id, Told]:
+        chosen = None if only is None else set(only)
+        return {
+            key: told
+            for key, held in self._held.items()
+            if (chosen is None or key in chosen) and (told := held.take()) is not None
+        }
+
+    # Handing out
+
+    def held(self, partition: TopicPartition, offset: int) -> HeldPartition | None:
+        """Where a record is held that was handed out; None if it is not."""
+        found = self._held.get(self._ids[partition]) if partition in self._ids else None
+        return found if found is not None and offset in found.until_s else None
+
+    def everything_held(self) -> list[tuple[HeldPartition, list[int]]]:
+        """All that was handed out and not acknowledged."""
+        return [(held, list(held.until_s)) for held in self._held.values() if held.until_s]
+
+    def futures(self) -> "list[asyncio.Future[None]]":
+        """For all that waits to be told, when it has been."""
+        return [held.waiting.result for held in self._held.values() if held.waiting is not None]
+
+    def take(self, limit: int, now_s: float) -> tuple[TopicPartition, Taken] | None:
+        """Records of one partition to hand out; None if none is here."""
+        while self.acquired:
+            held, acquired = self.acquired[0]
+            if acquired.until_s <= now_s:
+                self.acquired.popleft()
+                log.warning(
+                    "%s-%d: records were not asked for before their lock ended; others get them", *acquired.partition
+                )
+                continue
+            taken = acquired.take(limit, check_crcs=self._options.check_crcs)
+            if acquired.is_empty:
+                self.acquired.popleft()
+            held.settle(taken.settled)
+            held.hand_out([record.offset for record in taken.records], acquired.until_s)
+            if taken.records or taken.problem is not None:
+                return acquired.partition, taken
+        return None
+
+    # Asking
+
+    async def fetch(self, wanted: Mapping[Id, TopicPartition], limit: int) -> None:
+        """One ShareFetch, with what is to be told of those partitions.
+
+        Raises:
+            BuswayError: it failed; the session is over, or goes on.
+        """
+        told = self._take_waiting(wanted) if self.session.is_open and not self.renewing else {}
+        request = self.session.fetch(wanted, told, limit)
+        try:
+            answer: ShareFetchResponse = await self._send(request, told)
+        finally:
+            self.is_fetching = False
+        self._note_lock(answer.acquisition_lock_timeout_ms)
+        until_s = asyncio.get_running_loop().time() + self.lock_s
+        problem: BuswayError | None = None
+        for topic in answer.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                if key in told:
+                    self._told(key, told.pop(key), data.acknowledge_error_code, data.acknowledge_error_message)
+                problem = self._take_in(key, wanted.get(key) or self._name_of(key), data, until_s) or problem
+        self._unanswered(told)
+        if problem is not None:
+            raise problem
+
+    def _take_in(
+        self, key: Id, partition: TopicPartition | None, data: FetchedPartition, until_s: float
+    ) -> BuswayError | None:
+        code = error_for(data.error_code)
+        if code is not ErrorCode.NONE:
+            return BrokerError(code, f"share-fetching {partition or key}", data.error_message)
+        if partition is None or not data.acquired_records:
+            return None
+        held = self._held.setdefault(key, HeldPartition())
+        self._ids[partition] = key
+        held.expire(asyncio.get_running_loop().time())
+        records = memoryview(b"") if data.records is None else data.records
+        assert isinstance(records, memoryview)
+        self.acquired.append((held, Acquired(partition, records, data.acquired_records, until_s)))
+        return None
+
+    async def acknowledge(self, *, final: bool = False) -> None:
+        """One ShareAcknowledge with all that is to be told; a `final` one ends the session.
+
+        Raises:
+            BuswayError: it failed.
+        """
+        told = self._take_waiting()
+        if not final and not await self._may_renew(told):
+            return
+        if final:
+            for about in told.values():
+                about.kinds = {offset: RELEASE if kind == RENEW else kind for offset, kind in about.kinds.items()}
+        request = self.session.acknowledge(told, final=final)
+        answer: ShareAcknowledgeResponse = await self._send(request, told)
+        self._note_lock(answer.acquisition_lock_timeout_ms)
+        for topic in answer.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                if key in told:
+                    self._told(key, told.pop(key), data.error_code, data.error_message)
+        self._unanswered(told)
+
+    async def _may_renew(self, told: dict[Id, Told]) -> bool:
+        """Whether there is something to send; to a broker that renews no locks that part of it is not."""
+        if not any(one.renews for one in told.values()):
+            return True
+        try:
+            connection = await self._cluster.connection(self.node, _PURPOSE)
+            if connection.version(ApiKey.SHARE_ACKNOWLEDGE) >= _RENEWS:
+                return True
+        except UnsupportedByBroker as old:
+            self._lose(told, old)
+            raise
+        except BuswayError as problem:
+            self._lose(told, problem)
+            raise
+        for key in [key for key, one in told.items() if one.renews]:
+            about = told.pop(key)
+            rest = {offset: kind for offset, kind in about.kinds.items() if kind != RENEW}
+            held = self._held.get(key)
+            if held is not None and (rest or about.ranges):
+                held.again(rest, about.ranges)
+            about.done(AcknowledgementFailed(f"broker {self.node} renews no locks; it takes Apache Kafka 4.2 or later"))
+        for key, about in told.items():
+            self._held[key].waiting = about
+        return False
+
+    async def _send(self, request: Any, told: dict[Id, Told]) -> Any:
+        """Its answer, when the session goes on with it."""
+        try:
+            connection = await self._cluster.connection(self.node, _PURPOSE)
+            answer = await connection.request(request)
+        except UnsupportedByBroker as old:
+            self._lose(told, old)
+            raise UnsupportedByBroker(f"{old}; {NEEDED}") from None
+        except BuswayError as problem:
+            self._lose(told, problem)
+            raise
+        except BaseException:
+            self._lose(told, AcknowledgementFailed("the consumer was ended"))
+            raise
+        code = error_for(answer.error_code)
+        if code is ErrorCode.NONE:
+            self.session.went_on()
+            return answer
+        refused = BrokerError(code, f"share session with broker {self.node}", answer.error_message)
+        self._lose(told, refused)
+        raise refused
+
+    def _note_lock(self, lock_ms: int) -> None:
+        if lock_ms > 0:
+            self.lock_s = lock_ms / 1000
+
+    def _told(self, key: Id, about: Told, error_code: int, text: str | None) -> None:
+        code = error_for(error_code)
+        if code is not ErrorCode.NONE:
+            name = self._name_of(key) or key
+            about.done(AcknowledgementFailed(f"{name[0]}-{name[1]}: {text or code.text} ({code.name})"))
+            return
+        if about.renews and (held := self._held.get(key)) is not None:
+            held.renewed(about, asyncio.get_running_loop().time() + self.lock_s)
+        about.done(None)
+
+    def _unanswered(self, told: Mapping[Id, Told]) -> None:
+        for about in told.values():
+            about.done(AcknowledgementFailed(f"broker {self.node} said nothing about what it was told"))
+
+    def _lose(self, told: Mapping[Id, Told], problem: BuswayError) -> None:
+        """The session is over: the leader gives to others what was acquired in it."""
+        self.session.ended()
+        failed = AcknowledgementFailed(f"the session with broker {self.node} is over: {problem}")
+        failed.__cause__ = problem
+        for about in told.values():
+            about.done(failed)
+        for held in self._held.values():
+            if (about_next := held.take()) is not None:
+                about_next.done(failed)
+        self._held.clear()
+        self._ids.clear()
+        self.acquired.clear()
+
+
+def is_elsewhere(problem: BrokerError) -> bool:
+    """Whether it passes, perhaps once it is known anew who leads what."""
+    return problem.retriable or problem.code in SESSION_OVER or problem.code in _ELSEWHERE

@@ -1,0 +1,173 @@
+"""A member of a share group, as its coordinator knows it.
+
+What lives here: joining, showing that it lives, the assignment, joining again after it was fenced, leaving. What does not: fetching what
+is assigned (`leader`), where the coordinator is (`busway.cluster.coordinator`).
+
+A coordinator that cannot be reached, has moved or is loading says nothing about the member, which asks again in the same epoch.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+from uuid import UUID
+
+from busway.cluster.client import ClusterClient, CoordinatorKind
+from busway.cluster.coordinator import PASSING, CoordinatorLink
+from busway.consumer.heart import Reader
+from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut, UnsupportedByBroker
+from busway.net.machine import current_machine
+from busway_protocol.errors import ErrorCode, error_for
+from busway_protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+log = logging.getLogger("busway.share")
+
+_JOIN: Final = 0
+_LEAVE: Final = -1
+_FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+_LEAVE_S: Final = 3.0
+"""Leaving is a courtesy: without it the others wait for the session to end."""
+_READER_LOOK_S: Final = 0.1
+NEEDED: Final = (
+    "share groups need brokers that serve them and a cluster with share.version=1: Apache Kafka from 4.2 on, where "
+    "`kafka-features.sh upgrade --feature share.version=1` turns them on"
+)
+AssignedIds = frozenset[tuple[UUID, int]]
+
+
+def new_member_id() -> str:
+    """A member's name: a random UUID as Kafka writes them, which never begins with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(current_machine().uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+class ShareMember:
+    """Keeps a member in its group.
+
+    Args:
+        cluster: its connections.
+        group: the share group.
+        topics: that it wants records of.
+        rack: where it is.
+        reader_s: a member that asks for no records for so long leaves, until it does again.
+        changed: called when the assignment has changed.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        group: str,
+        topics: Iterable[str],
+        *,
+        rack: str | None,
+        reader_s: float,
+        changed: Callable[[], None],
+    ) -> None:
+        self.group = group
+        self.member_id = new_member_id()
+        self.epoch = _JOIN
+        self.assigned: AssignedIds = frozenset()
+        self.joined = False
+        """Whether the group has assigned anything yet, be it nothing."""
+        self.problem: BuswayError | None = None
+        self.reader = Reader()
+        self._topics = sorted(topics)
+        self._rack = rack
+        self._reader_s = reader_s
+        self._changed = changed
+        self._link = CoordinatorLink(cluster, group, CoordinatorKind.GROUP, log)
+
+    async def run(self) -> None:
+        """Join, and stay until cancelled or refused for good; `problem` says why."""
+        backoff = self._link.backoff()
+        while True:
+            if self.reader.away_s() > self._reader_s:
+                await self._wait_for_reader()
+            try:
+                wait_s = await self._beat()
+                backoff.reset()
+            except NotRunning:
+                return None
+            except (ConnectionFailed, RequestTimedOut) as passing:
+                log.warning("share group %s: the coordinator does not hear this member: %s", self.group, passing)
+                self._link.forget()
+                wait_s = backoff.next()
+            except BrokerError as refused:
+                if not refused.retriable and refused.code not in PASSING:
+                    return self._fail(refused)
+                self._link.forget()
+                wait_s = backoff.next()
+            except UnsupportedByBroker as old:
+                return self._fail(UnsupportedByBroker(f"{old}; {NEEDED}"))
+            except BuswayError as failed:
+                return self._fail(failed)
+            await asyncio.sleep(wait_s)
+
+    def _fail(self, problem: BuswayError) -> None:
+        self.problem = problem
+        self._changed()
+
+    async def _beat(self) -> float:
+        """Show that it lives: seconds until it does so again."""
+        joining = self.epoch == _JOIN
+        asked = self.epoch
+        answer: ShareGroupHeartbeatResponse = await self._link.ask(
+            ShareGroupHeartbeatRequest(
+                group_id=self.group,
+                member_id=self.member_id,
+                member_epoch=asked,
+                rack_id=self._rack if joining else None,
+                subscribed_topic_names=list(self._topics) if joining else None,
+            ),
+            purpose="share group",
+        )
+        code = error_for(answer.error_code)
+        if code in _FENCED and not joining:
+            log.warning("share group %s does not know this member any more; joining again: %s", self.group, code.text)
+            self._leave_behind()
+            return 0.0
+        if code is ErrorCode.UNSUPPORTED_VERSION:
+            raise UnsupportedByBroker(f"share group {self.group} is refused: {answer.error_message or NEEDED}")
+        if code is not ErrorCode.NONE:
+            raise BrokerError(code, f"share group {self.group}", answer.error_message)
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.joined = True
+            self.assigned = frozenset(
+                (topic.topic_id, number) for topic in answer.assignment.topic_partitions for number in topic.partitions
+            )
+            log.info("share group %s, epoch %d: %d partitions", self.group, self.epoch, len(self.assigned))
+            self._changed()
+        return max(answer.heartbeat_interval_ms, 1) / 1000
+
+    def _leave_behind(self) -> None:
+        self.epoch = _JOIN
+        self.assigned = frozenset()
+        self._changed()
+
+    async def _wait_for_reader(self) -> None:
+        log.warning(
+            "share group %s: nobody has asked for records for %.1f s, more than max_poll_interval_ms=%d allows; leaving the group "
+            "until somebody does",
+            self.group,
+            self.reader.away_s(),
+            self._reader_s * 1000,
+        )
+        await self.leave()
+        while self.reader.away_s() > self._reader_s:  # noqa: ASYNC110 - another thread may ask
+            await asyncio.sleep(_READER_LOOK_S)
+
+    async def leave(self) -> None:
+        """Leave the group, so that the others have its partitions at once."""
+        if self.epoch == _JOIN:
+            return
+        request = ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=_LEAVE)
+        self._leave_behind()
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await self._link.ask(request, purpose="share group")
+        except (BuswayError, TimeoutError) as problem:
+            log.warning("share group %s was not left: %s", self.group, problem or "no answer in time")

@@ -1,0 +1,1 @@
+"""Share groups: the SDK's side of them on brokers that serve them."""
