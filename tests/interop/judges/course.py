@@ -5,6 +5,7 @@ What lives here: the feeder, the one who watches the output, and the deeds. What
 Nothing waits for a time: each deed is done when so many of the records have been passed on, and the next ones are fed then.
 """
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,9 @@ from tests.interop.judges.loops import Loop
 from tests.interop.judges.telling import Teller, Telling
 from tests.simulation.history import Partition, value_of
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 30.0
+REPLACED = (3, -signal.SIGALRM)
+"""What a member ends with that cannot go on: fenced, in doubt, or hanging."""
 REPLACED_MAX = 12
 """Members that may end because they were fenced or could not know how a commit ended; a new one takes over."""
 
@@ -89,7 +92,7 @@ class Watcher:
         """How many different records were passed on."""
         return len(self._seen)
 
-    def wait(self, count: int, alive: Callable[[], None]) -> None:
+    def wait(self, count: int, alive: Callable[[], None], said: Callable[[], str]) -> None:
         """Return when so many have been passed on.
 
         Raises:
@@ -100,7 +103,7 @@ class Watcher:
             while len(self._seen) < count:
                 if len(self._seen) > before:
                     before, deadline = len(self._seen), time.monotonic() + PATIENCE_SECONDS
-                assert time.monotonic() < deadline, f"{before} of {count} records were passed on, then none"
+                assert time.monotonic() < deadline, f"{before} of {count} records were passed on, then none:\n{said()}"
                 alive()
                 self._more.wait(0.5)
 
@@ -154,7 +157,7 @@ class Course:
         """SIGTERM: it ends in order."""
         member = self.members.pop(slot)
         code = member.leave()
-        assert code in (0, 3), f"{member.name} ended with {code}:\n{member.errors}"
+        assert code in (0, *REPLACED), f"{member.name} ended with {code}:\n{member.errors}"
         self.deeds.append(f"leave {slot}")
 
     def kill_broker(self, *_: int) -> None:
@@ -167,10 +170,14 @@ class Course:
         """Whoever had to end is replaced; whoever ended otherwise has failed."""
         for slot, member in list(self.members.items()):
             if member.code is not None:
-                assert member.code == 3, f"{member.name} ended with {member.code}:\n{member.errors}"
+                assert member.code in REPLACED, f"{member.name} ended with {member.code}:\n{member.errors}"
                 member.kill()
                 self.start(slot)
                 assert self.begun < REPLACED_MAX + len(self.deeds), f"members end again and again:\n{member.errors}"
+
+    def said(self) -> str:
+        """What happened, and what the members complain of."""
+        return "\n".join([", ".join(self.deeds), *(f"{member.name}: {member.errors}" for member in self.members.values())])
 
     def run(self, deeds: Sequence[tuple[Callable[[int], None], int]]) -> None:
         """Feed a part, do a deed, and so on; then all is passed on and read."""
@@ -187,11 +194,11 @@ class Course:
             part = self.records // (len(deeds) + 1)
             for at, (deed, slot) in enumerate(deeds):
                 feeder.feed(part)
-                watcher.wait(part * at + part // 2, self.alive)
+                watcher.wait(part * at + part // 2, self.alive, self.said)
                 deed(slot)
             feeder.feed(self.records - feeder.fed)
             feeder.finish()
-            watcher.wait(self.records, self.alive)
+            watcher.wait(self.records, self.alive, self.said)
             for slot in list(self.members):
                 self.leave(slot)
         finally:

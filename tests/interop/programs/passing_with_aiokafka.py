@@ -95,5 +95,14 @@ class Loop:
             self.tell(event="ok", id=attempt)
 
 
+async def main() -> None:
+    """The clients are made where a loop runs. What this client does not get over ends it; a new one takes over."""
+    try:
+        await Loop(*sys.argv[1:]).run()
+    except KafkaError as problem:
+        sys.stderr.write(f"{problem!r}\n")
+        sys.exit(3)
+
+
 if __name__ == "__main__":
-    asyncio.run(Loop(*sys.argv[1:]).run())
+    asyncio.run(main())

@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, Final
 
 from tests.simulation import history as told
@@ -48,6 +49,7 @@ KINDS: Final[Mapping[str, type[Operation]]] = {
     )
 }
 """The operations by the name that lines give them."""
+_NAMES: Final = {kind: frozenset(field.name for field in fields(kind)) for kind in KINDS.values()}
 _FRAME: Final = frozenset({"f", "process", "event", "id", "at", "since", "outcome", "problem"})
 _SHORT: Final = re.compile(r"(\w+)#(\d+)")
 NANOSECONDS: Final = 1e6
@@ -136,7 +138,7 @@ def _operation(entry: dict[str, Any]) -> Operation:
 
 
 def _given(entry: dict[str, Any], kind: type[Operation]) -> dict[str, Any]:
-    known = {field.name for field in fields(kind)}
+    known = _NAMES[kind]
     for name in entry:
         if name not in known:
             raise ValueError(f"{kind.__name__} has no {name!r}: {', '.join(sorted(known))}")
@@ -150,6 +152,7 @@ def _given(entry: dict[str, Any], kind: type[Operation]) -> dict[str, Any]:
     return made
 
 
+@lru_cache(maxsize=10_000)
 def _partition(text: str) -> Partition:
     topic, _, number = text.rpartition("-")
     return Partition(topic, int(number))
@@ -163,7 +166,7 @@ def _source(text: str) -> Source:
 def _value(text: str | None, partition: Partition) -> bytes | None:
     if text is None:
         return None
-    short = _SHORT.fullmatch(text)
+    short = _SHORT.fullmatch(text) if "#" in text else None
     return value_of(short[1], int(short[2]), partition) if short else text.encode()
 
 
