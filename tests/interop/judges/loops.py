@@ -9,13 +9,33 @@ history of these transactions (`tests.support.judging.lines`). PROTOCOL is the g
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tools import install_foreign
 
+from tests.support.apache_kafka import java_command
+
 ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a program is told."""
+
+    bootstrap: str
+    source: str
+    target: str
+    group: str
+    transactional_id: str
+    process: str
+    size: int
+    protocol: str
+
+    def words(self) -> list[str]:
+        """In the order of a command line."""
+        names = (self.bootstrap, self.source, self.target, self.group, self.transactional_id, self.process)
+        return [*names, str(self.size), self.protocol]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,26 +45,55 @@ class Loop:
     Attributes:
         in_group: its members share the partitions among themselves.
         protocols: of groups, that it can be told.
+        ends: a member ends by itself once it has passed on what was there when it was given its partitions.
+        tells: its output is a history.
     """
 
     name: str
     in_group: bool = True
     protocols: tuple[str, ...] = ("classic",)
-    environment: Mapping[str, str] = field(default_factory=lambda: {**os.environ, "PYTHONPATH": str(ROOT)})
+    ends: bool = False
+    tells: bool = True
 
-    def command(self) -> list[str]:
-        """The program, without what it is told."""
-        return [sys.executable, "-m", f"tests.interop.programs.passing_with_{self.name}"]
+    def command(self, told: Told) -> list[str]:
+        """The command line of a member."""
+        return [sys.executable, "-m", f"tests.interop.programs.passing_with_{self.name}", *told.words()]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Ours, and where the project is."""
+        return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 class FranzGoLoop(Loop):
     """franz-go's `GroupTransactSession`."""
 
-    def command(self) -> list[str]:
+    def command(self, told: Told) -> list[str]:
         """Built on first use."""
-        return [str(install_foreign.franz_go()), "pass_on"]
+        return [str(install_foreign.franz_go()), "pass_on", *told.words()]
+
+
+class JavaCopier(Loop):
+    """Apache Kafka's `TransactionalMessageCopier`, which its own system tests are made with: it tells nothing, aborts a third of its transactions."""
+
+    def command(self, told: Told) -> list[str]:
+        """In a group."""
+        named = {
+            "--broker-list": told.bootstrap,
+            "--input-topic": told.source,
+            "--input-partition": "0",
+            "--output-topic": told.target,
+            "--consumer-group": told.group,
+            "--transaction-size": str(told.size),
+            "--transaction-timeout": "5000",
+            "--transactional-id": told.transactional_id,
+        }
+        words = [word for pair in named.items() for word in pair]
+        modes = ("--group-mode", "--use-group-metadata", "--enable-random-aborts")
+        return java_command("org.apache.kafka.tools.TransactionalMessageCopier", *words, *modes, options=("-Xmx128m",))
 
 
 FRANZ_GO = FranzGoLoop(name="franz-go")
 LIBRDKAFKA = Loop(name="librdkafka")
 AIOKAFKA = Loop(name="aiokafka", in_group=False)
+JAVA_COPIER = JavaCopier(name="TransactionalMessageCopier", ends=True, tells=False)

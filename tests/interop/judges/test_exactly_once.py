@@ -8,7 +8,7 @@ import pytest
 
 from tests.interop.broker import Broker, chosen_broker
 from tests.interop.judges.course import Course
-from tests.interop.judges.loops import AIOKAFKA, FRANZ_GO, LIBRDKAFKA, Loop
+from tests.interop.judges.loops import AIOKAFKA, FRANZ_GO, JAVA_COPIER, LIBRDKAFKA, Loop
 from tests.interop.judges.telling import Telling
 from tests.interop.ledger import Ledger
 from tests.support.judging.lines import read
@@ -49,8 +49,13 @@ def coming_and_going(course: Course) -> Sequence[tuple[Callable[[int], None], in
 @pytest.mark.parametrize(
     ("loop", "protocol", "records"),
     [
-        pytest.param(loop, protocol, records, id=f"{loop.name}-{protocol}")
-        for loop, records in ((FRANZ_GO, RECORDS or 100_000), (LIBRDKAFKA, 30_000), (AIOKAFKA, 12_000))
+        pytest.param(loop, protocol, records, id=f"{loop.name}-{protocol}", marks=marks)
+        for loop, records, marks in (
+            (FRANZ_GO, RECORDS or 100_000, []),
+            (LIBRDKAFKA, 20_000, []),
+            (AIOKAFKA, 12_000, []),
+            (JAVA_COPIER, 20_000, [pytest.mark.java]),
+        )
         for protocol in loop.protocols
     ],
 )

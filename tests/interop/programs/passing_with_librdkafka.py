@@ -1,6 +1,6 @@
 """librdkafka passes records on, exactly once (see `tests.interop.judges.loops`).
 
-Where its coordinator goes away while `send_offsets_to_transaction` runs, librdkafka 2.15 may never come back from that call, past its own
+Where its coordinator goes away while `send_offsets_to_transaction` runs, librdkafka 2.16.0 may never come back from that call, past its own
 timeout, on Apache Kafka too. Then an alarm ends the process, as an operator would.
 """
 

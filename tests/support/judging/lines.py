@@ -95,10 +95,14 @@ def _events(lines: Iterable[str]) -> list[tuple[float, int, dict[str, Any]]]:
             raise BadLine(f"line {number} is no JSON: {problem}") from None
         if not isinstance(entry, dict) or not isinstance(entry.get("process"), str):
             raise BadLine(f"line {number} is no object with a process: {text.strip()[:80]}")
-        last = float(entry.get("at", last))
+        try:
+            last = float(entry.get("at", last))
+            since = float(entry.get("since", last))
+        except (TypeError, ValueError):
+            raise BadLine(f"line {number} has a time that is no number") from None
         if "since" in entry:
             frame = {"process": entry["process"], "id": ("line", number)}
-            events.append((float(entry["since"]), number, {**entry, **frame, "event": "invoke"}))
+            events.append((since, number, {**entry, **frame, "event": "invoke"}))
             events.append((last, number, {**frame, "event": entry.get("outcome", "ok"), "problem": entry.get("problem", "")}))
         else:
             events.append((last, number, entry))
