@@ -32,6 +32,7 @@ DEBEZIUM = (
 STREAMS = (
     "org.apache.kafka:kafka-streams:4.3.1",
     "org.apache.kafka:kafka-streams:4.3.1:test",
+    "org.apache.kafka:kafka-clients:4.3.1:test",
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
 )
 """The fourth part is the classifier."""

@@ -1,12 +1,12 @@
 """Clients of others read, write and commit in transactions, while they and the broker are killed: every record is passed on once."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.interop.broker import Broker, chosen_broker
+from tests.interop.broker import Broker
 from tests.interop.judges.course import Course
 from tests.interop.judges.loops import AIOKAFKA, FRANZ_GO, JAVA_COPIER, LIBRDKAFKA, Loop
 from tests.interop.judges.telling import Telling
@@ -17,18 +17,6 @@ from tests.support.judging.report import judge
 pytestmark = [pytest.mark.foreign, pytest.mark.slow, pytest.mark.timeout(600)]
 RECORDS = int(os.environ.get("BUSWAY_JUDGED_RECORDS", "0"))
 """How many records franz-go passes on; by hand, 500,000."""
-SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
-
-
-@pytest.fixture
-def judged_broker() -> Iterator[Broker]:
-    """A broker of the course's own, which is killed."""
-    running = chosen_broker(SETTINGS)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
 
 
 def coming_and_going(course: Course) -> Sequence[tuple[Callable[[int], None], int]]:
@@ -54,7 +42,7 @@ def coming_and_going(course: Course) -> Sequence[tuple[Callable[[int], None], in
             (FRANZ_GO, RECORDS or 100_000, []),
             (LIBRDKAFKA, 20_000, []),
             (AIOKAFKA, 12_000, []),
-            (JAVA_COPIER, 20_000, [pytest.mark.java]),
+            (JAVA_COPIER, 12_000, [pytest.mark.java]),
         )
         for protocol in loop.protocols
     ],
