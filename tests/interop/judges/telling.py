@@ -84,7 +84,7 @@ class Teller:
         return self._said
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """SIGKILL; nothing where it is gone."""
         self._process.kill()
         self._gone()
 
@@ -98,6 +98,6 @@ class Teller:
         self._thread.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
-        assert self.errors is not None  # read before the file is closed
+        assert self.errors is not None  # it is read before the file is closed
         self._errors.close()
         return code

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tests.simulation.checks import Anomaly, Check, Rules
-from tests.simulation.history import History, Outcome, Partition, Seen, shown
+from tests.simulation.history import History, Outcome, Partition, Seen, Send, shown
 from tests.simulation.transaction_history import CommittedPoll, CommittedRead, Transaction
 from tests.support.judging.operations import Copy, InitProducer, StableOffset
 
@@ -68,14 +68,21 @@ def copied_out_of_order(history: History, _: Rules) -> Iterator[Anomaly]:
 
 
 def repeated(history: History, _: Rules) -> Iterator[Anomaly]:
-    """One value of a transaction stands at two offsets."""
+    """One value of a transaction, or of an idempotent producer, stands at two offsets, or elsewhere than it was acknowledged."""
+    values = {value for transaction in history.of(Transaction) for _, value in transaction.values}
+    told = {(send.partition, send.value): send for send in history.of(Send)}
     for reading, topics in _readings(history).items():
-        values = {value for transaction in history.of(Transaction) for _, value in transaction.values}
         for records in topics.values():
-            counts = Counter(record.value for record in records if record.value in values)
-            for value, count in counts.items():
+            known = [(each.partition, each.value) for each in records]
+            counts = Counter(each for each in known if each[1] in values or (each in told and told[each].idempotent))
+            for (_, value), count in counts.items():
                 if count > 1:
                     yield Anomaly("repeated record", f"{reading}: {shown(value)} is there {count} times")
+            for record in records:
+                send = told.get((record.partition, record.value))
+                if send is not None and send.ok and send.offset not in (None, record.offset):
+                    text = f"{shown(record.value)} is at {record.offset} of {record.partition}, acknowledged at {send.offset}"
+                    yield Anomaly("inconsistent offsets", f"{reading}: {text}")
 
 
 def fenced_commits(history: History, _: Rules) -> Iterator[Anomaly]:
