@@ -66,7 +66,11 @@ class BuswayProcess:
 
     def start(self) -> None:
         """Start the process and wait until it says where it serves."""
-        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": str(self.data_dir), **self._settings}
+        settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "log.dirs": str(self.data_dir),
+            **self._settings,
+        }
         file = self._folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         with self._log.open("a") as log:

@@ -43,7 +43,13 @@ class Feeder:
     def __init__(self, bootstrap: str, topic: str, partitions: int, history: Telling) -> None:
         self._topic, self._partitions, self._history = topic, partitions, history
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 10, "log_level": 0, "queue.buffering.max.messages": 1_000_000}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 10,
+                "log_level": 0,
+                "queue.buffering.max.messages": 1_000_000,
+            }
         )
         self.fed = 0
 
@@ -102,7 +108,7 @@ class Watcher:
         """How many different records were passed on."""
         return len(self._seen)
 
-    def wait(self, count: int, alive: Callable[[], None], said: Callable[[], str]) -> None:
+    def wait(self, count: int, alive: Callable[[], None] = lambda: None, said: Callable[[], str] = lambda: "") -> None:
         """Return when so many have been passed on.
 
         Raises:
@@ -206,7 +212,9 @@ class Course:
 
     def said(self) -> str:
         """What happened, and what the members complain of."""
-        return "\n".join([", ".join(self.deeds), *(f"{member.name}: {member.errors}" for member in self.members.values())])
+        return "\n".join(
+            [", ".join(self.deeds), *(f"{member.name}: {member.errors}" for member in self.members.values())]
+        )
 
     def run(self, deeds: Sequence[tuple[Callable[[int], None], int]]) -> None:
         """Feed a part, do a deed, and so on; then all is passed on and read."""
@@ -246,5 +254,3 @@ class Course:
         readings.read_input(bootstrap, f"{self.name}-in", self.partitions, self.history)
         if self.loop.tells:  # which offsets are right is known by the transactions that are told
             readings.look_at_offsets(admin, self.name, f"{self.name}-in", self.partitions, self.history)
-
-

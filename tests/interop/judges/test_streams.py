@@ -68,7 +68,9 @@ class Smoke:
         }
         file = self._folder / f"application-{number}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        return self._start(f"application {number}", java("org.apache.kafka.streams.tests.StreamsSmokeTest", str(file), "process"))
+        return self._start(
+            f"application {number}", java("org.apache.kafka.streams.tests.StreamsSmokeTest", str(file), "process")
+        )
 
     def wait(self, words: str) -> None:
         """Until somebody prints them.
@@ -125,4 +127,6 @@ def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, 
         smoke.close()
         history.close()
     assert not any("PROCESSED-MORE-THAN-GENERATED" in text for text in smoke.all)
-    ledger.note_tool("Kafka Streams' smoke test, exactly_once_v2", f"{KEYS * EACH} records, 4 applications, broker killed")
+    ledger.note_tool(
+        "Kafka Streams' smoke test, exactly_once_v2", f"{KEYS * EACH} records, 4 applications, broker killed"
+    )

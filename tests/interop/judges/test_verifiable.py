@@ -71,9 +71,7 @@ def test_what_verifiable_producers_were_acknowledged_is_there(
 
 
 @pytest.mark.parametrize("protocol", ["classic"])
-def test_verifiable_consumers_read_all(
-    protocol: str, judged_broker: Broker, tmp_path: Path, ledger: Ledger
-) -> None:
+def test_verifiable_consumers_read_all(protocol: str, judged_broker: Broker, tmp_path: Path, ledger: Ledger) -> None:
     """Three; one is killed, the broker is killed, one leaves, one comes: nothing passed over, and what is committed is what was committed last."""
     history = Telling(tmp_path / "history.jsonl")
     made(judged_broker, "consumed")

@@ -17,7 +17,16 @@ HEAP = ("-Xmx96m",)
 
 def producer_command(bootstrap: str, topic: str, count: int, prefix: int) -> list[str]:
     """Writes so many values "{prefix}.{number}"."""
-    told = ("--bootstrap-server", bootstrap, "--topic", topic, "--max-messages", str(count), "--value-prefix", str(prefix))
+    told = (
+        "--bootstrap-server",
+        bootstrap,
+        "--topic",
+        topic,
+        "--max-messages",
+        str(count),
+        "--value-prefix",
+        str(prefix),
+    )
     return java_command("org.apache.kafka.tools.VerifiableProducer", *told, "--throughput", "2000", options=HEAP)
 
 
@@ -99,7 +108,13 @@ class ConsumerLines:
         self._owned |= set(new)
         self._times += 1
         # It does not say which generation it is in: each time counts as one of its own.
-        whose = {"group": self._group, "member": self._process, "generation": at, "owned": sorted(self._owned), "new": new}
+        whose = {
+            "group": self._group,
+            "member": self._process,
+            "generation": at,
+            "owned": sorted(self._owned),
+            "new": new,
+        }
         return _line("ownership", self._process, at=at, **whose)
 
     def _taken(self, told: dict[str, Any], at: int) -> str:

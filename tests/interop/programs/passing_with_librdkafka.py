@@ -97,7 +97,9 @@ class Loop:
     def send_offsets(self, offsets: dict[str, int]) -> None:
         """Again while it may be done again."""
         places = [TopicPartition(self.source, int(place.rpartition("-")[2]), at) for place, at in offsets.items()]
-        self._again(lambda: self.producer.send_offsets_to_transaction(places, self.consumer.consumer_group_metadata(), 5))
+        self._again(
+            lambda: self.producer.send_offsets_to_transaction(places, self.consumer.consumer_group_metadata(), 5)
+        )
 
     def commit(self) -> None:
         """Again while it may be done again."""

@@ -121,7 +121,9 @@ def hanging(history: History, _: Rules) -> Iterator[Anomaly]:
 
 def circular(history: History, _: Rules) -> Iterator[Anomaly]:
     """Transactions that each read what another has written, in a circle, also through one being over before another began (G1c)."""
-    committed = [told for told in history.of(Transaction) if told.ok or (told.may_count and told.outcome is Outcome.INFO)]
+    committed = [
+        told for told in history.of(Transaction) if told.ok or (told.may_count and told.outcome is Outcome.INFO)
+    ]
     writers = {value: at for at, transaction in enumerate(committed) for _, value in transaction.values}
     values: dict[tuple[Partition, int], bytes | None] = {}
     for operation in history.operations:

@@ -103,7 +103,9 @@ def _events(lines: Iterable[str]) -> list[tuple[float, int, dict[str, Any]]]:
         if "since" in entry:
             frame = {"process": entry["process"], "id": ("line", number)}
             events.append((since, number, {**entry, **frame, "event": "invoke"}))
-            events.append((last, number, {**frame, "event": entry.get("outcome", "ok"), "problem": entry.get("problem", "")}))
+            events.append(
+                (last, number, {**frame, "event": entry.get("outcome", "ok"), "problem": entry.get("problem", "")})
+            )
         else:
             events.append((last, number, entry))
     return sorted(events, key=lambda event: event[0])  # stable: lines of one moment stay in their order

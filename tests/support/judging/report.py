@@ -3,6 +3,7 @@
 What lives here: which anomaly counts as what, and the text. What does not: the checks.
 """
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
@@ -110,9 +111,11 @@ def judge(history: History) -> Report:
         anomalies += one(history, {})
     told = list(history.of(Transaction))
     ended = sorted(each.returned_ms or 0.0 for each in told if each.ok)
-    gaps = [later - earlier for earlier, later in zip(ended, ended[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(ended)]
     return Report(
-        operations=sum(1 for operation in history.operations if isinstance(operation, Send | Poll | CommittedPoll | Transaction)),
+        operations=sum(
+            1 for operation in history.operations if isinstance(operation, Send | Poll | CommittedPoll | Transaction)
+        ),
         records=sum(len(read.records) for read in history.of(CommittedRead)),
         committed=len(ended),
         aborted=sum(1 for each in told if not each.ok and not each.may_count),
