@@ -23,8 +23,6 @@ from tests.simulation.history import Partition, value_of
 PATIENCE_SECONDS = 60.0
 IN_ORDER = (0, 128 + signal.SIGTERM)
 """What a member ends with that was told to; Java's end with the latter."""
-REPLACED = (3, -signal.SIGALRM)
-"""What a member ends with that cannot go on: fenced, in doubt, or hanging."""
 REPLACED_MAX = 24
 """Members that may end because they were fenced or could not know how a commit ended; a new one takes over."""
 
@@ -186,7 +184,7 @@ class Course:
             return
         member = self.members.pop(slot)
         code = member.leave()
-        assert code in (*IN_ORDER, *REPLACED), f"{member.name} ended with {code}:\n{member.errors}"
+        assert code in (*IN_ORDER, *self.loop.gives_up), f"{member.name} ended with {code}:\n{member.errors}"
         self.deeds.append(f"leave {slot}")
 
     def kill_broker(self, *_: int) -> None:
@@ -204,7 +202,7 @@ class Course:
                 if not self.members:
                     self.start(slot)
             elif member.code is not None:
-                assert member.code in REPLACED, f"{member.name} ended with {member.code}:\n{member.errors}"
+                assert member.code in self.loop.gives_up, f"{member.name} ended with {member.code}:\n{member.errors}"
                 member.kill()
                 self.deeds.append(f"{slot} ended with {member.code}")
                 self.start(slot)

@@ -8,6 +8,7 @@ history of these transactions (`tests.support.judging.lines`). PROTOCOL is the g
 """
 
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ class Loop:
         protocols: of groups, that it can be told.
         ends: a member ends by itself once it has passed on what was there when it was given its partitions.
         tells: its output is a history.
+        gives_up: it ends with when it does not get over a transaction that the coordinator has ended, as while the broker was away for long.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Loop:
     protocols: tuple[str, ...] = ("classic",)
     ends: bool = False
     tells: bool = True
+    gives_up: tuple[int, ...] = (3,)
 
     def command(self, told: Told) -> list[str]:
         """The command line of a member."""
@@ -94,6 +97,6 @@ class JavaCopier(Loop):
 
 
 FRANZ_GO = FranzGoLoop(name="franz-go")
-LIBRDKAFKA = Loop(name="librdkafka")
+LIBRDKAFKA = Loop(name="librdkafka", gives_up=(3, -signal.SIGALRM))
 AIOKAFKA = Loop(name="aiokafka", in_group=False)
-JAVA_COPIER = JavaCopier(name="TransactionalMessageCopier", ends=True, tells=False)
+JAVA_COPIER = JavaCopier(name="TransactionalMessageCopier", ends=True, tells=False, gives_up=(1,))
