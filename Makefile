@@ -33,7 +33,7 @@ up: $(READY)
 
 interop: $(READY)
 	$(BIN)/python -m tools.install_foreign
-	$(BIN)/python tools/jars.py kafka registry debezium
+	$(BIN)/python tools/jars.py kafka registry debezium streams
 	$(BIN)/pytest -m "(java or foreign or postgres) and not spark and not compose"
 
 spark: $(READY)

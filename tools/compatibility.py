@@ -1,6 +1,7 @@
 """Write docs/COMPATIBILITY.md from the docstrings of the handlers: `python tools/compatibility.py [--check]`.
 
-What lives here: one table row for each API. What does not: any fact; those are in the handlers and the list of message definitions.
+What lives here: one table row for each API. What does not: any fact; those are in the handlers, the list of message definitions and the list of
+judges (`tools.judges`).
 """
 
 import importlib
@@ -17,7 +18,8 @@ from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_protocol.apis import ApiKey
 from busway_protocol.compile import REQUEST_ELEMENTS_MAX
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "COMPATIBILITY.md"
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "COMPATIBILITY.md"
 OWN_DEFAULTS = ("listeners", "log.dir", "max.connections", "offsets.topic.replication.factor")
 """Broker settings whose default is not Kafka's."""
 HEAD = """# What of Kafka is served
@@ -59,7 +61,14 @@ def page() -> str:
         "| topic setting | default |\n|---|---|\n"
     )
     lines = [f"| `{name}` | {_cell(key.default)} |" for name, key in sorted(TOPIC_CONFIGS.items())]
-    return HEAD + "\n".join(rows) + "\n" + bounds + settings + "\n".join(lines) + "\n"
+    return HEAD + "\n".join(rows) + "\n" + _judges() + bounds + settings + "\n".join(lines) + "\n"
+
+
+def _judges() -> str:
+    sys.path.insert(0, str(ROOT))  # this file is started by its path, too
+    from tools.judges import table
+
+    return table()
 
 
 def _own_defaults() -> str:

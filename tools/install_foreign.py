@@ -65,7 +65,9 @@ def _folder(name: str, sources: list[Path]) -> Path:
 
 def franz_go() -> Path:
     """The program on franz-go; built on first use."""
-    program = _folder("franz-go", [FRANZ_GO / name for name in ("go.mod", "go.sum", "main.go")]) / "client"
+    program = (
+        _folder("franz-go", [FRANZ_GO / name for name in ("go.mod", "go.sum", "main.go", "transactions.go")]) / "client"
+    )
     if not program.exists():
         _run([need("go"), "build", "-o", str(program), "."], FRANZ_GO)
     return program

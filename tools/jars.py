@@ -1,7 +1,7 @@
-"""Fetch the jars that the suites with Java need: `python tools/jars.py kafka|registry|debezium|spark`.
+"""Fetch the jars that the suites with Java need: `python tools/jars.py kafka|registry|debezium|streams|spark`.
 
 What lives here: the coordinates of Apache Kafka 4.3.1 and of Confluent's registry client 7.5.3 (which Maven Central has inside a jar
-of Flink), of Debezium with Kafka Connect, and one call to Maven for each set. A set is fetched once; the folder is named by a digest of its coordinates. Spark's own
+of Flink), of Debezium with Kafka Connect, of Kafka Streams with its tests, and one call to Maven for each set. A set is fetched once; the folder is named by a digest of its coordinates. Spark's own
 set is `busway_spark.jars`, which its users need too.
 """
 
@@ -29,6 +29,13 @@ DEBEZIUM = (
     "io.debezium:debezium-connector-postgres:3.7.0.Final",
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
 )
+STREAMS = (
+    "org.apache.kafka:kafka-streams:4.3.1",
+    "org.apache.kafka:kafka-streams:4.3.1:test",
+    "org.apache.kafka:kafka-clients:4.3.1:test",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+)
+"""The fourth part is the classifier."""
 
 
 class ToolMissing(RuntimeError):
@@ -62,6 +69,11 @@ def debezium_libs() -> Path:
     return _fetched("debezium", DEBEZIUM)
 
 
+def streams_libs() -> Path:
+    """The folder with Kafka Streams 4.3.1 and its own tests; fetched on first use."""
+    return _fetched("streams", STREAMS)
+
+
 def _fetched(name: str, coordinates: tuple[str, ...]) -> Path:
     digest = hashlib.sha256(repr(coordinates).encode()).hexdigest()[:12]
     folder = ROOT / ".cache" / f"{name}-{digest}"
@@ -76,8 +88,10 @@ def _copy(coordinates: tuple[str, ...], folder: Path) -> None:
     maven = need("mvn", "maven")
     dependencies = ""
     for coordinate in coordinates:
-        group, artifact, version = coordinate.split(":")
-        dependencies += f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        group, artifact, version, *classifier = coordinate.split(":")
+        kind = f"<classifier>{classifier[0]}</classifier>" if classifier else ""
+        named = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{kind}"
+        dependencies += f"<dependency>{named}</dependency>"
     with tempfile.TemporaryDirectory() as scratch:
         pom = Path(scratch) / "pom.xml"
         pom.write_text(
@@ -100,13 +114,15 @@ def main(arguments: list[str]) -> int:
             where = registry_libs()
         elif name == "debezium":
             where = debezium_libs()
+        elif name == "streams":
+            where = streams_libs()
         elif name == "spark":
             from busway_spark.jars import jar_folder, jar_paths
 
             jar_paths(delta=True)
             where = jar_folder()
         else:
-            sys.stderr.write(f"no set of jars is called {name}: kafka, registry, debezium or spark\n")
+            sys.stderr.write(f"no set of jars is called {name}: kafka, registry, debezium, streams or spark\n")
             return 2
         sys.stdout.write(f"{name}: {where}\n")
     return 0

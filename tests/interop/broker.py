@@ -10,12 +10,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.programs import spawn
+from tests.support.programs import held_ports, spawn
 
 CHOICE = "BUSWAY_INTEROP_BROKER"
 START_SECONDS = 20.0
@@ -34,6 +34,9 @@ class Broker(Protocol):
     def start(self) -> None:
         """Serve, or raise."""
 
+    def kill(self) -> None:
+        """SIGKILL; `start` goes on with the same data at the same address."""
+
     def stop(self) -> None:
         """End, and remove the data."""
 
@@ -47,6 +50,7 @@ class BuswayProcess:
         self._prefix = prefix
         self._process: subprocess.Popen[str] | None = None
         self._log = self._folder / "broker.log"
+        self._port = held_ports(1)[0]
         self.bootstrap_servers = ""
 
     @property
@@ -62,10 +66,14 @@ class BuswayProcess:
 
     def start(self) -> None:
         """Start the process and wait until it says where it serves."""
-        settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(self.data_dir), **self._settings}
+        settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "log.dirs": str(self.data_dir),
+            **self._settings,
+        }
         file = self._folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        with self._log.open("w") as log:
+        with self._log.open("a") as log:
             self._process = spawn(
                 [*self._prefix, sys.executable, "-m", "busway_bus", str(file)],
                 stdout=subprocess.PIPE,
@@ -82,6 +90,14 @@ class BuswayProcess:
             words = []
         assert words[:1] == ["serving"], f"the broker did not start:\n{self._log.read_text()[-3000:]}"
         self.bootstrap_servers = words[1]
+
+    def kill(self) -> None:
+        """As `Broker.kill`."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def stop(self) -> None:
         """End the process; it must end by itself, with code 0, and must have logged no traceback."""
@@ -100,8 +116,9 @@ class BuswayProcess:
         assert "Traceback" not in log, f"the broker logged a failure of its own:\n{log[-3000:]}"
 
 
-def chosen_broker() -> Broker:
-    """The broker that the environment asks for."""
+def chosen_broker(settings: Mapping[str, str] | None = None) -> Broker:
+    """The broker that the environment asks for; `settings` beside those of the suite."""
+    chosen = {**SETTINGS, **(settings or {})}
     if os.environ.get(CHOICE, "busway") == "apache":
-        return ApacheKafka(SETTINGS)
-    return BuswayProcess(SETTINGS)
+        return ApacheKafka(chosen)
+    return BuswayProcess(chosen)

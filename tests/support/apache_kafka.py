@@ -70,6 +70,7 @@ class ApacheKafka(Program):
         self._heap = heap
         self._features = dict(features or {})
         self._output = self._folder / "server.log"
+        self._ports = held_ports(2)
         self.bootstrap_servers = ""
         self.start_seconds = 0.0
 
@@ -86,7 +87,7 @@ class ApacheKafka(Program):
 
     def start(self) -> None:
         """Format the data directory, start the broker and wait until it serves."""
-        port, controller = held_ports(2)
+        port, controller = self._ports
         self.bootstrap_servers = f"127.0.0.1:{port}"
         settings = {
             "process.roles": "broker,controller",
@@ -117,7 +118,7 @@ class ApacheKafka(Program):
             "kafka.Kafka",
             str(config),
         ]
-        with self._output.open("ab") as output:
+        with self._output.open("wb") as output:
             self._process = spawn(command, stdout=output, stderr=output)
         self._wait(port, begun)
         self.start_seconds = time.monotonic() - begun
@@ -133,6 +134,12 @@ class ApacheKafka(Program):
                 return
             time.sleep(0.05)
         raise AssertionError(f"Apache Kafka did not start:\n{self._output.read_text()[-3000:]}")
+
+    def kill(self) -> None:
+        """SIGKILL; `start` goes on with the same data at the same address."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     def stop(self) -> None:
         """End the broker and remove its data."""

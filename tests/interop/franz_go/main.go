@@ -1,4 +1,4 @@
-// franz-go: version, produce, read, member, since; tests/interop/clients.py says what each is told and prints.
+// franz-go: version, produce, read, member, since; tests/interop/clients.py says what each is told and prints. transactions.go has the rest.
 package main
 
 import (
@@ -137,6 +137,10 @@ func main() {
 		member(rest[0], rest[1], rest[2])
 	case "since":
 		since(rest[0], rest[1], rest[2])
+	case "pass_on":
+		passOn(rest[0], rest[1], rest[2], rest[3], rest[4], rest[5], rest[6], rest[7])
+	case "dump":
+		dump(rest[0], rest[1], rest[2])
 	case "version":
 		version()
 	}

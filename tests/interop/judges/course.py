@@ -1,0 +1,254 @@
+"""A course: records are fed in, passed on by members that come and go, and the broker is killed; at fixed points of the way.
+
+What lives here: the feeder, the one who watches the output, and the deeds. What does not: the programs (`loops`), the verdict.
+
+Nothing waits for a time: each deed is done when so many of the records have been passed on, and the next ones are fed then.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.broker import Broker
+from tests.interop.judges import readings
+from tests.interop.judges.loops import Loop, Told
+from tests.interop.judges.telling import Teller, Telling
+from tests.simulation.history import Partition, value_of
+
+PATIENCE_SECONDS = 60.0
+IN_ORDER = (0, 128 + signal.SIGTERM)
+"""What a member ends with that was told to; Java's end with the latter."""
+REPLACED_MAX = 24
+"""Members that may end because they were fenced or could not know how a commit ended; a new one takes over."""
+
+
+def _as_it_is(text: str) -> str | None:
+    return text
+
+
+def _nothing(_: str) -> str | None:
+    return None
+
+
+class Feeder:
+    """Writes values that nobody else writes; each is told when it is acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, history: Telling) -> None:
+        self._topic, self._partitions, self._history = topic, partitions, history
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 10,
+                "log_level": 0,
+                "queue.buffering.max.messages": 1_000_000,
+            }
+        )
+        self.fed = 0
+
+    def feed(self, count: int) -> None:
+        """Hand over so many more."""
+        for number in range(self.fed, self.fed + count):
+            partition = Partition(self._topic, number % self._partitions)
+            value = value_of("feeder", number, partition)
+            since = time.monotonic_ns()
+
+            def told(problem: object, message: object, value: bytes = value, since: int = since) -> None:
+                self._told(problem, message, value, since)
+
+            self._producer.produce(self._topic, value, partition=partition.number, on_delivery=told)
+            self._producer.poll(0)
+        self.fed += count
+
+    def _told(self, problem: object, message: object, value: bytes, since: int) -> None:
+        place = f"{message.topic()}-{message.partition()}"  # type: ignore[attr-defined]
+        known = {"outcome": "info", "problem": str(problem)} if problem else {"offset": message.offset()}  # type: ignore[attr-defined]
+        self._history.tell("send", "feeder", since=since, partition=place, value=value.decode(), **known)
+
+    def finish(self) -> None:
+        """All is acknowledged."""
+        assert self._producer.flush(PATIENCE_SECONDS) == 0
+
+
+class Watcher:
+    """Reads the committed records of the output as they come."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, history: Telling) -> None:
+        self._consumer = readings.consumer(bootstrap, "read_committed", **{"auto.offset.reset": "earliest"})
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        self._history = history
+        self._seen: set[bytes] = set()
+        self._more = threading.Condition()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended:
+            since = time.monotonic_ns()
+            found = [each for each in self._consumer.consume(1000, 0.2) if each.error() is None]
+            if not found:
+                continue
+            records = [[f"{each.topic()}-{each.partition()}", each.offset(), each.value().decode()] for each in found]
+            self._history.tell("committed_poll", "watcher", since=since, records=records)
+            with self._more:
+                self._seen.update(each.value().partition(b"~")[0] for each in found)
+                self._more.notify_all()
+        self._consumer.close()
+
+    @property
+    def count(self) -> int:
+        """How many different records were passed on."""
+        return len(self._seen)
+
+    def wait(self, count: int, alive: Callable[[], None] = lambda: None, said: Callable[[], str] = lambda: "") -> None:
+        """Return when so many have been passed on.
+
+        Raises:
+            AssertionError: for a long time none was.
+        """
+        with self._more:
+            before, deadline = -1, 0.0
+            while len(self._seen) < count:
+                if len(self._seen) > before:
+                    before, deadline = len(self._seen), time.monotonic() + PATIENCE_SECONDS
+                assert time.monotonic() < deadline, f"{before} of {count} records were passed on, then none:\n{said()}"
+                alive()
+                self._more.wait(0.5)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._ended = True
+        self._thread.join()
+
+
+@dataclass(slots=True)
+class Course:
+    """One run: its topics are `{name}-in` and `{name}-out`."""
+
+    name: str
+    broker: Broker
+    loop: Loop
+    history: Telling
+    records: int
+    protocol: str = "classic"
+    slots: int = 3
+    partitions: int = 6
+    size: int = 500
+    members: dict[int, Teller] = field(default_factory=dict)
+    begun: int = 0
+    deeds: list[str] = field(default_factory=list)
+
+    def start(self, slot: int) -> None:
+        """A new member under the transactional id of a slot."""
+        protocol = self.protocol if self.loop.in_group else f"assigned:{self._share(slot)}"
+        self.begun += 1
+        process = f"{self.loop.name}-{slot}-{self.begun}"
+        told = Told(
+            bootstrap=self.broker.bootstrap_servers,
+            source=f"{self.name}-in",
+            target=f"{self.name}-out",
+            group=self.name,
+            transactional_id=f"{self.name}-{slot}",
+            process=process,
+            size=self.size,
+            protocol=protocol,
+        )
+        translate = _as_it_is if self.loop.tells else _nothing
+        command = self.loop.command(told)
+        self.members[slot] = Teller(process, command, self.history, self.loop.environment, translate)
+        self.deeds.append(f"start {slot}")
+
+    def _share(self, slot: int) -> str:
+        return ",".join(str(number) for number in range(slot, self.partitions, self.slots))
+
+    def kill(self, slot: int) -> None:
+        """SIGKILL, if it has not ended by itself."""
+        if slot in self.members:
+            self.members.pop(slot).kill()
+        self.deeds.append(f"kill {slot}")
+
+    def replace(self, slot: int) -> None:
+        """SIGKILL; another takes over the id, and aborts what was open."""
+        self.kill(slot)
+        self.start(slot)
+
+    def leave(self, slot: int) -> None:
+        """SIGTERM: it ends in order, if it has not by itself."""
+        if slot not in self.members:
+            return
+        member = self.members.pop(slot)
+        code = member.leave()
+        assert code in (*IN_ORDER, *self.loop.gives_up), f"{member.name} ended with {code}:\n{member.errors}"
+        self.deeds.append(f"leave {slot}")
+
+    def kill_broker(self, *_: int) -> None:
+        """SIGKILL, and start on the same data."""
+        self.broker.kill()
+        self.broker.start()
+        self.deeds.append("kill broker")
+
+    def alive(self) -> None:
+        """Whoever had to end is replaced; whoever ended otherwise has failed."""
+        for slot, member in list(self.members.items()):
+            if member.code == 0 and self.loop.ends:
+                self.members.pop(slot).kill()
+                self.deeds.append(f"{slot} is done")
+                if not self.members:
+                    self.start(slot)
+            elif member.code is not None:
+                assert member.code in self.loop.gives_up, f"{member.name} ended with {member.code}:\n{member.errors}"
+                member.kill()
+                self.deeds.append(f"{slot} ended with {member.code}")
+                self.start(slot)
+                assert self.begun < REPLACED_MAX, f"members end again and again:\n{member.errors}"
+
+    def said(self) -> str:
+        """What happened, and what the members complain of."""
+        return "\n".join(
+            [", ".join(self.deeds), *(f"{member.name}: {member.errors}" for member in self.members.values())]
+        )
+
+    def run(self, deeds: Sequence[tuple[Callable[[int], None], int]]) -> None:
+        """Feed a part, do a deed, and so on; then all is passed on and read."""
+        bootstrap = self.broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        topics = [f"{self.name}-in", f"{self.name}-out"]
+        for done in admin.create_topics([NewTopic(topic, self.partitions, 1) for topic in topics]).values():
+            done.result(20)
+        feeder = Feeder(bootstrap, topics[0], self.partitions, self.history)
+        watcher = Watcher(bootstrap, topics[1], self.partitions, self.history)
+        try:
+            if self.loop.ends:
+                feeder.feed(self.records)
+                feeder.finish()
+            for slot in range(self.slots):
+                self.start(slot)
+            part = self.records // (len(deeds) + 1)
+            for at, (deed, slot) in enumerate(deeds):
+                feeder.feed(min(part, self.records - feeder.fed))
+                watcher.wait(part * at + part // 2, self.alive, self.said)
+                deed(slot)
+            feeder.feed(self.records - feeder.fed)
+            feeder.finish()
+            watcher.wait(self.records, self.alive, self.said)
+            for slot in list(self.members):
+                self.leave(slot)
+        finally:
+            for member in self.members.values():
+                member.kill()
+            watcher.close()
+        self._read(admin)
+
+    def _read(self, admin: AdminClient) -> None:
+        bootstrap = self.broker.bootstrap_servers
+        self.history.tell("copy", "course", source=f"{self.name}-in", target=f"{self.name}-out")
+        readings.read_all(bootstrap, f"{self.name}-out", self.partitions, self.history)
+        readings.read_input(bootstrap, f"{self.name}-in", self.partitions, self.history)
+        if self.loop.tells:  # which offsets are right is known by the transactions that are told
+            readings.look_at_offsets(admin, self.name, f"{self.name}-in", self.partitions, self.history)

@@ -1,0 +1,118 @@
+"""Kafka's `VerifiableProducer` and `VerifiableConsumer`, the clients of its own system tests, are killed, and so is the broker."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.broker import Broker
+from tests.interop.judges import readings
+from tests.interop.judges.course import Feeder
+from tests.interop.judges.telling import Teller, Telling
+from tests.interop.judges.verifiable import ConsumerLines, ProducerLines, consumer_command, producer_command
+from tests.interop.ledger import Ledger
+from tests.support.judging.lines import read
+from tests.support.judging.report import judge
+
+pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
+PARTITIONS = 4
+PATIENCE_SECONDS = 60.0
+FIRST, SECOND = 4000, 2000
+FED = 3000
+
+
+def until(done: Callable[[], bool], *tellers: Teller) -> None:
+    """Wait for what programs print."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not done():
+        assert time.monotonic() < deadline, "\n".join(f"{one.name}, {one.code}: {one.errors}" for one in tellers)
+        time.sleep(0.02)
+
+
+def made(broker: Broker, topic: str) -> None:
+    """A topic."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+        done.result(20)
+
+
+def test_what_verifiable_producers_were_acknowledged_is_there(
+    judged_broker: Broker, tmp_path: Path, ledger: Ledger
+) -> None:
+    """One writes through a kill of the broker, another is killed; each record once, where it was said to be. They
+    do not try again: what was under way when the broker was killed may be missing."""
+    history = Telling(tmp_path / "history.jsonl")
+    made(judged_broker, "verified")
+    bootstrap = judged_broker.bootstrap_servers
+    first, second = ProducerLines("first"), ProducerLines("second")
+    tellers = [
+        Teller("first", producer_command(bootstrap, "verified", FIRST, 1), history, translate=first),
+        Teller("second", producer_command(bootstrap, "verified", 1_000_000, 2), history, translate=second),
+    ]
+    try:
+        until(lambda: first.count > FIRST // 4, *tellers)
+        judged_broker.kill()
+        judged_broker.start()
+        until(lambda: second.count > SECOND, *tellers)
+        tellers[1].kill()
+        until(lambda: tellers[0].code == 0, *tellers)
+        count = readings.read_all(bootstrap, "verified", PARTITIONS, history)
+    finally:
+        for one in tellers:
+            one.kill()
+        history.close()
+    assert count >= first.count + second.count > FIRST // 4 + SECOND
+    with history.file.open() as lines:
+        report = judge(read(lines))
+    assert not report.anomalies, f"{history.file}\n{report.text()}"
+    ledger.note_tool("VerifiableProducer", f"{count} records, one of two killed, broker killed")
+
+
+@pytest.mark.parametrize("protocol", ["classic"])
+def test_verifiable_consumers_read_all(protocol: str, judged_broker: Broker, tmp_path: Path, ledger: Ledger) -> None:
+    """Three; one is killed, the broker is killed, one leaves, one comes: nothing passed over, and what is committed is what was committed last."""
+    history = Telling(tmp_path / "history.jsonl")
+    made(judged_broker, "consumed")
+    bootstrap = judged_broker.bootstrap_servers
+    feeder = Feeder(bootstrap, "consumed", PARTITIONS, history)
+    heard: list[ConsumerLines] = []
+    tellers: list[Teller] = []
+
+    def start(number: int) -> None:
+        heard.append(ConsumerLines(f"member-{number}", "verified"))
+        command = consumer_command(bootstrap, "consumed", "verified", protocol)
+        tellers.append(Teller(f"member-{number}", command, history, translate=heard[-1]))
+
+    def all_read(count: int) -> None:
+        until(lambda: len(set[str]().union(*(set(one.values) for one in heard))) >= count, *tellers)
+
+    try:
+        for number in range(3):
+            start(number)
+        feeder.feed(FED)
+        all_read(FED // 2)
+        tellers[0].kill()
+        feeder.feed(FED)
+        all_read(FED * 2)
+        feeder.feed(FED)
+        judged_broker.kill()
+        judged_broker.start()
+        all_read(FED * 3)
+        start(3)
+        feeder.feed(FED)
+        assert tellers[1].leave() in (0, 143)
+        all_read(FED * 4)
+        feeder.finish()
+        for one in tellers[2:]:
+            assert one.leave() in (0, 143)
+        readings.read_input(bootstrap, "consumed", PARTITIONS, history)
+    finally:
+        for one in tellers:
+            one.kill()
+        history.close()
+    with history.file.open() as lines:
+        report = judge(read(lines))
+    assert not report.anomalies, f"{history.file}\n{report.text()}"
+    ledger.note_tool(f"VerifiableConsumer, {protocol}", f"{FED * 4} records, four members, one killed, broker killed")

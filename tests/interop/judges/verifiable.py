@@ -1,0 +1,143 @@
+"""What Kafka's `VerifiableProducer` and `VerifiableConsumer` print, as lines of a history.
+
+What lives here: their command lines, and what each line means. What does not: what happens to them.
+
+Both tell the time in milliseconds of the wall clock, when a thing is over; what was under way began after the line before it.
+"""
+
+import json
+import time
+from typing import Any
+
+from tests.support.apache_kafka import java_command
+
+MILLISECOND = 1_000_000
+HEAP = ("-Xmx96m",)
+
+
+def producer_command(bootstrap: str, topic: str, count: int, prefix: int) -> list[str]:
+    """Writes so many values "{prefix}.{number}"."""
+    told = (
+        "--bootstrap-server",
+        bootstrap,
+        "--topic",
+        topic,
+        "--max-messages",
+        str(count),
+        "--value-prefix",
+        str(prefix),
+    )
+    return java_command("org.apache.kafka.tools.VerifiableProducer", *told, "--throughput", "2000", options=HEAP)
+
+
+def consumer_command(bootstrap: str, topic: str, group: str, protocol: str) -> list[str]:
+    """A member that prints each record, and commits what it was given at once."""
+    session = () if protocol == "consumer" else ("--session-timeout", "4000")
+    told = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group, "--group-protocol", protocol)
+    modes = ("--reset-policy", "earliest", "--verbose", *session)
+    return java_command("org.apache.kafka.tools.VerifiableConsumer", *told, *modes, options=HEAP)
+
+
+def _shared_ns(milliseconds: int) -> int:
+    """A time of the wall clock as the one that all lines have."""
+    return milliseconds * MILLISECOND - time.time_ns() + time.monotonic_ns()
+
+
+def _line(f: str, process: str, **told: Any) -> str:
+    return json.dumps({"f": f, "process": process, **told}) + "\n"
+
+
+def _place(told: dict[str, Any]) -> str:
+    return f"{told['topic']}-{told['partition']}"
+
+
+class ProducerLines:
+    """Of one producer: each acknowledged record; `count` of them."""
+
+    def __init__(self, process: str) -> None:
+        self._process = process
+        self._begun = time.monotonic_ns()
+        self.count = 0
+
+    def __call__(self, text: str) -> str | None:
+        """What a line means."""
+        told = json.loads(text) if text.startswith("{") else {}
+        if told.get("name") != "producer_send_success":
+            return None
+        self.count += 1
+        at = max(_shared_ns(told["timestamp"] + 1), self._begun)
+        place = {"partition": _place(told), "offset": told["offset"]}
+        return _line("send", self._process, since=self._begun, at=at, value=told["value"], idempotent=False, **place)
+
+
+class ConsumerLines:
+    """Of one member: what it is given, loses, reads and commits; `values` are all that it has read."""
+
+    def __init__(self, process: str, group: str) -> None:
+        self._process, self._group = process, group
+        self._since = time.monotonic_ns()
+        self._times = 0
+        self._owned: set[str] = set()
+        self._read: list[list[Any]] = []
+        self._asked: list[str] = []
+        self.values: set[str] = set()
+
+    def __call__(self, text: str) -> str | None:
+        """What a line means: none, one or several."""
+        told = json.loads(text) if text.startswith("{") else {}
+        name = told.get("name", "")
+        if name == "record_data":
+            self._read.append([_place(told), told["offset"], told["value"]])
+            self.values.add(told["value"])
+            return None
+        heard = {
+            "partitions_assigned": self._given,
+            "partitions_revoked": self._taken,
+            "records_consumed": self._polled,
+            "offsets_committed": self._committed,
+        }.get(name)
+        if heard is None:
+            return None
+        at = max(_shared_ns(told["timestamp"]), self._since)
+        lines = heard(told, at)
+        self._since = at
+        return lines
+
+    def _given(self, told: dict[str, Any], at: int) -> str:
+        new = [_place(each) for each in told["partitions"]]
+        self._owned |= set(new)
+        self._times += 1
+        # It does not say which generation it is in: each time counts as one of its own.
+        whose = {
+            "group": self._group,
+            "member": self._process,
+            "generation": at,
+            "owned": sorted(self._owned),
+            "new": new,
+        }
+        return _line("ownership", self._process, at=at, **whose)
+
+    def _taken(self, told: dict[str, Any], at: int) -> str:
+        gone = [_place(each) for each in told["partitions"]]
+        self._owned -= set(gone)
+        return _line("revoked", self._process, at=at, group=self._group, partitions=gone)
+
+    def _polled(self, told: dict[str, Any], at: int) -> str:
+        records, self._read = self._read, []
+        lines = _line("poll", self._process, since=self._since, at=at, group=self._group, records=records)
+        self._times += 1
+        self._asked = []
+        for each in told["partitions"]:
+            name = f"{self._times} {_place(each)}"
+            what = {"group": self._group, "partition": _place(each), "offset": each["maxOffset"] + 1}
+            lines += _line("commit", self._process, at=at, event="invoke", id=name, **what)
+            self._asked.append(name)
+        return lines
+
+    def _committed(self, told: dict[str, Any], at: int) -> str | None:
+        # A commit that failed may have been done all the same, where the broker was killed: unknown.
+        event = "ok" if told["success"] else "info"
+        at += MILLISECOND
+        asked, self._asked = self._asked, []
+        ended = [json.dumps({"process": self._process, "id": name, "event": event, "at": at}) + "\n" for name in asked]
+        return "".join(ended) or None
