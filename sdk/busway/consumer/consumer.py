@@ -108,7 +108,7 @@ class Consumer:
 
     async def stop(self) -> None:
         """Commit what was handed out (with auto commit), let the listener finish, leave the group, disconnect."""
-        await self._stop(self._commit_handed_out)
+        await self._stop(lambda: self._commit_what_was(self._all_handed_out()))
 
     async def _stop(self, commit: Callable[[], Awaitable[None]]) -> None:
         tasks, self._tasks = self._tasks, []
@@ -184,7 +184,7 @@ class Consumer:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Whoever leaves with an error has not handled what was handed out last.
-        await self._stop(self._commit_handed_out if kind is None else self._commit_handled)
+        await self._stop(lambda: self._commit_what_was(self._all_handed_out() if kind is None else dict(self._handled)))
 
     # What to read
 
@@ -236,7 +236,7 @@ class Consumer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         limit = self.options.max_poll_records if max_records is None else max_records
-        self._handled.update(self._consumed())
+        self._handled.update(self._all_handed_out())
         while True:
             self._check()
             records = self._fetcher.ready(partitions, limit)
@@ -343,15 +343,13 @@ class Consumer:
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
-        return await self._ends(partitions, EARLIEST)
+        return await self._fetcher.look_ups.ends(partitions, EARLIEST)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition], *, open_too: bool = False) -> dict[TopicPartition, int]:  # fmt: skip
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, open_too: bool = False
+    ) -> dict[TopicPartition, int]:
         """The offset behind the last record of each partition; at read_committed, unless `open_too`, before the first open transaction."""
-        return await self._ends(partitions, LATEST, open_too=open_too)
-
-    async def _ends(self, partitions: Iterable[TopicPartition], which: int, *, open_too: bool = False) -> dict[TopicPartition, int]:  # fmt: skip
-        found = await self._fetcher.look_ups.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
-        return {partition: answer.offset for partition, answer in found.items() if answer is not None}
+        return await self._fetcher.look_ups.ends(partitions, LATEST, open_too=open_too)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
@@ -370,7 +368,7 @@ class Consumer:
         """
         group = self._require_group()
         if offsets is None:
-            await self._commit_handed_out()
+            await self._commit_what_was(self._all_handed_out())
             return
         await group.offsets.commit(
             {
@@ -379,22 +377,17 @@ class Consumer:
             }
         )
 
-    async def _commit_handed_out(self) -> None:
-        offsets = {**self._handled, **self._consumed()}
+    async def _commit_what_was(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         await self._require_group().offsets.commit(offsets)
         self._committed(offsets)
 
-    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _all_handed_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where to go on behind what was handed out, and behind the markers and aborted records that follow it."""
         for partition, offset in self._handed_out.items():
             assigned = self._fetcher.assigned.get(partition)
             if assigned is not None and (assigned.position or 0) > offset.offset:
                 self._handed_out[partition] = dataclasses.replace(offset, offset=assigned.position or 0)
-        return self._handed_out
-
-    async def _commit_handled(self) -> None:
-        await self._require_group().offsets.commit(offsets := dict(self._handled))
-        self._committed(offsets)
+        return {**self._handled, **self._handed_out}
 
     def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for waiting in (self._handled, self._handed_out):
@@ -431,7 +424,7 @@ class Consumer:
         while True:
             await asyncio.sleep(self.options.auto_commit_interval_ms / 1000)
             try:
-                await self._commit_handled()
+                await self._commit_what_was(dict(self._handled))
             except CommitFailed:
                 self._handled.clear()
             except BuswayError as problem:
@@ -442,7 +435,7 @@ class Consumer:
     async def _revoked(self, revoked: Partitions) -> None:
         if self.options.enable_auto_commit:
             with contextlib.suppress(BuswayError):
-                await self._commit_handled()
+                await self._commit_what_was(dict(self._handled))
         await self._listener.on_partitions_revoked(revoked)
         self._drop(revoked)
 

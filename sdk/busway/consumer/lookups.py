@@ -5,7 +5,7 @@ What lives here: asking the partitions' leaders, once or until they answer. What
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from busway.cluster.client import ClusterClient
@@ -57,6 +57,13 @@ class LookUps:
             await asyncio.sleep(backoff.next())
             with contextlib.suppress(BuswayError):
                 await self._cluster.refresh()
+
+    async def ends(
+        self, partitions: Iterable[TopicPartition], which: int, *, open_too: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The offsets of either end, -1 or -2; otherwise as `until_answered`."""
+        found = await self.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
+        return {partition: answer.offset for partition, answer in found.items() if answer is not None}
 
     async def _once(self, wanted: Mapping[TopicPartition, int], committed: bool) -> Found:
         await self._cluster.ensure_topics({partition.topic for partition in wanted})
