@@ -15,6 +15,7 @@ from tests.integration.broker.transactions_probe import TransactionsRun, transac
 from tests.support.apache_kafka import ApacheKafka, java
 from tools.jars import kafka_libs
 
+from busway_bus.groups import consumer_records
 from busway_bus.groups import records as group_records
 from busway_bus.metadata import records as metadata_records
 from busway_bus.testing.local_cluster import LocalCluster
@@ -31,6 +32,7 @@ GROUP_TYPES = [
     group_records.OffsetCommitValue,
     group_records.GroupMetadataKey,
     group_records.GroupMetadataValue,
+    *(layout for pair in consumer_records.LAYOUTS.values() for layout in pair[:2]),
 ]
 TRANSACTION_TYPES = [transaction_records.TransactionLogKey, transaction_records.TransactionLogValue]
 METADATA_TYPES = [

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from busway_bus.coordinator.transactional import TransactionalRuntime
 from busway_bus.coordinator.verifications import TransactionalProducer, Verifications
-from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.group import Committer, Group
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.config import BrokerConfig
@@ -126,12 +126,7 @@ class GroupCoordinator:
     # Offsets
 
     async def commit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[Place, NewOffset],
+        self, group_id: str, committer: Committer, offsets: Mapping[Place, NewOffset]
     ) -> dict[Place, ErrorCode]:
         """Store how far a group has read; a code for each, when it is durable.
 
@@ -140,16 +135,13 @@ class GroupCoordinator:
         """
         number, now, wall_ms = self.runtime.partition_of(group_id), self.runtime.now(), self._machine.wall_ms()
         return await self.runtime.write(
-            number,
-            lambda shard: shard.commit(group_id, member_id, instance_id, generation, offsets, now=now, wall_ms=wall_ms),
+            number, lambda shard: shard.commit(group_id, committer, offsets, now=now, wall_ms=wall_ms)
         )
 
     async def commit_in_transaction(
         self,
         group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
+        committer: Committer,
         offsets: Mapping[Place, NewOffset],
         *,
         producer: TransactionalProducer,
@@ -163,20 +155,18 @@ class GroupCoordinator:
             add: have it added where it does not (KIP-890).
 
         Raises:
-            KafkaError: see `GroupShard.commit_in_transaction` too; what `verifier` says; TRANSACTION_ABORTABLE where the transaction has ended
+            KafkaError: see `GroupShard.commit` too; what `verifier` says; TRANSACTION_ABORTABLE where the transaction has ended
                 meanwhile; INVALID_PRODUCER_EPOCH where a newer producer has taken over.
         """
         number = self.runtime.partition_of(group_id)
         if not self.runtime.is_open(number, producer.producer_id, producer.epoch):
             await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add)
-        wall_ms = self._machine.wall_ms()
+        now, wall_ms = self.runtime.now(), self._machine.wall_ms()
         return await self.runtime.write_in_transaction(
             number,
             producer.producer_id,
             producer.epoch,
-            lambda shard: shard.commit_in_transaction(
-                group_id, member_id, instance_id, generation, offsets, wall_ms=wall_ms
-            ),
+            lambda shard: shard.commit(group_id, committer, offsets, now=now, wall_ms=wall_ms),
         )
 
     async def end_transaction(self, number: int, marker: EndTransaction) -> ErrorCode:
@@ -207,7 +197,7 @@ class GroupCoordinator:
 
     # Groups
 
-    def group(self, group_id: str) -> ClassicGroup | None:
+    def group(self, group_id: str) -> Group | None:
         """The group, None where there is none."""
         return self.shard(group_id).groups.get(group_id)
 
@@ -215,7 +205,7 @@ class GroupCoordinator:
         """What is kept beside the group, in the same partition."""
         return self.runtime.shard(self.runtime.partition_of(group_id))
 
-    def groups(self) -> list[ClassicGroup]:
+    def groups(self) -> list[Group]:
         """All groups, by partition and name."""
         return [group for shard in self.runtime.all_shards().values() for _, group in sorted(shard.groups.items())]
 

@@ -9,6 +9,7 @@ not part of the transaction.
 """
 
 from busway_bus.coordinator.verifications import TransactionalProducer
+from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import NewOffset, Place
 from busway_bus.handlers.context import RequestContext
 from busway_bus.handlers.new_offsets import new_offsets
@@ -69,9 +70,13 @@ async def _commit(
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     return await context.node.groups.commit_in_transaction(
         request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
+        Committer(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            epoch=request.generation_id,
+            version=context.api_version,
+            transactional=True,
+        ),
         offsets,
         producer=TransactionalProducer(
             transactional_id=request.transactional_id,
