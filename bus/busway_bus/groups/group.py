@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 from uuid import UUID
 
 from busway_bus.groups.classic_values import Join, Joined, Sync, Synced
@@ -164,6 +164,17 @@ class Group(ABC):
         return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
 
 
-def wrong_kind(group: Group, wanted: GroupKind) -> KafkaError:
-    """What is told of a group that is of another kind."""
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a {wanted.value} group.")
+G = TypeVar("G", bound=Group)
+
+
+def of_kind(group: Group | None, group_id: str, kind: type[G]) -> G:
+    """The group where it is of this kind.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND.
+    """
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not isinstance(group, kind):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind.kind.value} group.")
+    return group

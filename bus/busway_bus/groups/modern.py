@@ -68,8 +68,13 @@ class ModernMember:
     @property
     def size_bytes(self) -> int:
         """What it holds."""
-        own = (self.member_id, self.instance_id or "", self.rack_id or "", self.client_id, self.client_host)
-        return MEMBER_BYTES + sum(map(len, own)) + sum(map(len, self.topics))
+        return member_bytes(self)
+
+
+def member_bytes(member: ModernMember) -> int:
+    """What a member holds of all that members of every kind have."""
+    own = (member.member_id, member.instance_id or "", member.rack_id or "", member.client_id, member.client_host)
+    return MEMBER_BYTES + sum(map(len, own)) + sum(map(len, member.topics))
 
 
 M = TypeVar("M", bound=ModernMember)
@@ -91,14 +96,13 @@ class ModernGroup(Group, Generic[M]):
         metadata_hash: of what the group knew of its topics.
         subscribed: how many members subscribe to a topic by its name.
         static: member ids by instance id.
-        refresh_ms: when its topics are looked at again; 0 for with the next heartbeat.
     """
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
         super().__init__(group_id)
         self._holding = Holding(memory)
         self._held: dict[str, int] = {}
-        self.epoch = 0
+        self.epoch = 1
         self.target_epoch = 0
         self.target_timestamp_ms = 0
         self.target: dict[str, Assignment] = {}
@@ -106,7 +110,6 @@ class ModernGroup(Group, Generic[M]):
         self.members: dict[str, M] = {}
         self.subscribed: Counter[str] = Counter()
         self.static: dict[str, str] = {}
-        self.refresh_ms = 0
         self._unreconciled: dict[str, None] = {}
         self._session_ends: dict[str, int] = {}
         self._sessions = Deadlines()
@@ -219,6 +222,10 @@ class ModernGroup(Group, Generic[M]):
         """A member has shown itself: its session ends at `until_ms` if it does not again."""
         self._session_ends[member_id] = until_ms
         self._sessions.put(member_id, until_ms)
+
+    def has_session(self, member_id: str) -> bool:
+        """Whether a member's session has begun."""
+        return member_id in self._session_ends
 
     def end_session(self, member_id: str) -> None:
         """Wait for a member no longer."""

@@ -5,25 +5,34 @@ is read. What does not: the group machine (`classic`), storage and waiting (`coo
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from busway_bus.groups import consumer_records
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.consumer import ConsumerGroup
+from busway_bus.groups.consumer_values import Beat, Beaten
 from busway_bus.groups.expiry import expired
-from busway_bus.groups.group import Committer, Group, GroupKind
+from busway_bus.groups.group import Committer, Group, GroupKind, of_kind
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.pending import PendingOffsets, pending_bytes
 from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from busway_bus.groups.stored import Change, group_of, key_bytes, parse, value_bytes
+from busway_bus.groups.topics import Topics
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, GROUPS_PER_TICK_MAX, OFFSETS_PER_EXPIRY_MAX
+from busway_bus.metadata.image import ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 
 R = TypeVar("R")
 TopicExists = Callable[[str, UUID], bool]
-_KINDS: Final[Mapping[type[Any], GroupKind]] = {GroupMetadataKey: GroupKind.CLASSIC}
+_KINDS: Final[Mapping[type[Any], GroupKind]] = {
+    GroupMetadataKey: GroupKind.CLASSIC,
+    **{layout[0]: GroupKind.CONSUMER for layout in consumer_records.LAYOUTS.values()},
+}
 """Which kind of group the records with a key are of."""
 
 
@@ -32,6 +41,7 @@ class GroupShard:
 
     Args:
         new_member_id: makes a member id of what a client calls itself.
+        image: the current picture of the cluster.
 
     Attributes:
         groups: by group id.
@@ -39,8 +49,15 @@ class GroupShard:
         pending: what is not decided of it, as the transactions are open in which it was committed.
     """
 
-    def __init__(self, *, limits: GroupLimits, new_member_id: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        *,
+        limits: GroupLimits,
+        new_member_id: Callable[[str], str],
+        image: Callable[[], ClusterImage] = ClusterImage,
+    ) -> None:
         self._limits = limits
+        self._topics = Topics(image)
         self._new_member_id = new_member_id
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, dict[Place, CommittedOffset]] = {}
@@ -125,6 +142,8 @@ class GroupShard:
         return group
 
     def _new_group(self, group_id: str, kind: GroupKind) -> Group:
+        if kind is GroupKind.CONSUMER:
+            return ConsumerGroup(group_id, self._limits.memory, self._limits.consumer, self._topics)
         assert kind is GroupKind.CLASSIC, kind
         return self._new_classic(group_id)
 
@@ -164,14 +183,17 @@ class GroupShard:
     # Members
 
     def create(self, group_id: str, request: Join, now: int) -> Decision[None]:
-        """Write down a group for its first member, before it joins: as in Kafka an empty one, without a protocol type yet. One that
-        would be refused leaves no group behind."""
-        if group_id in self.groups or self._new_classic(group_id).refusal(request) is not None:
+        """Write down a group for its first member, before it joins: as in Kafka an empty one, without a protocol type yet, in the place of
+        one that the coordinator balanced and that is empty. One that would be refused leaves no group behind."""
+        group = self.groups.get(group_id)
+        stays = group is not None and (group.kind is not GroupKind.CONSUMER or not group.empty)
+        if stays or self._new_classic(group_id).refusal(request) is not None:
             return Decision(reply=None)
         value = GroupMetadataValue(
             protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=now, members=[]
         )
-        return Decision(records=((GroupMetadataKey(group=group_id), value),), reply=None)
+        ended = () if group is None else group.tombstones()
+        return Decision(records=(*ended, (GroupMetadataKey(group=group_id), value)), reply=None)
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
         """Join a group that `create` wrote down; no reply yet where its rebalance has to end first."""
@@ -204,6 +226,43 @@ class GroupShard:
         if group is None:
             return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
         return self.watched(group, group.leave(identities, now))
+
+    # Members of groups that the coordinator balances
+
+    def beat(self, group_id: str, beat: Beat, now: int) -> Decision[Beaten]:
+        """A member of a consumer group joins, stays, or leaves.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or what `ConsumerGroup.beat` and `depart` refuse it with.
+        """
+        group = self.groups.get(group_id)
+        if beat.epoch < 0:
+            leaves = of_kind(group, group_id, ConsumerGroup)
+            return self.watched(leaves, leaves.depart(beat, now))
+        if isinstance(group, ConsumerGroup):
+            return self.watched(group, group.beat(beat, now))
+        if beat.epoch > 0 or (group is not None and group.kind is not GroupKind.CLASSIC):
+            absent = group is None
+            text = f"Consumer group {group_id} not found." if absent else f"Group {group_id} is not a consumer group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        if group is not None and not group.empty:
+            text = f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        new = ConsumerGroup(group_id, self._limits.memory, self._limits.consumer, self._topics)
+        decision = new.beat(beat, now)
+        ended = () if group is None else group.tombstones()
+        return replace(decision, records=(*ended, *decision.records))
+
+    def resolve(self, group_id: str, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[None]:
+        """Take in what regular expressions of a consumer group match, where it is still there."""
+        group = self.groups.get(group_id)
+        return group.resolve(found, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=None)
+
+    def resolution_failed(self, group_id: str) -> None:
+        """What regular expressions of a group match could not be found out, and is to be asked for again."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.resolution_failed()
 
     def watched(self, group: Group, decision: Decision[R]) -> Decision[R]:
         """A group's decision, after which its next moment may be another."""

@@ -3,7 +3,8 @@
 Versions: 2 to 4 say how long the offset is kept, 6 has the leader epoch (KIP-320), 7 static members (KIP-345), 8 is flexible, 9
 member epochs (KIP-848) and GROUP_ID_NOT_FOUND where older ones say ILLEGAL_GENERATION, 10 topic ids.
 Behaviour: by a member of the current generation, or by anyone while the group is empty; the text stored with an offset comes back.
-*Not supported*: member epochs; such groups do not exist here.
+A member of a consumer group commits in its epoch, or in an earlier one what it has had since then.
+*Not supported*: nothing is left out.
 """
 
 from busway_bus.groups.group import Committer

@@ -5,7 +5,7 @@ with TRANSACTION_ABORTABLE, 5 adds the group to the transaction by itself (KIP-8
 Behaviour: the offsets are pending until the transaction is over, and in force when it is committed; of several commits for one partition
 the last one counts, within transactions or without. Refused: members of an earlier generation, fenced producers, and groups that are
 not part of the transaction.
-*Not supported*: member epochs; such groups do not exist here.
+*Not supported*: nothing is left out.
 """
 
 from busway_bus.coordinator.verifications import TransactionalProducer
