@@ -58,7 +58,7 @@ def snake(name: str) -> str:
 
 def their_default(field: dict[str, Any]) -> Any:
     kind = field["type"]
-    given = "null" if "default" in field and field["default"] is None else field.get("default")
+    given = field.get("default")
     if kind.startswith("[]"):
         return None if given == "null" else []
     if kind == "string":

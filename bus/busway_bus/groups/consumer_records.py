@@ -89,8 +89,8 @@ class ClassicProtocol:
 class ClassicMemberMetadata:
     """What is kept beside of a member that uses the classic protocol."""
 
-    session_timeout_ms: Int32
-    supported_protocols: list[ClassicProtocol]
+    session_timeout_ms: Int32 = 0
+    supported_protocols: list[ClassicProtocol] = field(default_factory=list)
 
 
 @message(api_key=5, versions=(0, 0), flexible=0)
@@ -105,7 +105,9 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: NullableStr
     rebalance_timeout_ms: Int32 = -1
     server_assignor: NullableStr
-    classic_member_metadata: Annotated[ClassicMemberMetadata | None, tag(0)] = None
+    classic_member_metadata: Annotated[ClassicMemberMetadata | None, tag(0)] = field(
+        default_factory=ClassicMemberMetadata
+    )
 
 
 @message(api_key=6, versions=(0, 0))
@@ -160,7 +162,7 @@ class CurrentTopicPartitions:
 
     topic_id: Uuid
     partitions: list[Int32]
-    assignment_epochs: Annotated[list[Int32] | None, tag(0)] = None
+    assignment_epochs: Annotated[list[Int32] | None, tag(0)] = field(default_factory=list)
 
 
 @message(api_key=8, versions=(0, 0), flexible=0)

@@ -103,7 +103,7 @@ class ModernGroup(Group, Generic[M]):
         self._holding = Holding(memory)
         self._held: dict[str, int] = {}
         self.epoch = 1
-        self.target_epoch = 0
+        self.target_epoch = 1
         self.target_timestamp_ms = 0
         self.target: dict[str, Assignment] = {}
         self.metadata_hash = 0
