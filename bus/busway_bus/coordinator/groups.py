@@ -19,6 +19,7 @@ from busway_bus.groups.consumer_values import Beat, Beaten
 from busway_bus.groups.group import Committer, Group
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.shard import GroupShard
+from busway_bus.groups.topics import Topics
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.topics import OFFSETS_TOPIC
@@ -72,9 +73,10 @@ class GroupCoordinator:
             max_offset_metadata_bytes=config.get("offset.metadata.max.bytes"),
             consumer=consumer_limits(config),
         )
+        topics = Topics(cluster)
         self.runtime = TransactionalRuntime(
             OFFSETS_TOPIC,
-            lambda: GroupShard(limits=self._limits, new_member_id=self._new_member_id, image=cluster),
+            lambda: GroupShard(limits=self._limits, new_member_id=self._new_member_id, topics=topics),
             replicas=replicas,
             machine=machine,
             image=lambda: cluster().topics.get(OFFSETS_TOPIC),

@@ -30,6 +30,7 @@ from busway_bus.groups.stored import Change
 from busway_bus.groups.target import ASSIGNORS, Subscriber
 from busway_bus.groups.topics import Topics
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import GROUP_PATTERNS_MAX
 from busway_bus.kernel.patterns import BadPattern, Pattern
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -47,7 +48,8 @@ class ConsumerGroup(ConsumerView):
         self._seen: tuple[object, int] = (None, 0)
         """The topics that the group was last compared with, and the epoch that it has since then if what was decided was written."""
         self._resolved_in: object = None
-        self._resolving = False
+        self._asked_ms: int | None = None
+        """When what is being resolved was asked for; it is asked for again where nothing comes of that."""
 
     # Heartbeats
 
@@ -313,6 +315,9 @@ class ConsumerGroup(ConsumerView):
         if old and self.regexes[old] == 1:
             records.append(self._regex_tombstone(old))
         if new and not self.regexes[new]:
+            if len(self.regexes) >= GROUP_PATTERNS_MAX:
+                text = f"The members of a group may have {GROUP_PATTERNS_MAX} different regular expressions."
+                raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
             try:
                 Pattern(new)
             except BadPattern as problem:
@@ -332,7 +337,7 @@ class ConsumerGroup(ConsumerView):
         if updated.regex:
             regexes[updated.regex] += 1
         wanted = sorted(regex for regex, count in regexes.items() if count > 0)
-        if not wanted or self._resolving:
+        if not wanted or (self._asked_ms is not None and now <= self._asked_ms + REGEX_REFRESH_MIN_MS):
             return ()
         last = next(iter(self.resolved.values()), None)
         if last is not None and now <= last.timestamp_ms + REGEX_REFRESH_MIN_MS:
@@ -340,12 +345,12 @@ class ConsumerGroup(ConsumerView):
         old = last is not None and now > last.timestamp_ms + self._limits.regex_refresh_ms
         if not old and len(wanted) == len(self.resolved) and self._resolved_in is self._topics.version:
             return ()
-        self._resolving = True
+        self._asked_ms = now
         return tuple(wanted)
 
     def resolution_failed(self) -> None:
         """What was to be resolved is not, and will be asked for again."""
-        self._resolving = False
+        self._asked_ms = None
 
     def resolve(self, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[None]:
         """Take in what regular expressions match.
@@ -354,7 +359,7 @@ class ConsumerGroup(ConsumerView):
             found: the topics by regular expression.
             version: of the topics in which they were looked for.
         """
-        self._resolving = False
+        self._asked_ms = None
         self._resolved_in = version
         records: list[Change] = []
         names = {topic for topic, count in self.subscribed.items() if count > 0}

@@ -30,6 +30,7 @@ from busway_bus.groups.modern import Assignment, ModernGroup
 from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.groups.stored import Change, Key, Value
 from busway_bus.kernel.deadlines import Deadlines
+from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -234,7 +235,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def overdue(self, now: int) -> list[str]:
         """The members whose sessions are over, or that have not given up in time what they had to."""
         late: list[str] = []
-        for member_id in self._revocations.due(now):
+        for member_id in self._revocations.due(now, MEMBERS_PER_TICK_MAX):
             end = self._revocation_ends.get(member_id)
             if end is not None and end <= now:
                 late.append(member_id)

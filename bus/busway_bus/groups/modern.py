@@ -17,7 +17,7 @@ from uuid import UUID
 from busway_bus.groups.group import Group
 from busway_bus.groups.memory import GroupMemory, Holding
 from busway_bus.kernel.deadlines import Deadlines
-from busway_bus.kernel.limits import MEMBER_BYTES
+from busway_bus.kernel.limits import MEMBER_BYTES, MEMBERS_PER_TICK_MAX
 
 Assignment = Mapping[UUID, tuple[int, ...]]
 """Partitions by topic, in their order; no topic is here without any."""
@@ -237,9 +237,10 @@ class ModernGroup(Group, Generic[M]):
         return self._sessions.earliest()
 
     def expired(self, now: int) -> list[str]:
-        """The members whose sessions are over, which are still in, and are told of again a while later if they stay."""
+        """Members whose sessions are over, which are still in, and are told of again a while later if they stay; a bounded number of them,
+        the rest is due at once."""
         found: list[str] = []
-        for member_id in self._sessions.due(now):
+        for member_id in self._sessions.due(now, MEMBERS_PER_TICK_MAX):
             end = self._session_ends.get(member_id)
             if end is not None and end > now:
                 self._sessions.put(member_id, end)

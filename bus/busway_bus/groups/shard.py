@@ -41,7 +41,7 @@ class GroupShard:
 
     Args:
         new_member_id: makes a member id of what a client calls itself.
-        image: the current picture of the cluster.
+        topics: those of the current picture of the cluster.
 
     Attributes:
         groups: by group id.
@@ -54,10 +54,10 @@ class GroupShard:
         *,
         limits: GroupLimits,
         new_member_id: Callable[[str], str],
-        image: Callable[[], ClusterImage] = ClusterImage,
+        topics: Topics | None = None,
     ) -> None:
         self._limits = limits
-        self._topics = Topics(image)
+        self._topics = topics or Topics(ClusterImage)
         self._new_member_id = new_member_id
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, dict[Place, CommittedOffset]] = {}

@@ -74,11 +74,7 @@ class Topics:
             for partition in topic.partitions:
                 digest.update(repr(sorted(racks[node] for node in partition.replicas if node in racks)).encode())
         number = int.from_bytes(digest.digest(), "big")
+        if len(self._hashes) > 2 * len(image.topics):
+            self._hashes.clear()  # topics that are gone
         self._hashes[topic.name] = topic, image.brokers, number
         return number
-
-    def forget(self) -> None:
-        """Keep nothing of topics that are gone."""
-        topics = self._image().topics
-        for name in [name for name in self._hashes if name not in topics]:
-            del self._hashes[name]

@@ -18,6 +18,7 @@ from busway_bus.groups.consumer import ConsumerGroup
 from busway_bus.groups.consumer_values import Beat, Beaten, ConsumerLimits, GroupSettings
 from busway_bus.groups.memory import GroupMemory
 from busway_bus.groups.shard import GroupShard
+from busway_bus.groups.topics import Topics
 from busway_bus.handlers.context import finished
 from busway_bus.kernel.decision import Decision
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -80,7 +81,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             of_group=lambda group_id: GroupSettings(session_timeout_ms=SESSION_MS, assignment_interval_ms=500)
         )
         limits = GroupLimits(memory=memory, consumer=consumer)
-        return GroupShard(limits=limits, new_member_id=str, image=lambda: self.image)
+        return GroupShard(limits=limits, new_member_id=str, topics=Topics(lambda: self.image))
 
     @property
     def group(self) -> ConsumerGroup | None:
@@ -181,8 +182,10 @@ class ConsumerGroups(RuleBasedStateMachine):
                 self.forget(client)
             return
         answer: Beaten = decision.reply
+        if not self.carry_out(decision):
+            return
         self.unresolved = answer.unresolved or self.unresolved
-        if not self.carry_out(decision) or lost:
+        if lost:
             return
         client.epoch = answer.epoch
         if answer.assigned is not None:
@@ -281,6 +284,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         if group is None or not group.members:
             return
         assert group.state_name == "Stable"
+        assert set(group.resolved) == set(group.regexes), "what was not resolved is asked for again"
         names = {client.member_id: client for client in self.clients.values() if client.member_id}
         for member in group:
             read = {self.image.names.get(topic): set(numbers) for topic, numbers in member.assigned.items()}
