@@ -20,7 +20,13 @@ from busway_protocol.compile import REQUEST_ELEMENTS_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "COMPATIBILITY.md"
-OWN_DEFAULTS = ("listeners", "log.dir", "max.connections", "offsets.topic.replication.factor")
+OWN_DEFAULTS = (
+    "group.consumer.migration.policy",
+    "listeners",
+    "log.dir",
+    "max.connections",
+    "offsets.topic.replication.factor",
+)
 """Broker settings whose default is not Kafka's."""
 HEAD = """# What of Kafka is served
 

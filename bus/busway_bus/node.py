@@ -126,8 +126,7 @@ class Node:
                 replicas,
                 self._machine,
                 create_topic=functools.partial(self._create_internal, OFFSETS_TOPIC),
-                image=lambda: metadata.image.topics.get(OFFSETS_TOPIC),
-                topic_exists=lambda name: name in metadata.image.topics,
+                cluster=lambda: metadata.image,
             )
             markers = LocalMarkerWriter(replicas, groups)
             producer_ids = ProducerIds(self._controller, self.config.node_id, lambda: metadata.image)
@@ -322,7 +321,7 @@ class Node:
         if self._services is not None:
             await self._services.creations.close()
             await self._services.transactions.close()
-            self._services.groups.runtime.close()
+            self._services.groups.close()
             await self._services.metadata.drain()
             await self._services.replicas.close()
             await self._services.replicas.local.close()

@@ -325,7 +325,7 @@ class _Decoder(_Source):
         if field.nullable(self.version):
             marker = self.fresh("n")
             self.put(f"{marker} = b[p]; p += 1")
-            self.put(f"if {marker} == 255: {target} = None")
+            self.put(f"if {marker} == {0 if field.tagged(self.version) else 255}: {target} = None")
             self.put(f"elif {marker} != 1: _bad({field.name!r}, 'the marker of a structure is neither 1 nor -1')")
             self.put("else:")
             self.depth += 1
@@ -543,7 +543,7 @@ class _Encoder(_Source):
             return
         value = self.fresh("v")
         self.put(f"{value} = {expression}")
-        self.put(f"if {value} is None: w.append(255)")
+        self.put(f"if {value} is None: w.append({0 if field.tagged(self.version) else 255})")
         self.put("else:")
         self.depth += 1
         self.put("w.append(1)")

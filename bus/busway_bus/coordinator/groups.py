@@ -11,18 +11,21 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+from busway_bus.coordinator.consumer_groups import consumer_limits, matching
 from busway_bus.coordinator.transactional import TransactionalRuntime
 from busway_bus.coordinator.verifications import TransactionalProducer, Verifications
-from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.consumer_values import Beat, Beaten
+from busway_bus.groups.group import Committer, Group
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.shard import GroupShard
+from busway_bus.groups.topics import Topics
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import OFFSETS_PER_COMMIT_MAX
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction, TransactionVerifier
-from busway_bus.metadata.image import TopicImage
+from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -45,8 +48,7 @@ class GroupCoordinator:
 
     Args:
         create_topic: makes the offsets topic.
-        image: that topic as `Runtime` wants it.
-        topic_exists: whether there is a topic of this name.
+        cluster: the current picture of the cluster.
     """
 
     def __init__(
@@ -56,27 +58,29 @@ class GroupCoordinator:
         machine: Machine,
         *,
         create_topic: Callable[[], Awaitable[None]],
-        image: Callable[[], TopicImage | None],
-        topic_exists: Callable[[str], bool],
+        cluster: Callable[[], ClusterImage],
     ) -> None:
         self._config = config
         self._replicas = replicas
         self._machine = machine
         self._create_topic = create_topic
-        self._topic_exists = topic_exists
+        self._cluster = cluster
+        self._tasks: set[asyncio.Task[None]] = set()
         self._limits = GroupLimits(
             min_session_timeout_ms=config.get("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.get("group.max.session.timeout.ms"),
             initial_rebalance_delay_ms=config.get("group.initial.rebalance.delay.ms"),
             max_size=config.get("group.max.size"),
             max_offset_metadata_bytes=config.get("offset.metadata.max.bytes"),
+            consumer=consumer_limits(config),
         )
+        topics = Topics(cluster)
         self.runtime = TransactionalRuntime(
             OFFSETS_TOPIC,
-            lambda: GroupShard(limits=self._limits, new_member_id=self._new_member_id),
+            lambda: GroupShard(limits=self._limits, new_member_id=self._new_member_id, topics=topics),
             replicas=replicas,
             machine=machine,
-            image=image,
+            image=lambda: cluster().topics.get(OFFSETS_TOPIC),
         )
         self._creating = asyncio.Lock()
         self._verifications = Verifications()
@@ -124,15 +128,42 @@ class GroupCoordinator:
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
         return await self.runtime.write(number, lambda shard: shard.leave(group_id, identities, now))
 
+    async def beat(self, group_id: str, beat: Beat) -> Beaten:
+        """A member of a consumer group joins, stays or leaves; returns when that is durable.
+
+        Raises:
+            KafkaError: see `GroupShard.beat` too.
+        """
+        number, now = self.runtime.partition_of(group_id), self.runtime.now()
+        beaten = await self.runtime.write(number, lambda shard: shard.beat(group_id, beat, now))
+        if beaten.unresolved:
+            task = asyncio.ensure_future(self._resolve(number, group_id, beaten.unresolved))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return beaten
+
+    async def _resolve(self, number: int, group_id: str, regexes: Sequence[str]) -> None:
+        """Look which topics the regular expressions of a group match, a little at a time, and write it down."""
+        try:
+            version, found = await self._replicas.turns.run("", matching(regexes, self._cluster()))
+            now = self.runtime.now()
+            await self.runtime.write(number, lambda shard: shard.resolve(group_id, found, version, now))
+        except KafkaError as problem:
+            log.warning("what the regular expressions of group %s match cannot be written: %s", group_id, problem)
+            shard = self.runtime.shards().get(number)
+            if shard is not None:
+                shard.resolution_failed(group_id)
+
+    def close(self) -> None:
+        """The node stops."""
+        for task in self._tasks:
+            task.cancel()
+        self.runtime.close()
+
     # Offsets
 
     async def commit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[Place, NewOffset],
+        self, group_id: str, committer: Committer, offsets: Mapping[Place, NewOffset]
     ) -> dict[Place, ErrorCode]:
         """Store how far a group has read; a code for each, when it is durable.
 
@@ -145,9 +176,7 @@ class GroupCoordinator:
             now = self.runtime.now()
             return self.runtime.write(
                 number,
-                lambda shard: shard.commit(
-                    group_id, member_id, instance_id, generation, part, now=now, wall_ms=wall_ms
-                ),
+                lambda shard: shard.commit(group_id, committer, part, now=now, wall_ms=wall_ms),
             )
 
         return await _in_stretches(offsets, write)
@@ -155,9 +184,7 @@ class GroupCoordinator:
     async def commit_in_transaction(
         self,
         group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
+        committer: Committer,
         offsets: Mapping[Place, NewOffset],
         *,
         producer: TransactionalProducer,
@@ -171,7 +198,7 @@ class GroupCoordinator:
             add: have it added where it does not (KIP-890).
 
         Raises:
-            KafkaError: see `GroupShard.commit_in_transaction` too; what `verifier` says; TRANSACTION_ABORTABLE where the transaction has ended
+            KafkaError: see `GroupShard.commit` too; what `verifier` says; TRANSACTION_ABORTABLE where the transaction has ended
                 meanwhile; INVALID_PRODUCER_EPOCH where a newer producer has taken over.
         """
         number = self.runtime.partition_of(group_id)
@@ -180,13 +207,12 @@ class GroupCoordinator:
         wall_ms = self._machine.wall_ms()
 
         def write(part: Mapping[Place, NewOffset]) -> Awaitable[dict[Place, ErrorCode]]:
+            now = self.runtime.now()
             return self.runtime.write_in_transaction(
                 number,
                 producer.producer_id,
                 producer.epoch,
-                lambda shard: shard.commit_in_transaction(
-                    group_id, member_id, instance_id, generation, part, wall_ms=wall_ms
-                ),
+                lambda shard: shard.commit(group_id, committer, part, now=now, wall_ms=wall_ms),
             )
 
         return await _in_stretches(offsets, write)
@@ -201,12 +227,26 @@ class GroupCoordinator:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if problem.code in _COME_AGAIN else problem.code
         return ErrorCode.NONE
 
-    async def offsets(self, group_id: str) -> tuple[dict[Place, CommittedOffset], frozenset[Place]]:
-        """How far a group has read, and the partitions of which an open transaction may change that; both as far as it is durable."""
+    async def offsets(
+        self, group_id: str, member_id: str | None = None, epoch: int = -1
+    ) -> tuple[dict[Place, CommittedOffset], frozenset[Place]]:
+        """How far a group has read, and the partitions of which an open transaction may change that; both as far as it is durable.
+
+        Args:
+            member_id: who asks, where the member says so; with its epoch.
+
+        Raises:
+            KafkaError: see `Group.check_fetch` too.
+        """
         number = self.runtime.partition_of(group_id)
-        return await self.runtime.read(
-            number, lambda shard: (dict(shard.offsets.get(group_id, {})), frozenset(shard.pending.of(group_id)))
-        )
+
+        def read(shard: GroupShard) -> tuple[dict[Place, CommittedOffset], frozenset[Place]]:
+            group = shard.groups.get(group_id)
+            if group is not None:
+                group.check_fetch(member_id, epoch)
+            return dict(shard.offsets.get(group_id, {})), frozenset(shard.pending.of(group_id))
+
+        return await self.runtime.read(number, read)
 
     async def delete_offsets(self, group_id: str, places: Collection[Place]) -> dict[Place, ErrorCode]:
         """Forget offsets of a group; a code for each.
@@ -219,7 +259,7 @@ class GroupCoordinator:
 
     # Groups
 
-    def group(self, group_id: str) -> ClassicGroup | None:
+    def group(self, group_id: str) -> Group | None:
         """The group, None where there is none."""
         return self.shard(group_id).groups.get(group_id)
 
@@ -227,7 +267,7 @@ class GroupCoordinator:
         """What is kept beside the group, in the same partition."""
         return self.runtime.shard(self.runtime.partition_of(group_id))
 
-    def groups(self) -> list[ClassicGroup]:
+    def groups(self) -> list[Group]:
         """All groups, by partition and name."""
         return [group for shard in self.runtime.all_shards().values() for _, group in sorted(shard.groups.items())]
 
@@ -258,7 +298,7 @@ class GroupCoordinator:
 
     def _lives(self, topic: str, topic_id: UUID) -> bool:
         """Whether it is still the topic that an offset was committed for; one without an id may be any of that name."""
-        return self._topic_exists(topic) and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
+        return topic in self._cluster().topics and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 
 
 async def _in_stretches(

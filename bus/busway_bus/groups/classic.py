@@ -1,8 +1,8 @@
 """A classic consumer group: join, sync, heartbeat, leave, as a machine without clock or socket.
 
 What lives here: what the members' requests and the clock do to a group (KIP-62, KIP-345 static members, KIP-394 member ids, KIP-814,
-KAFKA-13418 sync time-out). What does not: the states (`classic_states`), who is in (`roster`), who may come in (`admission`), offsets
-(`shard`), storage and waiting (the coordinator's runtime).
+KAFKA-13418 sync time-out). What does not: the states (`classic_states`), who is in (`roster`), who may come in (`admission`), who may
+commit (`classic_view`), offsets (`shard`), storage and waiting (the coordinator's runtime).
 
 A generation that is written down changes by `apply` alone, now and when a log is read. What comes before it, members that gather for the
 next one, is known here only and lost with the coordinator, as in Kafka. Where a record cannot be written the machine stays in
@@ -17,11 +17,11 @@ from busway_bus.groups.admission import refusal
 from busway_bus.groups.classic_member import Member, listing
 from busway_bus.groups.classic_states import Event, State, after
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.classic_view import ClassicView
 from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue
-from busway_bus.groups.roster import Roster
+from busway_bus.groups.stored import Key
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import PENDING_GROUP_MEMBERS_MAX, SILENT_WAIT_MS_MIN
-from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode
 
 R = TypeVar("R")
@@ -29,24 +29,13 @@ WRITE_AGAIN_MS: Final = 1_000
 """When a generation without members is written again that could not be: nobody else may come for it."""
 
 
-class ClassicGroup:
-    """One group.
-
-    Attributes:
-        subscribed: the topics of this generation's members; None when they cannot be told.
-    """
+class ClassicGroup(ClassicView):
+    """One group."""
 
     def __init__(self, group_id: str, limits: GroupLimits, new_id: Callable[[str], str]) -> None:
-        self.group_id = group_id
+        super().__init__(group_id, limits.memory)
         self._limits = limits
         self._new_id = new_id
-        self.state = State.EMPTY
-        self.state_since_ms = 0
-        self.generation = 0
-        self.protocol_type: str | None = None
-        self.protocol: str | None = None
-        self.roster = Roster(limits.memory)
-        self.subscribed: frozenset[str] | None = None
         self._join_deadline_ms: int | None = None
         self._delay_until_ms: int | None = None
         self._sync_deadline_ms: int | None = None
@@ -54,11 +43,6 @@ class ClassicGroup:
         self._due: list[tuple[Waiter, Joined | Synced]] = []
         self._record: GroupMetadataValue | None = None
         self._successor: tuple[str, Member] | None = None
-
-    @property
-    def members(self) -> dict[str, Member]:
-        """The members by id."""
-        return self.roster.members
 
     def _decided(self, reply: R) -> Decision[R]:
         """What has gathered in this step: the record to write and the answers that are due."""
@@ -247,40 +231,6 @@ class ClassicGroup:
             self._rebalance(now)
         return error
 
-    def check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this is a member of this generation."""
-        error = self.roster.identity_error(member_id, instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
-
-    def commit_in_transaction(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether offsets may be committed within a transaction (KIP-447): by a member of this generation, or by anyone while it is
-        empty. Producers that cannot say whose offsets they are, before TxnOffsetCommit 3, are believed, as in Kafka."""
-        unnamed = not member_id and instance_id is None
-        if generation < 0 and (unnamed or self.state is State.EMPTY):
-            return ErrorCode.NONE
-        return self.check_member(member_id, instance_id, generation)
-
-    def commit(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Whether offsets may be committed: by a member, which shows so that it is alive, or by anyone while it is empty."""
-        if generation < 0 and self.state is State.EMPTY:
-            return ErrorCode.NONE
-        if generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = self.check_member(member_id, instance_id, generation)
-        if error is ErrorCode.NONE and self.state is State.COMPLETING:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        if error is ErrorCode.NONE:
-            self.roster.touch(self.members[member_id], now)
-        return error
-
-    def reads(self, topic: str) -> bool:
-        """Whether members read the topic; where a consumer group's subscriptions cannot be told, they may read any."""
-        if self.subscribed is None:
-            return self.protocol_type == PROTOCOL_TYPE
-        return topic in self.subscribed
-
     def abandon(self) -> list[Waiter]:
         """This node looks after the group no longer: those that wait, whom nothing here will answer."""
         self.roster.pending.clear()
@@ -428,7 +378,7 @@ class ClassicGroup:
             members=[member.record(self.protocol, assignments.get(member.member_id, b"")) for member in self.roster],
         )
 
-    def apply(self, value: GroupMetadataValue | None, now: int) -> None:
+    def apply(self, key: Key, value: GroupMetadataValue | None, now: int) -> None:
         """Let what was written down be in force, None where the group was deleted.
 
         Members that this coordinator has not met, as its log was read, get one session from now to show themselves.
@@ -436,6 +386,7 @@ class ClassicGroup:
         if value is None:
             self.roster.pending.clear()
             self._enter(Event.DELETED, now)
+            self.over = True
             return
         successor, self._successor = self._successor, None
         strangers = self.roster.adopt(value.members, value.protocol, now, successor[1] if successor else None)

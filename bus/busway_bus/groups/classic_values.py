@@ -5,6 +5,7 @@ What lives here: the values. What does not: the states (`classic_states`), who i
 
 from dataclasses import dataclass, field
 
+from busway_bus.groups.consumer_values import ConsumerLimits
 from busway_bus.groups.memory import GroupMemory
 from busway_bus.kernel.limits import PENDING_OFFSETS_BYTES_MAX
 from busway_protocol.errors import ErrorCode
@@ -68,6 +69,7 @@ class GroupLimits:
     Attributes:
         memory: of their members.
         pending: of offsets within transactions.
+        consumer: what is set for groups that the coordinator balances.
     """
 
     min_session_timeout_ms: int = 6_000
@@ -75,6 +77,7 @@ class GroupLimits:
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
     max_offset_metadata_bytes: int = 4_096
+    consumer: ConsumerLimits = field(default_factory=ConsumerLimits)
     memory: GroupMemory = field(default_factory=GroupMemory)
     pending: GroupMemory = field(
         default_factory=lambda: GroupMemory(PENDING_OFFSETS_BYTES_MAX, PENDING_OFFSETS_BYTES_MAX)

@@ -1,15 +1,14 @@
-"""The record types of `__consumer_offsets`, as Kafka's group coordinator writes them.
+"""The record types of offsets and of classic groups in `__consumer_offsets`, as Kafka's group coordinator writes them.
 
-What lives here: keys and values with the two-byte version in front. What does not: what they mean for a group. Layouts are
-those of the kafka-group-coordinator 4.3.1 jar, so that `kafka-dump-log --offsets-decoder` reads them.
+What lives here: their layouts. What does not: the way to and from bytes (`stored`), what they mean for a group. Layouts are those of the
+kafka-group-coordinator 4.3.1 jar, so that `kafka-dump-log --offsets-decoder` reads them.
 """
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any, Final
 
-from busway_protocol.compile import decode, encode
-from busway_protocol.errors import MalformedMessage
-from busway_protocol.schema import info_of, message, struct
+from busway_protocol.schema import message, struct
 from busway_protocol.types import (
     ZERO_UUID,
     Bytes,
@@ -83,49 +82,10 @@ class GroupMetadataValue:
     members: list[MemberMetadata] = field(default_factory=list)
 
 
-Key = OffsetCommitKey | GroupMetadataKey
-Value = OffsetCommitValue | GroupMetadataValue
-
-
-def key_bytes(key: Key) -> bytes:
-    """A key as stored."""
-    api_key = info_of(type(key)).api_key
-    assert api_key is not None
-    return api_key.to_bytes(2, "big") + encode(key, 0)
-
-
-def value_bytes(value: Value | None) -> bytes | None:
-    """A value as stored; None is a tombstone."""
-    if value is None:
-        return None
-    version = GROUP_VALUE_VERSION
-    if isinstance(value, OffsetCommitValue):
-        # Version 1 alone has room for it; it has none for the leader epoch, which clients that give a time do not know.
-        version = OFFSET_VALUE_VERSION if value.expire_timestamp < 0 else 1
-    return version.to_bytes(2, "big") + encode(value, version)
-
-
-def parse(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
-    """The stored pair; None for a type of key that is not known here.
-
-    Raises:
-        MalformedMessage: the bytes are damaged.
-    """
-    kind = int.from_bytes(key[:2], "big")
-    if kind in {0, 1}:
-        keys: tuple[type[Any], type[Any]] = (OffsetCommitKey, OffsetCommitValue)
-    elif kind == 2:
-        keys = (GroupMetadataKey, GroupMetadataValue)
-    else:
-        return None
-    return decode(keys[0], 0, key, 2), None if value is None else _value(keys[1], value)
-
-
-def _value(cls: type[Any], value: bytes) -> Value:
-    version, info = int.from_bytes(value[:2], "big", signed=True), info_of(cls)
-    if not info.min_version <= version <= info.max_version:
-        raise MalformedMessage(
-            f"{cls.__name__} in version {version}, but {info.max_version} is the last one known here"
-        )
-    decoded: Value = decode(cls, version, value, 2)
-    return decoded
+Layouts = Mapping[int, tuple[type[Any], type[Any], int]]
+LAYOUTS: Final[Layouts] = {
+    0: (OffsetCommitKey, OffsetCommitValue, OFFSET_VALUE_VERSION),
+    1: (OffsetCommitKey, OffsetCommitValue, OFFSET_VALUE_VERSION),
+    2: (GroupMetadataKey, GroupMetadataValue, GROUP_VALUE_VERSION),
+}
+"""By the number in front of a key: the key, the value, and the version of the value that is written."""

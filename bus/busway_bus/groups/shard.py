@@ -5,35 +5,35 @@ is read. What does not: the group machine (`classic`), storage and waiting (`coo
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from busway_bus.groups import consumer_records
 from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_states import State
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.consumer import ConsumerGroup
+from busway_bus.groups.consumer_values import Beat, Beaten
 from busway_bus.groups.expiry import expired
+from busway_bus.groups.group import Committer, Group, GroupKind, of_kind
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.pending import PendingOffsets, pending_bytes
-from busway_bus.groups.records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    Key,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    Value,
-    key_bytes,
-    parse,
-    value_bytes,
-)
+from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from busway_bus.groups.stored import Change, group_of, key_bytes, parse, value_bytes
+from busway_bus.groups.topics import Topics
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, GROUPS_PER_TICK_MAX, OFFSETS_PER_EXPIRY_MAX
-from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
-from busway_protocol.errors import ErrorCode, KafkaError
+from busway_bus.metadata.image import ClusterImage
+from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 
 R = TypeVar("R")
-Change = tuple[Key, Value | None]
 TopicExists = Callable[[str, UUID], bool]
+_KINDS: Final[Mapping[type[Any], GroupKind]] = {
+    GroupMetadataKey: GroupKind.CLASSIC,
+    **{layout[0]: GroupKind.CONSUMER for layout in consumer_records.LAYOUTS.values()},
+}
+"""Which kind of group the records with a key are of."""
 
 
 class GroupShard:
@@ -41,6 +41,7 @@ class GroupShard:
 
     Args:
         new_member_id: makes a member id of what a client calls itself.
+        topics: those of the current picture of the cluster.
 
     Attributes:
         groups: by group id.
@@ -48,10 +49,17 @@ class GroupShard:
         pending: what is not decided of it, as the transactions are open in which it was committed.
     """
 
-    def __init__(self, *, limits: GroupLimits, new_member_id: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        *,
+        limits: GroupLimits,
+        new_member_id: Callable[[str], str],
+        topics: Topics | None = None,
+    ) -> None:
         self._limits = limits
+        self._topics = topics or Topics(ClusterImage)
         self._new_member_id = new_member_id
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
         self.offsets: dict[str, dict[Place, CommittedOffset]] = {}
         self.pending = PendingOffsets(limits.pending)
         self._deadlines = Deadlines()
@@ -62,7 +70,7 @@ class GroupShard:
     def encode(change: Change) -> tuple[bytes, bytes | None]:
         """A change as it is stored."""
         key, value = change
-        return key_bytes(key), value_bytes(value)
+        return key_bytes(key), value_bytes(key, value)
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> Change | None:
@@ -77,17 +85,19 @@ class GroupShard:
         """Take one record into the tables."""
         key, value = change
         if isinstance(key, OffsetCommitKey):
-            assert value is None or isinstance(value, OffsetCommitValue)
             self._apply_offset(key, value)
             return
-        assert value is None or isinstance(value, GroupMetadataValue)
-        if value is not None:
-            group = self._group(key.group)
-            group.apply(value, now)
-            self._watch(group)
-        elif key.group in self.groups:
-            self.groups.pop(key.group).apply(None, now)
-            self._deadlines.discard(key.group)
+        group_id = group_of(key)
+        kind = _KINDS[type(key)]
+        group = self._group(group_id, kind) if value is not None else self.groups.get(group_id)
+        if group is None or group.kind is not kind:
+            return
+        group.apply(key, value, now)
+        if group.over:
+            del self.groups[group_id]
+            self._deadlines.discard(group_id)
+        else:
+            self.watch(group)
 
     def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         place = (key.topic, key.partition)
@@ -118,14 +128,26 @@ class GroupShard:
             self._group(group_id)
             self.offsets.setdefault(group_id, {}).update(offsets)
 
-    def _group(self, group_id: str) -> ClassicGroup:
-        """The group, an empty one where there is none."""
+    def _group(self, group_id: str, kind: GroupKind | None = None) -> Group:
+        """The group, an empty one of this kind where there is none; of any kind, a classic one where there is none.
+
+        Raises:
+            MalformedMessage: it is of another kind, by records that were not ended.
+        """
         group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = self._new_group(group_id)
+        if group is None or (kind is not None and group.kind is not kind and group.replaceable):
+            group = self.groups[group_id] = self._new_group(group_id, kind or GroupKind.CLASSIC)
+        if kind is not None and group.kind is not kind:
+            raise MalformedMessage(f"{group_id} is a {group.kind.value} group, and has records of a {kind.value} one")
         return group
 
-    def _new_group(self, group_id: str) -> ClassicGroup:
+    def _new_group(self, group_id: str, kind: GroupKind) -> Group:
+        if kind is GroupKind.CONSUMER:
+            return ConsumerGroup(group_id, self._limits.memory, self._limits.consumer, self._topics)
+        assert kind is GroupKind.CLASSIC, kind
+        return self._new_classic(group_id)
+
+    def _new_classic(self, group_id: str) -> ClassicGroup:
         return ClassicGroup(group_id, self._limits, self._new_member_id)
 
     # Time
@@ -141,14 +163,15 @@ class GroupShard:
             group = self.groups.get(group_id)
             if group is not None:
                 decisions.append(group.tick(now))
-                self._watch(group)
+                self.watch(group)
         return Decision(
             records=tuple(record for decision in decisions for record in decision.records),
             due=tuple(due for decision in decisions for due in decision.due),
             reply=None,
         )
 
-    def _watch(self, group: ClassicGroup) -> None:
+    def watch(self, group: Group) -> None:
+        """Look at the group when its next moment comes: whatever may have put that forward calls this."""
         deadline = group.next_deadline()
         if deadline is not None:
             self._deadlines.put(group.group_id, deadline)
@@ -160,30 +183,33 @@ class GroupShard:
     # Members
 
     def create(self, group_id: str, request: Join, now: int) -> Decision[None]:
-        """Write down a group for its first member, before it joins: as in Kafka an empty one, without a protocol type yet. One that
-        would be refused leaves no group behind."""
-        if group_id in self.groups or self._new_group(group_id).refusal(request) is not None:
+        """Write down a group for its first member, before it joins: as in Kafka an empty one, without a protocol type yet, in the place of
+        one that the coordinator balanced and that is empty. One that would be refused leaves no group behind."""
+        group = self.groups.get(group_id)
+        stays = group is not None and (group.kind is not GroupKind.CONSUMER or not group.empty)
+        if stays or self._new_classic(group_id).refusal(request) is not None:
             return Decision(reply=None)
         value = GroupMetadataValue(
             protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=now, members=[]
         )
-        return Decision(records=((GroupMetadataKey(group=group_id), value),), reply=None)
+        ended = () if group is None else group.tombstones()
+        return Decision(records=(*ended, (GroupMetadataKey(group=group_id), value)), reply=None)
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
         """Join a group that `create` wrote down; no reply yet where its rebalance has to end first."""
         group = self.groups.get(group_id)
         if group is None:
-            error = self._new_group(group_id).refusal(request)
+            error = self._new_classic(group_id).refusal(request)
             assert error is not None, "a group that may be joined was written down"
             return Decision(reply=Joined(error=error, member_id=request.member_id))
-        return self._watched(group, group.join(request, waiter, now))
+        return self.watched(group, group.join(request, waiter, now))
 
     def sync(self, group_id: str, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | None]:
         """Hand in or ask for assignments; no reply yet where the leader's are awaited."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
-        return self._watched(group, group.sync(request, waiter, now))
+        return self.watched(group, group.sync(request, waiter, now))
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int
@@ -199,10 +225,48 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
-        return self._watched(group, group.leave(identities, now))
+        return self.watched(group, group.leave(identities, now))
 
-    def _watched(self, group: ClassicGroup, decision: Decision[R]) -> Decision[R]:
-        self._watch(group)
+    # Members of groups that the coordinator balances
+
+    def beat(self, group_id: str, beat: Beat, now: int) -> Decision[Beaten]:
+        """A member of a consumer group joins, stays, or leaves.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or what `ConsumerGroup.beat` and `depart` refuse it with.
+        """
+        group = self.groups.get(group_id)
+        if beat.epoch < 0:
+            leaves = of_kind(group, group_id, ConsumerGroup)
+            return self.watched(leaves, leaves.depart(beat, now))
+        if isinstance(group, ConsumerGroup):
+            return self.watched(group, group.beat(beat, now))
+        if beat.epoch > 0 or (group is not None and group.kind is not GroupKind.CLASSIC):
+            absent = group is None
+            text = f"Consumer group {group_id} not found." if absent else f"Group {group_id} is not a consumer group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        if group is not None and not group.empty:
+            text = f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        new = ConsumerGroup(group_id, self._limits.memory, self._limits.consumer, self._topics)
+        decision = new.beat(beat, now)
+        ended = () if group is None else group.tombstones()
+        return replace(decision, records=(*ended, *decision.records))
+
+    def resolve(self, group_id: str, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[None]:
+        """Take in what regular expressions of a consumer group match, where it is still there."""
+        group = self.groups.get(group_id)
+        return group.resolve(found, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=None)
+
+    def resolution_failed(self, group_id: str) -> None:
+        """What regular expressions of a group match could not be found out, and is to be asked for again."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.resolution_failed()
+
+    def watched(self, group: Group, decision: Decision[R]) -> Decision[R]:
+        """A group's decision, after which its next moment may be another."""
+        self.watch(group)
         return decision
 
     # Offsets
@@ -210,53 +274,32 @@ class GroupShard:
     def commit(
         self,
         group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
+        committer: Committer,
         offsets: Mapping[Place, NewOffset],
         *,
         now: int,
         wall_ms: int,
     ) -> Decision[dict[Place, ErrorCode]]:
-        """Store how far a group has read; without a generation anyone may, for a group that has no members.
+        """Store how far a group has read; without an epoch anyone may, for a group that has no members. Those of a transaction are
+        records that are `apply_pending` until it is over.
 
         Returns:
             NONE or OFFSET_METADATA_TOO_LARGE for each.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or what `ClassicGroup.commit` refuses it with.
+            KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, where there is no such group; COORDINATOR_NOT_AVAILABLE
+                while open transactions have more than they may; or what `Group.check_commit` refuses it with.
         """
         group = self.groups.get(group_id)
-        if group is None and generation >= 0:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
-        code = ErrorCode.NONE if group is None else group.commit(member_id, instance_id, generation, now)
-        if code is not ErrorCode.NONE:
-            raise KafkaError(code)
-        return self._commit(group_id, offsets, wall_ms)
-
-    def commit_in_transaction(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[Place, NewOffset],
-        *,
-        wall_ms: int,
-    ) -> Decision[dict[Place, ErrorCode]]:
-        """As `commit`, of records that are `apply_pending` until the transaction is over.
-
-        Raises:
-            KafkaError: ILLEGAL_GENERATION where there is no such group, COORDINATOR_NOT_AVAILABLE while open transactions have more
-                than they may, or what `ClassicGroup.commit_in_transaction` refuses it with.
-        """
-        group = self.groups.get(group_id)
-        if group is None and generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"group {group_id} does not exist")
-        code = ErrorCode.NONE if group is None else group.commit_in_transaction(member_id, instance_id, generation)
-        if code is not ErrorCode.NONE:
-            raise KafkaError(code)
-        if not self.pending.fits(sum(pending_bytes(place, offset.metadata) for place, offset in offsets.items())):
+        if group is None and committer.epoch >= 0:
+            code = ErrorCode.ILLEGAL_GENERATION if committer.transactional else ErrorCode.GROUP_ID_NOT_FOUND
+            raise KafkaError(code, f"group {group_id} does not exist")
+        check = None if group is None else group.check_commit(committer, now)
+        if check is not None:
+            for (topic, partition), offset in offsets.items():
+                check(topic, offset.topic_id, partition)
+        more = sum(pending_bytes(place, offset.metadata) for place, offset in offsets.items())
+        if committer.transactional and not self.pending.fits(more):
             text = "open transactions have committed more offsets than there is room for"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         return self._commit(group_id, offsets, wall_ms)
@@ -283,8 +326,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
-        if group.state is not State.EMPTY and group.protocol_type != PROTOCOL_TYPE:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        group.check_offset_delete()
         codes = {
             place: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.reads(place[0]) else ErrorCode.NONE for place in places
         }
@@ -303,10 +345,10 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.state is not State.EMPTY:
+        if not group.empty:
             return Decision(reply=ErrorCode.NON_EMPTY_GROUP)
         offsets = _forget(group_id, sorted({*self.offsets.get(group_id, ()), *self.pending.of(group_id)}))
-        return Decision(records=(*offsets, (GroupMetadataKey(group=group_id), None)), reply=ErrorCode.NONE)
+        return Decision(records=(*offsets, *group.tombstones()), reply=ErrorCode.NONE)
 
     def expirable(self) -> Iterator[dict[str, Sequence[Place]]]:
         """All groups with their offsets, a bounded part of them at a time, for `expire`; a group with many is in several parts."""
@@ -346,9 +388,8 @@ class GroupShard:
             }
             over = expired(group, settled, now=now, retention_ms=retention_ms, topic_exists=topic_exists)
             records += _forget(group_id, over)
-            unused = group.state is State.EMPTY and not group.roster.pending and not self.pending.holds(group_id)
-            if unused and len(over) == len(table):
-                records.append((GroupMetadataKey(group=group_id), None))
+            if group.unused and not self.pending.holds(group_id) and len(over) == len(table):
+                records += group.tombstones()
         return Decision(records=tuple(records), reply=None)
 
 

@@ -2,7 +2,8 @@
 
 Versions: 4 has static members, 5 is flexible, 6 answers GROUP_ID_NOT_FOUND where older ones say Dead.
 Behaviour: protocol and subscriptions are shown while the group is stable. Without access control everybody may do everything, and authorized operations say so.
-*Not supported*: other types of group.
+Groups of other kinds are answered as if they were not there, with a word on why.
+*Not supported*: nothing is left out.
 """
 
 from collections.abc import Awaitable, Generator
@@ -55,10 +56,13 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
         group = context.node.groups.group(group_id)
     except KafkaError as problem:
         return _empty(group_id, problem.code, "")
-    if group is None:
+    if not isinstance(group, ClassicGroup):
         if context.api_version >= NOT_FOUND_SINCE:
             answer = _empty(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
-            answer.error_message = f"Group {group_id} not found."
+            known = group is not None
+            answer.error_message = (
+                f"Group {group_id} is not a classic group." if known else f"Group {group_id} not found."
+            )
             return answer
         return _empty(group_id, ErrorCode.NONE, State.DEAD.value)
     return _described(group)

@@ -3,9 +3,11 @@
 Versions: 2 to 4 say how long the offset is kept, 6 has the leader epoch (KIP-320), 7 static members (KIP-345), 8 is flexible, 9
 member epochs (KIP-848) and GROUP_ID_NOT_FOUND where older ones say ILLEGAL_GENERATION, 10 topic ids.
 Behaviour: by a member of the current generation, or by anyone while the group is empty; the text stored with an offset comes back.
-*Not supported*: member epochs; such groups do not exist here.
+A member of a consumer group commits in its epoch, or in an earlier one what it has had since then.
+*Not supported*: nothing is left out.
 """
 
+from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import Place
 from busway_bus.handlers.context import RequestContext
 from busway_bus.handlers.new_offsets import new_offsets
@@ -33,13 +35,13 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
     requested = ((name, topic.partitions) for name, topic in zip(names, request.topics, strict=True))
     offsets = new_offsets(context.node.image, requested, retention_ms=request.retention_time_ms)
     try:
-        codes = await context.node.groups.commit(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-            offsets,
+        committer = Committer(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            epoch=request.generation_id_or_member_epoch,
+            version=context.api_version,
         )
+        codes = await context.node.groups.commit(request.group_id, committer, offsets)
     except KafkaError as problem:
         code = problem.code
         if code is ErrorCode.GROUP_ID_NOT_FOUND and context.api_version < NOT_FOUND_SINCE:

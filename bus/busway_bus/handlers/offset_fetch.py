@@ -4,7 +4,7 @@ Versions: 2 asks for all topics with null, 5 has the leader epoch, 6 is flexible
 8 for many groups (KIP-709), 9 has member epochs (KIP-848), 10 topic ids.
 Behaviour: a partition without an offset answers -1, one committed for an earlier topic of the same name too. Where stable offsets are asked
 for, UNSTABLE_OFFSET_COMMIT is the answer for a partition whose offset an open transaction may change.
-*Not supported*: member epochs.
+*Not supported*: nothing is left out.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -92,7 +92,9 @@ async def _groups(groups: Sequence[OffsetFetchRequestGroup], context: RequestCon
         if group.topics is None:
             whole.add(group.group_id)
         try:
-            table = await _table(group.group_id, context, stable=stable)
+            table = await _table(
+                group.group_id, context, stable=stable, member_id=group.member_id, epoch=group.member_epoch
+            )
         except KafkaError as problem:
             answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=problem.code))
         else:
@@ -147,14 +149,16 @@ def _id(image: ClusterImage, name: str | None) -> UUID:
     return topic.topic_id if topic is not None else ZERO_UUID
 
 
-async def _table(group_id: str, context: RequestContext, *, stable: bool) -> Table:
+async def _table(
+    group_id: str, context: RequestContext, *, stable: bool, member_id: str | None = None, epoch: int = -1
+) -> Table:
     """The offsets of a group, once they are durable: a crash must not take back what was told; `UNSTABLE` where stable ones are asked for
     and an open transaction may change it.
 
     Those of topics that are gone wait for the next check to be removed; they are not shown, least of all for a new topic of
     the same name.
     """
-    offsets, pending = await context.node.groups.offsets(group_id)
+    offsets, pending = await context.node.groups.offsets(group_id, member_id, epoch)
     topics = context.node.image.topics
     table = {
         (name, number): committed

@@ -204,6 +204,12 @@ STALE_DEADLINES_MIN: Final = 64
 GROUPS_PER_TICK_MAX: Final = 100
 """Groups whose timers are looked at while all others wait: after a start all sessions end at one moment."""
 
+MEMBERS_PER_TICK_MAX: Final = 20
+"""Members of a group that the coordinator balances which are put out while all others wait: each takes three records along."""
+
+GROUP_PATTERNS_MAX: Final = 100
+"""Different regular expressions that the members of one group may have: each keeps the names of all topics that it matches."""
+
 GROUPS_PER_EXPIRY_MAX: Final = 100
 """Groups of which is looked for what has expired while all others wait."""
 

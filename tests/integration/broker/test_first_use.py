@@ -8,7 +8,8 @@ import pytest
 
 from busway.net.connection import Connection
 from busway.producer.producer import Producer
-from busway_bus.groups.records import GroupMetadataValue, parse
+from busway_bus.groups.records import GroupMetadataValue
+from busway_bus.groups.stored import parse
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.groups_classic import (

@@ -4,6 +4,7 @@ acknowledgement leaves of it. The transactions' coordinator is played here."""
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from busway.net.machine import OS
 from busway_bus.controller.topics import delete
 from busway_bus.coordinator.groups import GroupCoordinator
 from busway_bus.coordinator.verifications import TransactionalProducer
+from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import NewOffset, Place
 from busway_bus.handlers.context import NodeServices
 from busway_bus.kernel.topics import OFFSETS_TOPIC
@@ -26,6 +28,7 @@ from busway_protocol.types import ZERO_UUID
 
 State = tuple[dict[str, int], set[str]]
 """Offsets by topic, and the topics of which they are not decided."""
+NOBODY = Committer(member_id="", instance_id=None, epoch=-1, version=8)
 
 
 class Approving:
@@ -72,15 +75,13 @@ class Bench:
         return self.services.replicas.find(OFFSETS_TOPIC, 0)
 
     async def commit(self, offset: int, topic: str = "t") -> None:
-        codes = await self.groups.commit(self.group_id, "", None, -1, _offsets(offset, topic))
+        codes = await self.groups.commit(self.group_id, NOBODY, _offsets(offset, topic))
         assert set(codes.values()) == {ErrorCode.NONE}
 
     async def commit_in(self, producer_id: int, offset: int, topic: str = "t", epoch: int = 0) -> None:
         codes = await self.groups.commit_in_transaction(
             self.group_id,
-            "",
-            None,
-            -1,
+            replace(NOBODY, transactional=True),
             _offsets(offset, topic),
             producer=TransactionalProducer(transactional_id=f"x{producer_id}", producer_id=producer_id, epoch=epoch),
             verifier=self.verifier,
@@ -276,9 +277,7 @@ async def test_more_offsets_than_a_batch_holds_are_one_commit(bench: Bench) -> N
     many = {place: offset for number in range(2_500) for place, offset in _offsets(number, f"t{number}").items()}
     await bench.groups.commit_in_transaction(
         "g",
-        "",
-        None,
-        -1,
+        replace(NOBODY, transactional=True),
         many,
         producer=TransactionalProducer(transactional_id="x", producer_id=1, epoch=0),
         verifier=bench.verifier,

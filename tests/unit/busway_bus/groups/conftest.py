@@ -29,8 +29,8 @@ class Bench:
 
     def carry_out(self, decision: Decision[Any], waiter: str | None = None) -> Any:
         """Apply a decision, and take what it answers."""
-        for _, value in decision.records:
-            self.group.apply(value, self.now)
+        for key, value in decision.records:
+            self.group.apply(key, value, self.now)
             self.written = value
         answers = [*decision.due, (waiter, decision.reply)] if waiter and decision.reply is not None else decision.due
         for parked, answer in answers:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from busway_bus.groups.classic_states import TRANSITIONS, Event, IllegalTransition, State, after
+from busway_bus.groups.group import Committer
 from busway_bus.groups.roster import Roster
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
@@ -185,7 +186,7 @@ def test_a_commit_shows_that_the_member_is_alive(bench: Any) -> None:
     bench.sync("as", member_id, [(member_id, b"x")])
     for _ in range(4):
         bench.tick_to(bench.now + 9_000)
-        assert bench.group.commit(member_id, None, 1, bench.now) is ErrorCode.NONE
+        bench.group.check_commit(Committer(member_id=member_id, instance_id=None, epoch=1, version=8), bench.now)
     bench.tick_to(bench.now + 10_000)
     assert bench.group.state is State.EMPTY
 

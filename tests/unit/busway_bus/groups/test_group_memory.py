@@ -75,7 +75,7 @@ def test_a_group_that_is_let_go_gives_everything_back() -> None:
     group.join("b", needs_known_id=True)
     assert memory.used
     other = bench(memory)
-    other.group.apply(group.group.record(), other.now)
+    other.group.apply(None, group.group.record(), other.now)
     del other
     gc.collect()
     assert memory.used

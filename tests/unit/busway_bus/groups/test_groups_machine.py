@@ -19,6 +19,7 @@ from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_states import State
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import CommittedOffset, NewOffset
 from busway_bus.groups.pending import pending_bytes
 from busway_bus.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
@@ -67,6 +68,18 @@ class Client:
     @property
     def instance_id(self) -> str | None:
         return STATIC.get(self.name)
+
+    def committer(self, *, as_nobody: bool, transactional: bool = False) -> Committer:
+        """As who it commits."""
+        if as_nobody:
+            return Committer(member_id="", instance_id=None, epoch=-1, version=8, transactional=transactional)
+        return Committer(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            epoch=self.generation,
+            version=8,
+            transactional=transactional,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -359,10 +372,10 @@ class Groups(RuleBasedStateMachine):
     )
     def commit(self, who: str, group_id: str, topic: str, offset: int, as_nobody: bool) -> None:
         client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
-        identity = ("", None, -1) if as_nobody else (client.member_id, client.instance_id, client.generation)
+        committer = client.committer(as_nobody=as_nobody)
         value = NewOffset(offset=offset, leader_epoch=3, metadata=who, topic_id=UUID(int=ord(topic)), retention_ms=-1)
         try:
-            decision = self.shard.commit(group_id, *identity, {(topic, 0): value}, now=self.now, wall_ms=self.now)
+            decision = self.shard.commit(group_id, committer, {(topic, 0): value}, now=self.now, wall_ms=self.now)
         except KafkaError:
             return
         if group is not None and not as_nobody and client.generation >= 0:
@@ -382,11 +395,11 @@ class Groups(RuleBasedStateMachine):
         self, who: str, group_id: str, producer_id: int, topic: str, offset: int, as_nobody: bool
     ) -> None:
         client, group = self.clients[group_id, who], self.shard.groups.get(group_id)
-        identity = ("", None, -1) if as_nobody else (client.member_id, client.instance_id, client.generation)
+        committer = client.committer(as_nobody=as_nobody, transactional=True)
         value = NewOffset(offset=offset, leader_epoch=3, metadata=who, topic_id=UUID(int=ord(topic)), retention_ms=-1)
         before = dict(self.shard.offsets.get(group_id, {}))
         try:
-            decision = self.shard.commit_in_transaction(group_id, *identity, {(topic, 0): value}, wall_ms=self.now)
+            decision = self.shard.commit(group_id, committer, {(topic, 0): value}, now=self.now, wall_ms=self.now)
         except KafkaError:
             return
         if group is not None and not as_nobody and client.generation >= 0:

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from busway_bus.groups.classic_values import GroupLimits
+from busway_bus.groups.group import Committer
 from busway_bus.groups.memory import GroupMemory
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.pending import pending_bytes
@@ -18,11 +19,9 @@ from busway_bus.groups.records import (
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
-    key_bytes,
-    parse,
-    value_bytes,
 )
 from busway_bus.groups.shard import GroupShard, TopicExists
+from busway_bus.groups.stored import key_bytes, parse, value_bytes
 from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, OFFSETS_PER_EXPIRY_MAX
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
@@ -48,7 +47,7 @@ def committed(
         topic_id=TOPIC_ID,
         expire_timestamp_ms=expires,
     ).record()
-    found = parse(key_bytes(key), value_bytes(value))
+    found = parse(key_bytes(key), value_bytes(key, value))
     assert found is not None
     shard.apply(found, at)
 
@@ -227,7 +226,8 @@ def commit_in(
 ) -> dict[Place, ErrorCode]:
     """Commit within a transaction, as the runtime does."""
     new = NewOffset(offset=offset, leader_epoch=1, metadata=metadata, topic_id=TOPIC_ID, retention_ms=-1)
-    decision = under.commit_in_transaction(group, *member, {(topic, 0): new}, wall_ms=20)
+    committer = Committer(member_id=member[0], instance_id=member[1], epoch=member[2], version=3, transactional=True)
+    decision = under.commit(group, committer, {(topic, 0): new}, now=20, wall_ms=20)
     for change in decision.records:
         under.apply_pending(change, producer_id, 20)
     return decision.reply

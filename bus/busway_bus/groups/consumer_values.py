@@ -1,0 +1,79 @@
+"""What goes into a consumer group and what comes out: requests, answers, settings.
+
+What lives here: the values. What does not: what becomes of them (`consumer_heartbeat`).
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+Said = Mapping[UUID, Collection[int]] | None
+"""What a member says that it has, by topic; None where it does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A member's heartbeat; what is None has not changed.
+
+    Attributes:
+        epoch: 0 to join, -1 to leave, -2 for a static member that goes for a while.
+        said: what it says that it has.
+    """
+
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topics: frozenset[str] | None
+    regex: str | None
+    assignor: str | None
+    said: Said
+
+    @property
+    def whole(self) -> bool:
+        """Whether it says everything, as members do that join, or that do not know what has arrived."""
+        subscribes = self.topics is not None or self.regex is not None
+        return self.epoch == 0 or (self.rebalance_timeout_ms != -1 and subscribes and self.said is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beaten:
+    """The answer to a heartbeat.
+
+    Attributes:
+        assigned: what the member may read; None where that has not changed.
+        unresolved: regular expressions that are to be resolved, for this group.
+    """
+
+    member_id: str
+    epoch: int
+    interval_ms: int = 0
+    assigned: Mapping[UUID, tuple[int, ...]] | None = None
+    unresolved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """What is set for one group: its own settings, the broker's where it has none."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerLimits:
+    """Kafka's group.consumer.* settings.
+
+    Attributes:
+        assignors: the names of those that are served; the first is for groups whose members do not ask for one.
+        of_group: what is set for a group of this id.
+    """
+
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    regex_refresh_ms: int = 600_000
+    of_group: Callable[[str], GroupSettings] = lambda group_id: GroupSettings()

@@ -1,0 +1,113 @@
+"""ConsumerGroupHeartbeat (key 68, versions 0-1): a member of a consumer group joins, stays, or leaves (KIP-848).
+
+Versions: 1 has regular expressions, and members that make their own ids (KIP-1082).
+Behaviour: the coordinator balances the group by what its members say; a member is told what it may read, and gets a partition when its
+owner before has said that it has it no more.
+*Not supported*: members of both protocols in one group (as with `group.consumer.migration.policy` `disabled`)
+"""
+
+from uuid import UUID
+
+from busway_bus.groups.consumer_values import Beat
+from busway_bus.handlers.context import RequestContext
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.groups_modern import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+API = ApiKey.CONSUMER_GROUP_HEARTBEAT
+VERSIONS = (0, 1)
+NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
+OWN_IDS_SINCE = 1
+LEAVES, LEAVES_FOR_A_WHILE = -1, -2
+
+
+async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
+    """Let the group have the heartbeat; answers when what it did is durable."""
+    try:
+        _check(request, context)
+        beaten = await context.node.groups.beat(request.group_id, _beat(request, context))
+    except KafkaError as problem:
+        return ConsumerGroupHeartbeatResponse(
+            throttle_time_ms=0,
+            error_code=problem.code,
+            error_message=problem.message,
+            member_epoch=0,
+            heartbeat_interval_ms=0,
+        )
+    assignment = None
+    if beaten.assigned is not None:
+        topics = [TopicPartitions(topic_id=topic, partitions=list(held)) for topic, held in beaten.assigned.items()]
+        assignment = Assignment(topic_partitions=topics)
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        member_id=beaten.member_id,
+        member_epoch=beaten.epoch,
+        heartbeat_interval_ms=beaten.interval_ms,
+        assignment=assignment,
+    )
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
+    """Refuse what no member says, in Kafka's order and words.
+
+    Raises:
+        KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+    """
+    epoch = request.member_epoch
+    if context.api_version >= OWN_IDS_SINCE or epoch > 0 or epoch == LEAVES:
+        _not_empty(request.member_id, "MemberId")
+    _not_empty(request.group_id, "GroupId")
+    _not_empty(request.instance_id, "InstanceId")
+    _not_empty(request.rack_id, "RackId")
+    if epoch == 0:
+        if request.rebalance_timeout_ms == -1:
+            _refuse("RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            _refuse("TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            _refuse("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+    elif epoch == LEAVES_FOR_A_WHILE and request.instance_id is None:
+        _refuse("InstanceId can't be null.")
+    elif epoch < LEAVES_FOR_A_WHILE:
+        _refuse("MemberEpoch is invalid.")
+    assignors = context.node.config.get("group.consumer.assignors")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        known = ", ".join(assignors)
+        text = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {known}."
+        raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+
+
+def _not_empty(value: str | None, name: str) -> None:
+    if value is not None and not value.strip():
+        _refuse(f"{name} can't be empty.")
+
+
+def _refuse(text: str) -> None:
+    raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat:
+    said: dict[UUID, list[int]] | None = None
+    if request.topic_partitions is not None:
+        said = {topic.topic_id: topic.partitions for topic in request.topic_partitions}
+    names = request.subscribed_topic_names
+    return Beat(
+        member_id=request.member_id or str(context.node.machine.uuid4()),
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topics=None if names is None else frozenset(names),
+        regex=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        said=said,
+    )
