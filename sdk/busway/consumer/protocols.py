@@ -33,10 +33,10 @@ async def group_member(
         ConnectionFailed: none can be reached.
     """
     wanted = options.group_protocol
-    modern = wanted != "classic" and await _serves_modern(cluster)
+    modern = wanted != "classic" and await _serves_modern(cluster, finalized=wanted != "consumer")
     if wanted == "consumer" and not modern:
         raise UnsupportedByBroker(
-            "group_protocol='consumer' needs brokers that serve ConsumerGroupHeartbeat 1 and have finalized group.version 1 or above; "
+            "group_protocol='consumer' needs brokers that serve ConsumerGroupHeartbeat 1; "
             "these do not: leave it out for what they serve, or upgrade them"
         )
     if not modern and options.group_remote_assignor is not None:
@@ -48,9 +48,10 @@ async def group_member(
     return kind(cluster, options, connect=connect, listener=listener)
 
 
-async def _serves_modern(cluster: ClusterClient) -> bool:
+async def _serves_modern(cluster: ClusterClient, *, finalized: bool) -> bool:
+    """Whether the new protocol is served and, where it has to be `finalized`, is what the whole cluster agrees on."""
     connection = await cluster.any_connection()
-    if connection.feature(_FEATURE) < 1:
+    if finalized and connection.feature(_FEATURE) < 1:
         return False
     try:
         return connection.version(ApiKey.CONSUMER_GROUP_HEARTBEAT) >= _CLIENT_MADE_IDS

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pytest
 from tests.support.apache_kafka import ApacheKafka
 
-from busway.cluster.client import ClusterClient
 from busway_bus.testing.local_cluster import LocalCluster
 
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "100"}
@@ -97,13 +96,14 @@ async def balancing(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
         yield Cluster(bootstrap_servers=kafka.bootstrap_servers, is_apart=True)
         return
     async with LocalCluster(properties={**SHORT_SESSIONS, **SHORT_HEARTBEATS, **QUICK_TRANSACTIONS}) as running:
-        client = ClusterClient(running.bootstrap_servers, client_id="asks")
-        connection = await client.any_connection()
-        level = connection.feature("group.version")
-        await client.close()
-        if level < 1:
-            pytest.skip("group.version is not finalized here: Busway's coordinator does not balance groups yet")
         yield Cluster(bootstrap_servers=running.bootstrap_servers)
+
+
+@pytest.fixture(params=[pytest.param("apache", marks=pytest.mark.java)])
+async def migrating(request: pytest.FixtureRequest) -> Cluster:
+    """The broker whose groups have members of both protocols at once, and speak the new one unasked."""
+    kafka: ApacheKafka = request.getfixturevalue("apache")
+    return Cluster(bootstrap_servers=kafka.bootstrap_servers, is_apart=True)
 
 
 @pytest.fixture
