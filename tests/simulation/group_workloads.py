@@ -90,8 +90,8 @@ async def take_part(client: Client) -> None:
             else ("range",),
         )
         listener.consumer = consumer
-        _record_commits(client, consumer)
         await client.persist(consumer.start)
+        _record_commits(client, consumer)
         joined = 0
         try:
             while not client.stage.drained.is_set():

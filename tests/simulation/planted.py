@@ -318,7 +318,7 @@ PLANTED: Final = (
     Planted(
         "generation of a commit unchecked",
         "a member that has not heard of the newest rebalance may commit",
-        (("busway_bus.groups.classic:ClassicGroup.check_member", _any_generation),),
+        (("busway_bus.groups.classic_view:ClassicView.check_member", _any_generation),),
     ),
     Planted(
         "batch that timed out keeps its epoch",

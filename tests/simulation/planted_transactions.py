@@ -85,12 +85,12 @@ def _restores_nothing_open(original: Any) -> Any:
 
 
 def _any_member(_: Any) -> Any:
-    def commit_in_transaction(self: Any, member_id: str, instance_id: str | None, generation: int) -> Any:
+    def _commit_in_transaction(self: Any, committer: Any, now: int) -> Any:
         from busway_protocol.errors import ErrorCode
 
         return ErrorCode.NONE
 
-    return commit_in_transaction
+    return _commit_in_transaction
 
 
 def _answers_undurable(_: Any) -> Any:
@@ -175,7 +175,7 @@ PLANTED: Final = (
     Planted(
         "generation of a transaction's offsets unchecked",
         "a member that its group has replaced commits what it has read (KIP-447)",
-        (("busway_bus.groups.classic:ClassicGroup.commit_in_transaction", _any_member),),
+        (("busway_bus.groups.classic_view:ClassicView._commit_in_transaction", _any_member),),
         _ABOUT,
     ),
     Planted(

@@ -10,6 +10,7 @@ from tests.integration.broker.test_groups import offset
 from busway_bus.coordinator.groups import LOAD_GRACE_S
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_member import Member
+from busway_bus.groups.group import Committer
 from busway_bus.groups.memory import GroupMemory
 from busway_bus.groups.offsets import NewOffset
 from busway_bus.groups.roster import Roster
@@ -68,25 +69,26 @@ async def test_a_large_commit_takes_turns_with_others(cluster: LocalCluster, mon
     await groups.ensure()
     new = NewOffset(offset=1, leader_epoch=-1, metadata="", topic_id=ZERO_UUID, retention_ms=-1)
     offsets = {("t", number): new for number in range(3_500)}
+    anyone = Committer(member_id="", instance_id=None, epoch=-1, version=8)
     written: list[tuple[str, int]] = []
     decide = GroupShard.commit
 
     def noted(self: GroupShard, group_id: str, *rest: Any, **more: Any) -> Any:
-        written.append((group_id, len(rest[3])))
+        written.append((group_id, len(rest[1])))
         if written.count(("refused", 1_000)) == 3:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return decide(self, group_id, *rest, **more)
 
     monkeypatch.setattr(GroupShard, "commit", noted)
-    large = asyncio.ensure_future(groups.commit("large", "", None, -1, offsets))
+    large = asyncio.ensure_future(groups.commit("large", anyone, offsets))
     while not written:
         await asyncio.sleep(0)
-    await groups.commit("small", "", None, -1, {("t", 0): new})
+    await groups.commit("small", anyone, {("t", 0): new})
     assert set((await large).values()) == {ErrorCode.NONE}
     assert [size for group, size in written if group == "large"] == [1_000, 1_000, 1_000, 500]
     assert written.index(("small", 1)) < len(written) - 1
     assert (await groups.offsets("large"))[0].keys() == offsets.keys()
-    codes = await groups.commit("refused", "", None, -1, offsets)
+    codes = await groups.commit("refused", anyone, offsets)
     refused = [ErrorCode.UNKNOWN_MEMBER_ID] * 1_500
     assert [codes["t", number] for number in range(3_500)] == [ErrorCode.NONE] * 2_000 + refused
 

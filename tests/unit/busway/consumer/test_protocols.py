@@ -47,7 +47,7 @@ async def member(broker: Broker, **options: Any) -> object:
     )
 
 
-@pytest.mark.parametrize("broker", [Broker(None, 1), Broker(0, 1), Broker(1, 0)], ids=["no key", "v0", "no level"])
+@pytest.mark.parametrize("broker", [Broker(None, 1), Broker(0, 1)], ids=["no key", "v0"])
 async def test_brokers_that_do_not_balance_groups_have_classic_ones(broker: Broker) -> None:
     """And are named where they were to."""
     assert isinstance(await member(broker), ClassicMember)
@@ -55,6 +55,12 @@ async def test_brokers_that_do_not_balance_groups_have_classic_ones(broker: Brok
         await member(broker, group_protocol="consumer")
     with pytest.raises(UnsupportedByBroker, match="group_remote_assignor"):
         await member(broker, group_remote_assignor="range")
+
+
+async def test_a_protocol_that_the_cluster_has_not_agreed_on_is_spoken_where_it_is_asked_for() -> None:
+    """Served, and not finalized."""
+    assert isinstance(await member(Broker(1, 0)), ClassicMember)
+    assert isinstance(await member(Broker(1, 0), group_protocol="consumer"), ModernMember)
 
 
 async def test_brokers_that_balance_groups_do_so_by_default() -> None:
