@@ -48,6 +48,8 @@ bench: $(READY)
 	$(BIN)/python tools/jars.py kafka
 	$(BIN)/python -m benchmarks.limits
 	$(BIN)/python -m benchmarks.brokers
+	$(BIN)/python -m benchmarks.transactions
+	$(BIN)/python -m benchmarks.groups
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -14,12 +14,15 @@ from busway_protocol.messages import (
     configs,
     fetch,
     groups_classic,
+    groups_modern,
     metadata,
     offsets,
     partitions,
     produce,
     quorum,
     sasl,
+    share_groups,
+    share_state,
     topics,
     transactions,
 )
@@ -69,8 +72,22 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +108,15 @@ _MODULES: Final = (
     configs,
     fetch,
     groups_classic,
+    groups_modern,
     metadata,
     offsets,
     partitions,
     produce,
     quorum,
     sasl,
+    share_groups,
+    share_state,
     topics,
     transactions,
 )

@@ -117,6 +117,7 @@ Records: TypeAlias = Annotated[Buffer | list[Buffer] | None, Kind.RECORDS]
 
 TopicName: TypeAlias = Annotated[str, Kind.STRING, Entity("topicName")]
 GroupId: TypeAlias = Annotated[str, Kind.STRING, Entity("groupId")]
+NullableGroupId: TypeAlias = Annotated[str | None, Kind.STRING, Entity("groupId")]
 TransactionalId: TypeAlias = Annotated[str, Kind.STRING, Entity("transactionalId")]
 NullableTransactionalId: TypeAlias = Annotated[str | None, Kind.STRING, Entity("transactionalId")]
 BrokerId: TypeAlias = Annotated[int, Kind.INT32, Entity("brokerId")]

@@ -5,6 +5,7 @@ which the `busway connect` command brings.
 """
 
 from busway_connect.connector import (
+    Boundaries,
     Config,
     ConfigInvalid,
     Offset,
@@ -21,6 +22,7 @@ from busway_connect.schema import Field, Schema
 from busway_connect.transforms.interface import Predicate, Transform, TransformFailed
 
 __all__ = [
+    "Boundaries",
     "Config",
     "ConfigInvalid",
     "ConversionFailed",

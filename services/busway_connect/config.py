@@ -24,6 +24,9 @@ _AS_HERE: Final = {"security.protocol": "plaintext", "connector.client.config.ov
 """Values of these that say what is done here anyway."""
 
 
+_SUPPORT: Final = ("disabled", "preparing", "enabled")
+
+
 class BadSetting(ValueError):
     """A setting makes no sense; names it and says what would."""
 
@@ -47,6 +50,8 @@ class WorkerConfig:
         plugin_modules: Python modules with connectors of one's own, beside those that are built in.
         clients: what begins with `producer.` and `consumer.`, for the clients of every connector; see `runtime.overrides`.
         providers: `config.providers` and what begins with it, see `providers`.
+        exactly_once_source_support: enabled: sources run in transactions, with their offsets; preparing: only the configs are written so,
+            which every worker of the group has to do before the first of them is enabled (KIP-618).
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -70,6 +75,7 @@ class WorkerConfig:
     plugin_modules: tuple[str, ...] = ()
     clients: Mapping[str, str] = field(default_factory=dict)
     providers: Mapping[str, str] = field(default_factory=dict)
+    exactly_once_source_support: str = "disabled"
     insecure: bool = False
 
     def __post_init__(self) -> None:
@@ -84,6 +90,10 @@ class WorkerConfig:
         for name in ("offset_flush_interval_ms", "task_shutdown_timeout_ms", "offset_storage_partitions"):
             if getattr(self, name) <= 0:
                 raise BadSetting(f"{name.replace('_', '.')} is above 0, not {getattr(self, name)}")
+        if self.exactly_once_source_support not in _SUPPORT:
+            raise BadSetting(
+                f"exactly.once.source.support is one of {', '.join(_SUPPORT)}, not {self.exactly_once_source_support}"
+            )
         if not self.insecure and not is_this_machine(self.host):
             raise BadSetting(
                 f"host {self.host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
@@ -117,6 +127,8 @@ class WorkerConfig:
                 given["plugin_modules"] = tuple(one.strip() for one in text.split(",") if one.strip())
             elif name == "busway.insecure":
                 given["insecure"] = text.strip().lower() == "true"
+            elif name == "exactly.once.source.support":
+                given["exactly_once_source_support"] = text.strip().lower()
             elif name in _TEXTS:
                 given[_TEXTS[name]] = text.strip()
             elif name in _NUMBERS:

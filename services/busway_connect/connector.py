@@ -147,8 +147,63 @@ class Connector(Configurable):
         """Let go of all it holds; also after a failed start."""
 
 
+class Boundaries:
+    """Where a source ends its transactions, with `transaction.boundary=connector` (KIP-618). What is asked for holds when the records of
+    the `read` under way are sent, or behind a record of it. After an abort the source is not read again: its offsets are stored all
+    the same."""
+
+    def __init__(self) -> None:
+        self._of_batch: set[str] = set()
+        self._of_records: dict[int, tuple[SourceRecord, set[str]]] = {}
+
+    def commit(self, record: SourceRecord | None = None) -> None:
+        """Commit behind this record, or behind all of this `read`."""
+        self._ask("commit", record)
+
+    def abort(self, record: SourceRecord | None = None) -> None:
+        """Abort behind this record, or behind all of this `read`: readers of committed records see none of the transaction."""
+        self._ask("abort", record)
+
+    def _ask(self, what: str, record: SourceRecord | None) -> None:
+        asked = self._of_batch if record is None else self._of_records.setdefault(id(record), (record, set()))[1]
+        asked.add(what)
+
+    def due(self, record: SourceRecord | None = None) -> str | None:
+        """What was asked for behind this record, or behind the `read`: commit, abort, or None; asked by the runtime, once.
+
+        Raises:
+            ValueError: both.
+        """
+        if record is None:
+            asked, self._of_batch = self._of_batch, set()
+            self._of_records.clear()
+        else:
+            asked = self._of_records.pop(id(record), (record, set[str]()))[1]
+        if len(asked) > 1:
+            where = "same transaction" if record is None else f"same record for topic {record.topic}"
+            raise ValueError(f"Connector requested both commit and abort of {where}")
+        return next(iter(asked), None)
+
+
 class Source(Connector):
-    """Reads from outside, writes to topics: `start`, then `read` again and again, with `committed` in between, at the end `stop`."""
+    """Reads from outside, writes to topics: `start`, then `read` again and again, with `committed` in between, at the end `stop`.
+
+    Attributes:
+        boundaries: of its transactions, while they are its own to set; None else.
+    """
+
+    boundaries: Boundaries | None = None
+
+    @classmethod
+    def exactly_once_support(cls, config: Config) -> bool | None:
+        """Whether each record comes once when its offset is stored with it; None where nobody has said. `exactly.once.support=required`
+        takes True alone."""
+        return True if cls.position is not Source.position else None
+
+    @classmethod
+    def defines_boundaries(cls, config: Config) -> bool:
+        """Whether it can set the boundaries of its transactions (`boundaries`)."""
+        return False
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
         """Connect, and go on behind these offsets (source partition → offset); none at the first start.

@@ -16,6 +16,7 @@ from busway_connect.patterns import BadPattern, Pattern, TooLong
 from busway_connect.plugins import NoSuchPlugin, Plugins
 from busway_connect.runtime.overrides import override_problems
 from busway_connect.runtime.topics import creation_problems
+from busway_connect.runtime.transactional import BOUNDARIES, BOUNDARY, INTERVAL, boundary_of
 from busway_connect.transforms.chain import chain
 from busway_connect.unserved import CONVERTERS, unserved, unserved_of_converter
 
@@ -79,7 +80,11 @@ _EVERY: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
 _SOURCE: Final = (
     (
         "Exactly Once Support",
-        (_common("exactly.once.support", "required refuses a source that cannot promise it; requested takes it if it can.", "requested"),),
+        (
+            _common("exactly.once.support", "required refuses a source that cannot promise it, and a worker that is not enabled for it; requested takes it if it can.", "requested"),
+            _common("transaction.boundary", "Where the transactions of a source end: poll, behind all that it hands over at a time; interval, when a time has passed; connector, where it says so itself.", "poll"),
+            _common("transaction.boundary.interval.ms", "That time in milliseconds; the worker's offset.flush.interval.ms where it is not set.", None, "LONG", "LOW"),
+        ),
     ),
 )  # fmt: skip
 _SINK: Final = (
@@ -92,7 +97,21 @@ _SINK: Final = (
     ),
 )
 _NUMBERS: Final = {"SHORT": 2**15, "INT": 2**31, "LONG": 2**63}
-_LEAST: Final = {"tasks.max": 1, "errors.retry.timeout": -1, "errors.retry.delay.max.ms": 1}
+_CASELESS: Final = {"exactly.once.support": ("REQUIRED", "REQUESTED"), BOUNDARY: BOUNDARIES}
+_LEAST: Final = {INTERVAL: 0, "tasks.max": 1, "errors.retry.timeout": -1, "errors.retry.delay.max.ms": 1}
+
+
+_UNSUPPORTED: Final = "The connector does not support exactly-once semantics with the provided configuration."
+_UNSAID: Final = (
+    "The connector does not implement the API required for preflight validation of exactly-once source support. Please consult the"
+    " documentation for the connector to determine whether it supports exactly-once semantics, and then consider reconfiguring the"
+    ' connector to use the value "requested" for this property (which will disable this preflight check and allow the connector to be'
+    " created)."
+)
+_NO_BOUNDARIES: Final = (
+    "The connector does not support connector-defined transaction boundaries with the given configuration. Please reconfigure it to use"
+    " a different transaction boundary definition."
+)
 
 
 def known_settings(connector: type[Connector]) -> list[_Known]:
@@ -112,22 +131,30 @@ def known_settings(connector: type[Connector]) -> list[_Known]:
 
 
 def problems(
-    plugins: Plugins, connector: type[Connector], config: Config, given: Config | None = None
+    plugins: Plugins,
+    connector: type[Connector],
+    config: Config,
+    given: Config | None = None,
+    *,
+    transactions: bool = False,
 ) -> dict[str, list[str]]:
     """What is wrong, by setting; empty if nothing is.
 
     Args:
+        transactions: whether the worker runs sources in transactions.
         config: the settings as they count.
         given: as they were given, with references in the place of values, which no text then shows.
     """
     references = References(config if given is None else given, config)
     return {
         references.hidden(name): [references.said(name, text) for text in texts]
-        for name, texts in _problems(plugins, connector, config).items()
+        for name, texts in _problems(plugins, connector, config, transactions=transactions).items()
     }
 
 
-def _problems(plugins: Plugins, connector: type[Connector], config: Config) -> dict[str, list[str]]:
+def _problems(
+    plugins: Plugins, connector: type[Connector], config: Config, *, transactions: bool
+) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in known_settings(connector):
         text = config.get(one.setting.name)
@@ -141,10 +168,7 @@ def _problems(plugins: Plugins, connector: type[Connector], config: Config) -> d
     )
     if issubclass(connector, Source):
         named |= creation_problems(config)
-        if config.get("exactly.once.support", "").lower() == "required" and connector.position is Source.position:
-            found["exactly.once.support"] = [
-                "The connector does not support exactly-once semantics with the provided configuration."
-            ]
+        _check_exactly_once(connector, config, found, transactions=transactions)
     else:
         _check_topics(config, found)
     for name, text in named.items():
@@ -153,6 +177,21 @@ def _problems(plugins: Plugins, connector: type[Connector], config: Config) -> d
         of = f"Invalid value {shown(name, config[name])} for configuration {name}" if name in config else name
         found.setdefault(name, [f"{of}: {text}"])
     return found
+
+
+def _check_exactly_once(
+    connector: type[Source], config: Config, found: dict[str, list[str]], *, transactions: bool
+) -> None:
+    """In the words of Kafka Connect's `DistributedHerder`."""
+    if config.get("exactly.once.support", "").lower() == "required":
+        texts = [] if transactions else ["This worker does not have exactly-once source support enabled."]
+        supported = connector.exactly_once_support(config)
+        if supported is not True:
+            texts.append(_UNSAID if supported is None else _UNSUPPORTED)
+        if texts:
+            found["exactly.once.support"] = texts
+    if boundary_of(config) == "CONNECTOR" and not connector.defines_boundaries(config):
+        found[BOUNDARY] = [_NO_BOUNDARIES]
 
 
 def _wrong(setting: Setting, text: str | None) -> list[str]:
@@ -175,10 +214,9 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
         return [f"Invalid value {text} for configuration {name}: Expected value to be either true or false"]
     if name == "errors.tolerance" and text not in {"none", "all"}:
         return [f"Invalid value {text} for configuration {name}: String must be one of: none, all"]
-    if name == "exactly.once.support" and text.lower() not in {"requested", "required"}:
-        return [
-            f"Invalid value {text} for configuration {name}: String must be one of (case insensitive): REQUESTED, REQUIRED"
-        ]
+    if name in _CASELESS and text.upper() not in _CASELESS[name]:
+        listed = ", ".join(_CASELESS[name])
+        return [f"Invalid value {text} for configuration {name}: String must be one of (case insensitive): {listed}"]
     return []
 
 
@@ -250,13 +288,24 @@ def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
         ]
 
 
-def check(plugins: Plugins, connector: type[Connector], config: Config, given: Config | None = None) -> None:
+def check(
+    plugins: Plugins,
+    connector: type[Connector],
+    config: Config,
+    given: Config | None = None,
+    *,
+    transactions: bool = False,
+) -> None:
     """Raise what is wrong; see `problems`.
 
     Raises:
         BadConfig: something is.
     """
-    texts = [text for wrong in problems(plugins, connector, config, given).values() for text in wrong]
+    texts = [
+        text
+        for wrong in problems(plugins, connector, config, given, transactions=transactions).values()
+        for text in wrong
+    ]
     if texts:
         listed = "".join(f"\n{text}" for text in texts)
         raise BadConfig(
@@ -283,10 +332,16 @@ def definition(known: _Known) -> dict[str, Any]:
 
 
 def verdict(
-    plugins: Plugins, shown: str, connector: type[Connector], config: Config, resolved: Config
+    plugins: Plugins,
+    shown: str,
+    connector: type[Connector],
+    config: Config,
+    resolved: Config,
+    *,
+    transactions: bool = False,
 ) -> dict[str, Any]:
     """The answer of the validate call: what is wrong with the resolved settings, and the values as they were given."""
-    wrong = problems(plugins, connector, resolved, config)
+    wrong = problems(plugins, connector, resolved, config, transactions=transactions)
     known = known_settings(connector)
     names = {one.setting.name for one in known}
     groups: Mapping[str, None] = dict.fromkeys(one.group for one in known if one.group is not None)

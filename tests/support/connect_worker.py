@@ -69,9 +69,9 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def records_of(bootstrap: str, topic: str) -> list[Record]:
+async def records_of(bootstrap: str, topic: str, isolation_level: str = "read_uncommitted") -> list[Record]:
     """All records of a topic, by partition and offset."""
-    found = [record async for record in read_to_end(bootstrap, topic)]
+    found = [record async for record in read_to_end(bootstrap, topic, isolation_level=isolation_level)]
     return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
@@ -91,9 +91,10 @@ def worker_config(bootstrap: str, **settings: Any) -> WorkerConfig:
 class WorkerProcess:
     """`busway connect` in a process of its own, which does not outlive the `async with` block, however that ends."""
 
-    def __init__(self, bootstrap: str, *, flush_ms: int = 50, session_ms: int = 600) -> None:
+    def __init__(self, bootstrap: str, *, flush_ms: int = 50, session_ms: int = 600, support: str = "disabled") -> None:
         settings = {
-            "plugin.modules": "tests.support.connectors",
+            "exactly.once.source.support": support,
+            "plugin.modules": "tests.support.connectors,busway_connect.file_stream",
             "offset.storage.partitions": "1",
             "status.storage.partitions": "1",
             "offset.flush.interval.ms": str(flush_ms),

@@ -34,12 +34,22 @@ class CountingSource(Source):
         Setting(name="fails.at", doc="raises Retriable there, once", type="LONG"),
         Setting(name="breaks.at", doc="raises something else there, every time", type="LONG"),
         Setting(name="keyless.at", doc="only this number has no key, instead of each fifth", type="LONG"),
+        Setting(
+            name="aborts.at", doc="with boundaries of its own, takes back there what came since the last", type="LONG"
+        ),
+        Setting(
+            name="commits.each", doc="with boundaries of its own, commits behind each so many numbers", type="LONG"
+        ),
         Setting(name="unfit.at", doc="hands over there what its schema does not allow", type="LONG"),
     )
 
     @classmethod
     def serves(cls, name: str) -> bool:
         return name.startswith("note") or super().serves(name)
+
+    @classmethod
+    def defines_boundaries(cls, config: Config) -> bool:
+        return "commits.each" in config
 
     committed_offsets: ClassVar[dict[str, list[int]]] = {}
     failed: ClassVar[set[str]] = set()
@@ -74,6 +84,11 @@ class CountingSource(Source):
                 raise ConfigInvalid({"breaks.at": "this number cannot be"})
             found += [self._record(number, copy) for copy in range(2 if number % 3 == 0 else 1)]
             self._next = number + 1
+            if self.boundaries is not None:
+                if number == int(self.config.get("aborts.at", -1)):
+                    self.boundaries.abort(found[-1])
+                elif self._next % int(self.config["commits.each"]) == 0:
+                    self.boundaries.commit(found[-1])
         await asyncio.sleep(0)
         return found
 

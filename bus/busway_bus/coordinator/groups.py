@@ -19,6 +19,7 @@ from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import OFFSETS_PER_COMMIT_MAX
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction, TransactionVerifier
 from busway_bus.metadata.image import TopicImage
@@ -138,11 +139,18 @@ class GroupCoordinator:
         Raises:
             KafkaError: see `GroupShard.commit` too.
         """
-        number, now, wall_ms = self.runtime.partition_of(group_id), self.runtime.now(), self._machine.wall_ms()
-        return await self.runtime.write(
-            number,
-            lambda shard: shard.commit(group_id, member_id, instance_id, generation, offsets, now=now, wall_ms=wall_ms),
-        )
+        number, wall_ms = self.runtime.partition_of(group_id), self._machine.wall_ms()
+
+        def write(part: Mapping[Place, NewOffset]) -> Awaitable[dict[Place, ErrorCode]]:
+            now = self.runtime.now()
+            return self.runtime.write(
+                number,
+                lambda shard: shard.commit(
+                    group_id, member_id, instance_id, generation, part, now=now, wall_ms=wall_ms
+                ),
+            )
+
+        return await _in_stretches(offsets, write)
 
     async def commit_in_transaction(
         self,
@@ -170,14 +178,18 @@ class GroupCoordinator:
         if not self.runtime.is_open(number, producer.producer_id, producer.epoch):
             await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add)
         wall_ms = self._machine.wall_ms()
-        return await self.runtime.write_in_transaction(
-            number,
-            producer.producer_id,
-            producer.epoch,
-            lambda shard: shard.commit_in_transaction(
-                group_id, member_id, instance_id, generation, offsets, wall_ms=wall_ms
-            ),
-        )
+
+        def write(part: Mapping[Place, NewOffset]) -> Awaitable[dict[Place, ErrorCode]]:
+            return self.runtime.write_in_transaction(
+                number,
+                producer.producer_id,
+                producer.epoch,
+                lambda shard: shard.commit_in_transaction(
+                    group_id, member_id, instance_id, generation, part, wall_ms=wall_ms
+                ),
+            )
+
+        return await _in_stretches(offsets, write)
 
     async def end_transaction(self, number: int, marker: EndTransaction) -> ErrorCode:
         """Write the end of a producer's transaction to a partition of the offsets topic, and let what it committed there be in force;
@@ -247,3 +259,28 @@ class GroupCoordinator:
     def _lives(self, topic: str, topic_id: UUID) -> bool:
         """Whether it is still the topic that an offset was committed for; one without an id may be any of that name."""
         return self._topic_exists(topic) and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
+
+
+async def _in_stretches(
+    offsets: Mapping[Place, NewOffset], write: Callable[[Mapping[Place, NewOffset]], Awaitable[dict[Place, ErrorCode]]]
+) -> dict[Place, ErrorCode]:
+    """Write offsets, so many at a time that others are served in between; a code for each. Each stretch is judged as a commit by itself:
+    what was written before one that is refused stays.
+
+    Raises:
+        KafkaError: the first stretch is refused.
+    """
+    if len(offsets) <= OFFSETS_PER_COMMIT_MAX:
+        return await write(offsets)
+    codes: dict[Place, ErrorCode] = {}
+    places = tuple(offsets)
+    for start in range(0, len(places), OFFSETS_PER_COMMIT_MAX):
+        part = {place: offsets[place] for place in places[start : start + OFFSETS_PER_COMMIT_MAX]}
+        try:
+            codes.update(await write(part))
+        except KafkaError as problem:
+            if not codes:
+                raise
+            codes.update(dict.fromkeys(part, problem.code))
+        await asyncio.sleep(0)
+    return codes

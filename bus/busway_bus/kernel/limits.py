@@ -210,6 +210,9 @@ GROUPS_PER_EXPIRY_MAX: Final = 100
 OFFSETS_PER_EXPIRY_MAX: Final = 1_000
 """The same in offsets: one group may have as many as there are partitions, and each that has expired is a record to write."""
 
+OFFSETS_PER_COMMIT_MAX: Final = 1_000
+"""Offsets of one commit that are written before others are served: each takes some 15 microseconds."""
+
 PENDING_OFFSETS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Offsets of all groups that were committed within transactions that are open: they may be as many as producers like."""
 

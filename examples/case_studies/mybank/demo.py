@@ -79,6 +79,7 @@ class Demo:
         postgres, _ = await asyncio.gather(Postgres.start(parts), parts.start_bus())
         worker = (
             "connect", "--port", str(free_port()), "--json", "-o", "session.timeout.ms=6000",
+            "-o", "exactly.once.source.support=enabled",
         )  # fmt: skip
         connect = await parts.start("connect", *BUSWAY, *worker)
         page = {"BUSWAY_HTTP_PORT": str(free_port(0 if ci else PORT)), "MYBANK_INSTANCE": "one"}
@@ -107,7 +108,9 @@ class Demo:
         """Open the accounts, capture the tables, let owners set their thresholds."""
         dsn = self.postgres.dsn
         await generate.open_accounts(dsn, accounts)
-        await capture.install(self.connect_url, capture.settings("127.0.0.1", self.postgres.port))
+        await capture.install(
+            self.connect_url, capture.settings("127.0.0.1", self.postgres.port, exactly_once_support="required")
+        )
         await _until(lambda: capture.running(self.connect_url), "the connector runs")
 
         async def captured() -> bool:

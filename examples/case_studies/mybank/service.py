@@ -34,7 +34,12 @@ app = App(
     bootstrap_servers=os.environ.get("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092"),
     schema_registry=os.environ.get("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081"),
     # With a name of its own, an instance that comes back takes its partitions over at once (static membership).
-    consumer={"group_instance_id": os.environ.get("MYBANK_INSTANCE"), "fetch_max_wait_ms": 100},
+    # The connector writes in transactions: what it did not commit is nobody's.
+    consumer={
+        "group_instance_id": os.environ.get("MYBANK_INSTANCE"),
+        "fetch_max_wait_ms": 100,
+        "isolation_level": "read_committed",
+    },
     lifespan=pulse.running,
 )
 transactions = app.topic(

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from busway import BuswayError, MessageTooLarge
 from busway_connect.runtime.bounds import SETTINGS_MAX
+from busway_connect.runtime.leader import TurnOver
 from busway_connect.runtime.refusals import Refused
 
 log = logging.getLogger("busway.connect")
@@ -109,6 +110,11 @@ async def bus_failed(request: Request, problem: Exception) -> Response:
     return answer({"error_code": 500, "message": f"The bus does not answer: {problem}"}, 500)
 
 
+async def not_now(request: Request, problem: Exception) -> Response:
+    """Another worker has taken over in the middle of the request."""
+    return answer({"error_code": 409, "message": str(problem)}, 409)
+
+
 async def too_large(request: Request, problem: Exception) -> Response:
     """Settings that are larger than a record of the storage topic may be."""
     return answer({"error_code": 413, "message": f"The settings are too large to be kept: {problem}"}, 413)
@@ -131,6 +137,7 @@ HANDLERS: Final[dict[Any, Any]] = {
     Refused: refused,
     HTTPException: no_route,
     MessageTooLarge: too_large,
+    TurnOver: not_now,
     BuswayError: bus_failed,
     Exception: broken,
 }

@@ -39,6 +39,7 @@ _OF_PRODUCER: Final[dict[str, Callable[[str], Any]]] = {
     "linger.ms": float,
     "max.request.size": _whole,
     "request.timeout.ms": _whole,
+    "transaction.timeout.ms": _whole,
 }
 _OF_CONSUMER: Final[dict[str, Callable[[str], Any]]] = {
     "auto.offset.reset": str,

@@ -56,6 +56,8 @@ class TaskParts:
         session_timeout_ms: after which a sink's dead predecessor has lost its partitions, where the config says nothing.
         started: called when the connector has started.
         progressed: called after each batch.
+        transactional_id: of a source that runs in transactions.
+        confirm_turn: asks the group whether this worker works still; raises TurnOver if not.
     """
 
     name: str
@@ -71,3 +73,5 @@ class TaskParts:
     session_timeout_ms: int
     started: Callable[[], Awaitable[None]]
     progressed: Callable[[], None]
+    transactional_id: str | None
+    confirm_turn: Callable[[], Awaitable[None]]

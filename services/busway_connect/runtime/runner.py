@@ -25,6 +25,8 @@ from busway import (
     DeliveryFailed,
     RegistryUnreachable,
     RequestTimedOut,
+    TransactionAbortable,
+    TransactionInDoubt,
 )
 from busway_connect.connector import Config, Connector, Retriable, Sink, Source
 from busway_connect.hidden import References
@@ -32,6 +34,7 @@ from busway_connect.plugins import Plugins
 from busway_connect.providers import Providers
 from busway_connect.runtime.bounds import size_of
 from busway_connect.runtime.failures import TaskFailed, Tolerance, said, trace_of
+from busway_connect.runtime.leader import superseded
 from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
 from busway_connect.runtime.source_task import SourceTask
@@ -44,12 +47,19 @@ log = logging.getLogger("busway.connect")
 _FIRST_DELAY_S: Final = 0.5
 _DELAY_MAX_S: Final = 60.0
 """Until the settings are read that may say another."""
-_PASSING: Final = (Retriable, ConnectionFailed, RequestTimedOut, DeliveryFailed, CommitFailed, RegistryUnreachable)
+_PASSING: Final = (
+    Retriable, ConnectionFailed, RequestTimedOut, DeliveryFailed, CommitFailed, RegistryUnreachable,
+    TransactionAbortable, TransactionInDoubt,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a worker gives each of its runners."""
+    """What a worker gives each of its runners.
+
+    Attributes:
+        transactional_id: a source's by its name; None where the worker uses no transactions.
+    """
 
     bootstrap: str
     plugins: Plugins
@@ -60,6 +70,8 @@ class Surroundings:
     flush_interval_s: float
     shutdown_timeout_s: float
     session_timeout_ms: int
+    transactional_id: Callable[[str], str | None]
+    confirm_turn: Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -184,7 +196,8 @@ class Runner:
                     await self._show_task("FAILED", self._trace(problem))
                     return
                 log.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, said(problem))
-                await self._show_task("RESTARTING", self._trace(problem))
+                # Whoever was fenced may be a worker that was frozen: the status is its successor's to tell.
+                await self._show_task("RESTARTING", self._trace(problem), keep=not superseded(problem))
             self.counts.restarts += 1
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._delay_s * random.uniform(0.8, 1.2)):  # noqa: S311 - spreads load, guards nothing
@@ -235,7 +248,12 @@ class Runner:
             config = around.providers.resolved(self.config)
             self._references = References(self.config, config)
             await asyncio.to_thread(
-                check, around.plugins, kind, config, self.config
+                check,
+                around.plugins,
+                kind,
+                config,
+                self.config,
+                transactions=around.transactional_id(self.name) is not None,
             )  # what an earlier release stored may be what this one refuses
             tolerance = Tolerance.of(config)
             self._delay_max_s = tolerance.retry_delay_max_ms / 1000
@@ -288,6 +306,8 @@ class Runner:
             session_timeout_ms=around.session_timeout_ms,
             started=self._started,
             progressed=self._progressed,
+            transactional_id=around.transactional_id(self.name),
+            confirm_turn=around.confirm_turn,
         )
 
     def _converter(self, config: Config, which: str) -> Any:
@@ -329,10 +349,12 @@ class Runner:
         with contextlib.suppress(BuswayError):  # a state that a broker which is away cannot keep stays in memory
             await self.keep_states()
 
-    async def _show_task(self, state: str, trace: str | None) -> None:
+    async def _show_task(self, state: str, trace: str | None, *, keep: bool = True) -> None:
         if self.state.name == "FAILED":
             return
         self.task = State(state, trace)
+        if not keep:
+            return
         with contextlib.suppress(
             BuswayError
         ):  # a broker that is away is why the task starts again; its word stays in memory
@@ -347,4 +369,8 @@ def _asked_to_end() -> bool:
 
 def _passing(problem: Exception) -> bool:
     """Whether the same may succeed later without anybody's doing."""
-    return problem.retriable if isinstance(problem, BrokerError) else isinstance(problem, _PASSING)
+    if isinstance(problem, BrokerError):
+        return problem.retriable
+    if isinstance(problem, TransactionAbortable) and isinstance(problem.__cause__, BrokerError):
+        return problem.__cause__.retriable or superseded(problem)
+    return isinstance(problem, _PASSING) or superseded(problem)

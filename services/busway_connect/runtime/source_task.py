@@ -1,66 +1,34 @@
-"""One run of a source: read, transform, convert, produce, and keep its offset behind what is acknowledged.
+"""One run of a source: read, transform, convert, produce.
 
-What lives here: the loop and the order of its steps. What does not: what is there already (`exactly_once`), bad records (`failures`),
-starting again (`runner`).
-
-Nothing is lost: an offset is stored only when every record up to it is acknowledged, and only then is the source told `committed`.
+What lives here: the loop and the order of its steps. What does not: what becomes of a record and of the offset behind it (`acknowledged`,
+`transactional`), bad records (`failures`), starting again (`runner`).
 """
 
 import asyncio
 import contextlib
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from busway import (
-    Admin,
-    BuswayError,
-    MessageTooLarge,
-    Producer,
-    Record,
-    TopicPartition,
-    read_to_end,
-)
+from busway import Admin, BuswayError, MessageTooLarge, TopicPartition
 from busway.net.signals import first_of
-from busway_connect.connector import Offset, Retriable, Source, SourceRecord
+from busway_connect.connector import Retriable, Source, SourceRecord
 from busway_connect.converters.interface import ConversionFailed, Converter
 from busway_connect.converters.json import JsonConverter
-from busway_connect.runtime.exactly_once import HEADER, Mark, Marker, Written
+from busway_connect.runtime.acknowledged import acknowledged
+from busway_connect.runtime.delivery import Delivery
+from busway_connect.runtime.exactly_once import HEADER, Mark
 from busway_connect.runtime.failures import BadRecord, Failures
-from busway_connect.runtime.overrides import producer_options
-from busway_connect.runtime.parts import Counts, Stores, TaskParts
+from busway_connect.runtime.parts import TaskParts
 from busway_connect.runtime.topics import Creation, create_if_missing
+from busway_connect.runtime.transactional import transactional
 from busway_connect.runtime.turns import Turns
 from busway_connect.schema import Schema
 from busway_connect.transforms.interface import TransformFailed
 
-IN_FLIGHT_RECORDS: Final = 10_000
-"""Records sent and not yet acknowledged; above, the source is not read."""
-_ENDLESS_MS: Final = 2**31 - 1
 _PAUSE_S: Final = 0.01
 """After a read that brought nothing: a source that does not wait by itself may not keep the others from their turn."""
 _OVERHEAD: Final = 100
 """Bytes of a batch and a record beside key and value; headers of a source are few."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Batch:
-    """What one `read` brought."""
-
-    sent: list["asyncio.Future[Any]"] = field(default_factory=list)
-    offsets: list[tuple[Mapping[str, Any], Offset]] = field(default_factory=list)
-
-    def reached(self, partition: Mapping[str, Any], offset: Offset) -> None:
-        """The batch goes so far in a source partition."""
-        if self.offsets and self.offsets[-1][0] == partition:
-            self.offsets.pop()
-        self.offsets.append((partition, offset))
-
-    def refused(self) -> bool:
-        """Whether one of its records will never be acknowledged."""
-        return any(waiter.cancelled() or waiter.exception() is not None for waiter in self.sent if waiter.done())
 
 
 class SourceTask:
@@ -74,20 +42,6 @@ class SourceTask:
     def __init__(self, source: Source, parts: TaskParts) -> None:
         self._source = source
         self._parts = parts
-        self._config = parts.config
-        self._under_way: deque[_Batch] = deque()
-        self._begun = _Batch()
-        self._in_flight = 0
-        self._to_store: dict[str, tuple[Mapping[str, Any], Offset]] = {}
-        self._stored_at = time.monotonic()
-
-    @property
-    def _stores(self) -> Stores:
-        return self._parts.stores
-
-    @property
-    def _counts(self) -> Counts:
-        return self._parts.counts
 
     async def run(self, stop: asyncio.Event, resumed: asyncio.Event) -> None:
         """Read and write until `stop` is set; not while `resumed` is not.
@@ -96,110 +50,60 @@ class SourceTask:
             Retriable, BuswayError: something cannot be reached.
             TaskFailed: a record cannot be dealt with.
         """
-        parts = self._parts
-        epoch = self._stores.configs.epoch(parts.name)
-        marker = Marker(parts.name, epoch, self._source.position)
-        client_id = f"connector-producer-{parts.name}"
-        options = producer_options(parts.config)
-        # A batch that gave up would leave a hole before those behind it, so none does: the task ends first, as in Kafka Connect.
+        parts, source = self._parts, self._source
         async with (
-            Producer(parts.bootstrap, client_id=client_id, delivery_timeout_ms=_ENDLESS_MS, **options) as producer,
             Admin(parts.bootstrap, client_id=f"connector-adminclient-{parts.name}") as admin,
+            self._delivered(admin) as delivery,
         ):
-            written = Written(parts.name, epoch, self._read_back, admin)
-            failures = Failures(parts.name, parts.tolerance, producer)
+            failures = Failures(parts.name, parts.tolerance, delivery.dead_letters)
             await failures.make_topic(admin)
             parts.counts.failures = failures
-            parts.counts.written = written
-            sender = _Sender(parts, producer, admin, written, failures)
-            await self._source.start(self._stores.offsets.of(parts.name))
+            parts.counts.written = delivery.written
+            sender = _Sender(parts, delivery, admin, failures)
+            await source.start(parts.stores.offsets.of(parts.name))
             await parts.started()
             try:
-                await self._loop(sender, marker, stop, resumed)
+                await self._loop(sender, delivery, stop, resumed)
             except Exception:
                 with contextlib.suppress(BuswayError, Retriable):
-                    await self._end(producer)
+                    await delivery.end(failed=True)
                 raise
-            await self._end(producer)
+            await delivery.end(failed=False)
 
-    def _read_back(self, topic: str, starts: Mapping[int, int]) -> AsyncIterator[Record]:
-        return read_to_end(self._parts.bootstrap, topic, starts, starts=starts)
+    def _delivered(self, admin: Admin) -> contextlib.AbstractAsyncContextManager[Delivery]:
+        name = self._parts.transactional_id
+        if name is None:
+            return acknowledged(self._parts, self._source, admin)
+        return transactional(self._parts, self._source, name)
 
-    async def _loop(self, sender: "_Sender", marker: Marker, stop: asyncio.Event, resumed: asyncio.Event) -> None:
+    async def _loop(self, sender: "_Sender", delivery: Delivery, stop: asyncio.Event, resumed: asyncio.Event) -> None:
         while not stop.is_set():
             if not resumed.is_set():
-                await self._settle(everything=True)
+                await delivery.pause()
                 await first_of(stop, resumed)
                 continue
             records = await self._source.read()
-            batch = self._begun = _Batch()
+            delivery.begin()
             for record in records:
-                self._counts.polled += 1
-                waiter = await sender.send(record, marker.mark(record))
-                if waiter is not None:
-                    batch.sent.append(waiter)
-                batch.reached(record.partition, record.offset)
-            self._begun = _Batch()
+                self._parts.counts.polled += 1
+                waiter = await sender.send(record, delivery.mark(record))
+                await delivery.took(record, waiter)
             if not records:
                 await asyncio.sleep(_PAUSE_S)
             else:
-                self._under_way.append(batch)
-                self._in_flight += len(batch.sent)
                 self._parts.progressed()
-            await self._settle()
-            while self._in_flight > IN_FLIGHT_RECORDS:
-                await asyncio.wait(self._under_way[0].sent)
-                await self._settle()
-
-    async def _settle(self, *, everything: bool = False) -> None:
-        """Take note of what is acknowledged, and store the offset when it is time, or at once for `everything`."""
-        if everything:
-            for batch in self._under_way:
-                if batch.sent:
-                    await asyncio.wait(batch.sent)
-        while self._under_way and all(waiter.done() for waiter in self._under_way[0].sent):
-            batch = self._under_way[0]
-            for waiter in batch.sent:
-                waiter.result()
-            self._under_way.popleft()
-            self._in_flight -= len(batch.sent)
-            self._counts.written_records += len(batch.sent)
-            for partition, offset in batch.offsets:
-                self._to_store[str(sorted(partition.items()))] = (partition, offset)
-        now = time.monotonic()
-        if self._to_store and (everything or now - self._stored_at >= self._parts.flush_interval_s):
-            self._stored_at = now
-            chosen, self._to_store = self._to_store, {}
-            for partition, offset in chosen.values():
-                await self._stores.offsets.put(self._parts.name, partition, offset)
-                await self._source.committed(offset)
-            self._counts.offset_commits += 1
-
-    async def _end(self, producer: Producer) -> None:
-        """Also after a failure: what is acknowledged by then counts, up to the first record that is not."""
-        await producer.flush()
-        good: deque[_Batch] = deque()
-        for batch in self._under_way:
-            if batch.refused():
-                break
-            good.append(batch)
-        if len(good) < len(self._under_way) or self._begun.refused():
-            # What was sent behind the refused record may be in its partition: the marks must not hide the hole.
-            await self._stores.configs.raise_epoch(self._parts.name)
-        self._under_way = good
-        await self._settle(everything=True)
+            await delivery.batch_over()
 
 
 class _Sender:
     """One record through transforms and converters to its partition."""
 
-    def __init__(
-        self, parts: TaskParts, producer: Producer, admin: Admin, written: Written, failures: Failures
-    ) -> None:
+    def __init__(self, parts: TaskParts, delivery: Delivery, admin: Admin, failures: Failures) -> None:
         self._parts = parts
-        self._producer = producer
+        self._delivery = delivery
+        self._producer = delivery.producer
         self._admin = admin
-        self._written = written
+        self._written = delivery.written
         self._failures = failures
         self._readable = JsonConverter({}, is_key=False)
         self._creation = Creation(parts.config)
@@ -219,7 +123,7 @@ class _Sender:
         if marked is not None:
             mark, header = marked
             partition = await self._producer.partition_for(record.topic, header if key is None else key)
-            if self._written.has(TopicPartition(record.topic, partition), mark):
+            if self._written is not None and self._written.has(TopicPartition(record.topic, partition), mark):
                 return None
             headers = (*headers, (HEADER, header))
         try:
@@ -230,6 +134,7 @@ class _Sender:
             ):
                 if size > limit:
                     raise MessageTooLarge(f"a record of {size} bytes is larger than {name}, {limit}; raise it")
+            await self._delivery.sending(record.topic)
             return await self._producer.send(
                 record.topic, value, key, partition=partition, headers=headers, timestamp_ms=record.timestamp_ms
             )
@@ -281,6 +186,6 @@ class _Sender:
             await create_if_missing(self._admin, wanted)
         await self._producer.partitions_for(topic)  # asks for it, which makes it where the brokers allow that
         await self._parts.stores.statuses.add_topic(self._parts.name, topic, time.time_ns() // 1_000_000)
-        if look:
+        if look and self._written is not None:
             await self._written.look_at(topic)
         self._limits[topic] = int((await self._admin.describe_configs(topic))["max.message.bytes"].value or 0)

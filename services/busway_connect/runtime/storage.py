@@ -1,20 +1,23 @@
 """What outlives the worker: three compacted topics in Kafka Connect's own formats.
 
 What lives here: their keys and values, read to the end at start, written through. What does not: what is done with them (`worker`).
-One worker of a group writes at a time, so what is in memory is what is in the topic.
+One worker of a group writes at a time, so what is in memory is what is in the topic. The offsets of a source that runs in transactions are
+written by its own producer, and read again when its task starts: what its predecessor has committed meanwhile counts.
 
 `connect-configs`: `connector-NAME`, `target-state-NAME`, `task-NAME-0`, `commit-NAME` as Kafka Connect, and `source-epoch-NAME` of our own
 (see `exactly_once`), which Kafka Connect passes over. `connect-offsets`: `["NAME",{partition}]`. `connect-status`: `status-connector-NAME`,
 `status-task-NAME-0`, `status-topic-TOPIC:connector-NAME`.
 """
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from busway import Admin, NewTopic, Producer, read_to_end
+from busway import Admin, NewTopic, Producer, RecordMetadata, read_to_end
 from busway_connect.connector import Offset
+from busway_connect.runtime.leader import Writer
 from busway_connect.runtime.topics import create_if_missing
 
 STATES: Final = ("STARTED", "PAUSED", "STOPPED")
@@ -28,30 +31,44 @@ class CompactedTopic:
     """The newest value of each key of a topic, and the way to change it.
 
     Args:
-        producer: started; shared by the topics.
+        writer: started; may be shared by topics.
         topic: where.
     """
 
-    def __init__(self, producer: Producer, topic: str) -> None:
-        self._producer = producer
+    def __init__(self, writer: Writer, topic: str) -> None:
+        self._writer = writer
         self.topic = topic
         self.values: dict[bytes, Any] = {}
+        self._read: dict[int, int] = {}
+        """By partition: where to read on."""
+        self._set_at: dict[bytes, tuple[int, int]] = {}
+        """Partition and offset of values that were written here and not read back yet."""
 
-    async def load(self, bootstrap: str) -> None:
-        """Read all there is."""
-        self.values = {}
-        async for record in read_to_end(bootstrap, self.topic):
-            if record.key is None:
-                continue
-            value = _parsed(record.value)
-            if value is None:
-                self.values.pop(record.key, None)
-            else:
-                self.values[record.key] = value
+    async def catch_up(self, bootstrap: str) -> list[bytes]:
+        """Read what is there and was not read yet, without what was never committed; the keys that came."""
+        came = []
+        async for record in read_to_end(
+            bootstrap, self.topic, starts=dict(self._read), isolation_level="read_committed"
+        ):
+            self._read[record.partition] = record.offset + 1
+            if record.key is not None and self._set_at.get(record.key, (0, -1))[1] < record.offset:
+                self.note(record.key, _parsed(record.value))
+                came.append(record.key)
+        self._set_at = {key: at for key, at in self._set_at.items() if at[1] >= self._read.get(at[0], 0)}
+        return came
 
     async def put(self, key: bytes, value: Any) -> None:
         """Write and wait for the acknowledgement; None removes the key."""
-        await self._producer.send_and_wait(self.topic, None if value is None else encoded(value), key)
+        await self._writer.send_and_wait(self.topic, None if value is None else encoded(value), key)
+        self.note(key, value)
+
+    def wrote(self, key: bytes, value: Any, where: RecordMetadata) -> None:
+        """Another producer's write is committed."""
+        self._set_at[key] = (where.partition, where.offset)
+        self.note(key, value)
+
+    def note(self, key: bytes, value: Any) -> None:
+        """This is the key's value now."""
         if value is None:
             self.values.pop(key, None)
         else:
@@ -172,16 +189,40 @@ class ConfigStore:
         await self._topic.put(key, raised)
 
 
+class Sent(NamedTuple):
+    """An offset that is part of a transaction."""
+
+    key: bytes
+    value: dict[str, Any] | None
+    waiter: "asyncio.Future[RecordMetadata]"
+
+
 class OffsetStore:
     """`connect-offsets`."""
 
     def __init__(self, topic: CompactedTopic) -> None:
         self._topic = topic
         self._keys: dict[tuple[str, str], bytes] = {}
-        for key in topic.values:
+        self._learn(topic.values)
+
+    def _learn(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
             parts = _parsed(key)
             if isinstance(parts, list) and len(parts) == 2 and isinstance(parts[1], dict):
-                self._keys[str(parts[0]), _canonical(parts[1])] = key
+                known = (str(parts[0]), _canonical(parts[1]))
+                if key in self._topic.values:
+                    self._keys[known] = key
+                elif self._keys.get(known) == key:
+                    del self._keys[known]
+
+    @property
+    def topic(self) -> str:
+        """Where they are."""
+        return self._topic.topic
+
+    async def catch_up(self, bootstrap: str) -> None:
+        """Read what another worker, or a producer of a task, has committed since."""
+        self._learn(await self._topic.catch_up(bootstrap))
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -196,11 +237,26 @@ class OffsetStore:
 
     async def put(self, connector: str, partition: Mapping[str, Any], offset: Offset | None) -> None:
         """Keep the offset of a source partition; None forgets it. The same partition keeps its key whatever the order of its parts."""
-        known = (connector, _canonical(partition))
-        key = self._keys.setdefault(known, encoded([connector, dict(partition)]))
+        key = self._key(connector, partition)
         await self._topic.put(key, None if offset is None else dict(offset))
-        if offset is None:
-            self._keys.pop(known, None)
+        self._learn([key])
+
+    def _key(self, connector: str, partition: Mapping[str, Any]) -> bytes:
+        return self._keys.get((connector, _canonical(partition)), encoded([connector, dict(partition)]))
+
+    async def send(
+        self, producer: Producer, connector: str, partition: Mapping[str, Any], offset: Offset | None
+    ) -> "Sent":
+        """Hand the offset to a producer, as a part of its transaction."""
+        key, value = self._key(connector, partition), None if offset is None else dict(offset)
+        waiter = await producer.send(self.topic, None if value is None else encoded(value), key)
+        return Sent(key, value, waiter)
+
+    def committed(self, sent: Iterable["Sent"]) -> None:
+        """The transaction is committed."""
+        for key, value, waiter in sent:
+            self._topic.wrote(key, value, waiter.result())
+            self._learn([key])
 
 
 def _canonical(partition: Mapping[str, Any]) -> str:

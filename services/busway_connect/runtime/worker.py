@@ -11,15 +11,18 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import BadSetting, WorkerConfig
-from busway_connect.connector import Config, ConfigInvalid, Connector, Offset, Source
-from busway_connect.hidden import References, shown
+from busway_connect.connector import Config, ConfigInvalid, Connector, Offset
+from busway_connect.hidden import shown
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
+from busway_connect.runtime.altering import Changes, alter_group, check_offsets, store_in_transaction, store_offsets
 from busway_connect.runtime.bounds import require_few_offsets, require_room
+from busway_connect.runtime.leader import NOT_ACTIVE, Leader, Writer, confirm_turn, fence, id_of_task
 from busway_connect.runtime.overrides import inherited, override_problems
 from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
@@ -36,7 +39,6 @@ from busway_connect.validation import BadConfig, check, check_worker, verdict
 
 log = logging.getLogger("busway.connect")
 _POLL_MS: Final = 500
-_NOT_ACTIVE: Final = "Cannot complete request momentarily: this worker stands by for another one of its group, or is taking over just now"
 
 
 class Worker(RebalanceListener):
@@ -71,6 +73,12 @@ class Worker(RebalanceListener):
         self._stores: Stores | None = None
         self._admin: Admin | None = None
         self._group: asyncio.TaskGroup | None = None
+        self._consumer: Consumer | None = None
+
+    @property
+    def transactions(self) -> bool:
+        """Whether sources run in transactions."""
+        return self.config.exactly_once_source_support == "enabled"
 
     # Its turn
 
@@ -113,6 +121,7 @@ class Worker(RebalanceListener):
                 listener=self,
             )
             async with consumer, asyncio.TaskGroup() as tasks:
+                self._consumer = consumer
                 holding = tasks.create_task(self._hold(consumer))
                 try:
                     while True:
@@ -149,15 +158,25 @@ class Worker(RebalanceListener):
         self._over.set()
         await self._standing.wait()
 
+    async def _confirm_turn(self) -> None:
+        assert self._consumer is not None
+        await confirm_turn(self._consumer, self.config.config_storage_topic, self._over)
+
     async def _work(self) -> None:
         config = self.config
         self._generation += 1
         self._standing.clear()
         try:
-            async with Producer(
-                config.bootstrap_servers, client_id=f"connect-storage-{self.worker_id}", linger_ms=0
-            ) as producer:
-                self._stores = await self._load(producer)
+            async with AsyncExitStack() as stack:
+                client_id = f"connect-storage-{self.worker_id}"
+                writer: Writer
+                writer = producer = await stack.enter_async_context(
+                    Producer(config.bootstrap_servers, client_id=client_id, linger_ms=0)
+                )
+                if config.exactly_once_source_support != "disabled":
+                    leader = Leader(config.bootstrap_servers, config.group_id, client_id, self._confirm_turn)
+                    writer = await stack.enter_async_context(leader)
+                self._stores = await self._load(writer, producer)
                 async with asyncio.TaskGroup() as group:
                     self._group = group
                     for name, stored in self._stores.configs.connectors().items():
@@ -176,23 +195,29 @@ class Worker(RebalanceListener):
             self._stores = self._group = None
             self._standing.set()
 
-    async def _load(self, producer: Producer) -> Stores:
+    async def _load(self, writer: Writer, producer: Producer) -> Stores:
         config = self.config
-        topics = [
-            CompactedTopic(producer, name)
-            for name in (config.config_storage_topic, config.offset_storage_topic, config.status_storage_topic)
-        ]
-        for topic in topics:
-            await topic.load(config.bootstrap_servers)
+        configs = CompactedTopic(writer, config.config_storage_topic)
+        await configs.catch_up(config.bootstrap_servers)
+        if self.transactions:
+            assert self._admin is not None
+            await fence(self._admin, [id_of_task(config.group_id, name) for name in ConfigStore(configs).connectors()])
+        offsets = CompactedTopic(producer, config.offset_storage_topic)
+        statuses = CompactedTopic(producer, config.status_storage_topic)
+        for topic in (offsets, statuses):
+            await topic.catch_up(config.bootstrap_servers)
         return Stores(
-            configs=ConfigStore(topics[0]),
-            offsets=OffsetStore(topics[1]),
-            statuses=StatusStore(topics[2], self.worker_id, self._generation),
+            configs=ConfigStore(configs),
+            offsets=OffsetStore(offsets),
+            statuses=StatusStore(statuses, self.worker_id, self._generation),
         )
+
+    def _transactional_id(self, name: str) -> str | None:
+        return id_of_task(self.config.group_id, name) if self.transactions else None
 
     def _begin(self, name: str, config: Config, target: str) -> Runner:
         if self._group is None:
-            raise Refused(409, _NOT_ACTIVE)
+            raise Refused(409, NOT_ACTIVE)
         runner = Runner(
             name,
             config,
@@ -207,6 +232,8 @@ class Worker(RebalanceListener):
                 flush_interval_s=self.config.offset_flush_interval_ms / 1000,
                 shutdown_timeout_s=self.config.task_shutdown_timeout_ms / 1000,
                 session_timeout_ms=self.config.session_timeout_ms,
+                transactional_id=self._transactional_id,
+                confirm_turn=self._confirm_turn,
             ),
         )
         self.runners[name] = runner
@@ -215,7 +242,7 @@ class Worker(RebalanceListener):
 
     def _need(self) -> Stores:
         if self._stores is None:
-            raise Refused(409, _NOT_ACTIVE)
+            raise Refused(409, NOT_ACTIVE)
         return self._stores
 
     # What is asked of it
@@ -265,7 +292,11 @@ class Worker(RebalanceListener):
         kind = self.class_of(config)
         try:
             async with self._one_check:
-                await asyncio.to_thread(lambda: check(self.plugins, kind, self.providers.resolved(config), config))
+                await asyncio.to_thread(
+                    lambda: check(
+                        self.plugins, kind, self.providers.resolved(config), config, transactions=self.transactions
+                    )
+                )
         except (BadConfig, ConfigInvalid) as problem:
             raise Refused(400, str(problem)) from None
 
@@ -280,7 +311,12 @@ class Worker(RebalanceListener):
             async with self._one_check:
                 return await asyncio.to_thread(
                     lambda: verdict(
-                        self.plugins, config["connector.class"], kind, config, self.providers.resolved(config)
+                        self.plugins,
+                        config["connector.class"],
+                        kind,
+                        config,
+                        self.providers.resolved(config),
+                        transactions=self.transactions,
                     )
                 )
         except ConfigInvalid as problem:
@@ -376,76 +412,34 @@ class Worker(RebalanceListener):
         await runner.idle()
         return runner
 
-    async def alter_offsets(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
+    async def alter_offsets(self, name: str, changes: Changes) -> None:
         """Set or forget offsets of a stopped connector."""
         require_few_offsets(len(changes))
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if not self._is_source(runner):
-                await self._alter_group(name, changes)
+                assert self._admin is not None
+                await alter_group(self._admin, name, changes)
                 return
-            await asyncio.to_thread(self._check_offsets, runner, changes)
+            await asyncio.to_thread(check_offsets, self.kind(runner), self.providers, runner, changes)
             require_few_offsets(len(changes), len(self._need().offsets))
-            await self._need().configs.raise_epoch(name)
-            put = self._need().offsets.put
-            await asyncio.gather(*(put(name, partition, offset) for partition, offset in changes))
+            await self._store_offsets(name, changes)
 
-    def _check_offsets(self, runner: Runner, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
-        kind = self.kind(runner)
-        if kind is None or not issubclass(kind, Source):
-            return
-        try:
-            config = self.providers.resolved(runner.config)
-        except ConfigInvalid as wrong:
-            raise Refused(400, str(wrong)) from None
-        for partition, offset in changes:
-            problem = None if offset is None else kind.offset_problem(config, partition, offset)
-            if problem is not None:
-                said = References(runner.config, config).said("offsets", problem)
-                raise Refused(400, f"Failed to modify offsets for source connector {runner.name}: {said}")
-
-    async def _alter_group(self, name: str, changes: list[tuple[Mapping[str, Any], Offset | None]]) -> None:
-        assert self._admin is not None
-        sets: dict[TopicPartition, int] = {}
-        forgets: list[TopicPartition] = []
-        for partition, offset in changes:
-            if not {"kafka_topic", "kafka_partition"} <= partition.keys():
-                raise Refused(
-                    400,
-                    "The partition for a sink connector offset must contain the keys 'kafka_topic' and 'kafka_partition'",
-                )
-            try:
-                where = TopicPartition(str(partition["kafka_topic"]), int(partition["kafka_partition"]))
-                if offset is None:
-                    forgets.append(where)
-                    continue
-                if "kafka_offset" not in offset:
-                    raise Refused(
-                        400, "The offset for a sink connector should either be null or contain the key 'kafka_offset'"
-                    )
-                sets[where] = int(offset["kafka_offset"])
-            except (TypeError, ValueError):
-                raise Refused(
-                    400, f"Partition and offset of a sink are whole numbers, not {dict(partition)} and {offset}"
-                ) from None
-            if sets[where] < 0:
-                raise Refused(400, f"Failed to modify offsets for sink connector {name}: an offset is 0 or above")
-        try:
-            if sets:
-                await self._admin.alter_group_offsets(group_of(name), sets)
-            if forgets:
-                await self._admin.delete_group_offsets(group_of(name), forgets)
-        except BrokerError as problem:
-            raise Refused(400, f"Failed to modify offsets for sink connector {name}: {problem}") from None
+    async def _store_offsets(self, name: str, changes: Changes | None) -> None:
+        stores, transactional_id = self._need(), self._transactional_id(name)
+        await stores.configs.raise_epoch(name)
+        if transactional_id is None:
+            await store_offsets(stores.offsets, name, changes)
+        else:
+            await self._confirm_turn()
+            await store_in_transaction(stores.offsets, self.config.bootstrap_servers, transactional_id, name, changes)
 
     async def reset_offsets(self, name: str) -> None:
         """Forget all offsets of a stopped connector: it begins anew."""
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if self._is_source(runner):
-                await self._need().configs.raise_epoch(name)
-                for partition, _ in self._need().offsets.of(name):
-                    await self._need().offsets.put(name, partition, None)
+                await self._store_offsets(name, None)
                 return
             assert self._admin is not None
             with contextlib.suppress(BrokerError):  # without offsets there is no group

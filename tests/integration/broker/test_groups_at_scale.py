@@ -11,11 +11,14 @@ from busway_bus.coordinator.groups import LOAD_GRACE_S
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_member import Member
 from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.offsets import NewOffset
 from busway_bus.groups.roster import Roster
+from busway_bus.groups.shard import GroupShard
 from busway_bus.replication.slices import Slices
 from busway_bus.testing.local_cluster import LocalCluster
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import ListGroupsRequest
+from busway_protocol.types import ZERO_UUID
 
 
 async def test_a_heartbeat_looks_at_no_other_member(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +58,37 @@ async def test_a_session_that_heartbeats_put_off_ends_in_time(cluster: LocalClus
         now += 4_000
         runtime.decide(0, lambda shard: shard.tick(now))
         assert not group.members
+
+
+async def test_a_large_commit_takes_turns_with_others(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets of 3,500 partitions are written in parts, and another group's offset between two of them; all are there then. Where the
+    group has changed between two parts, the rest is refused."""
+    assert cluster.node is not None
+    groups = cluster.node.services.groups
+    await groups.ensure()
+    new = NewOffset(offset=1, leader_epoch=-1, metadata="", topic_id=ZERO_UUID, retention_ms=-1)
+    offsets = {("t", number): new for number in range(3_500)}
+    written: list[tuple[str, int]] = []
+    decide = GroupShard.commit
+
+    def noted(self: GroupShard, group_id: str, *rest: Any, **more: Any) -> Any:
+        written.append((group_id, len(rest[3])))
+        if written.count(("refused", 1_000)) == 3:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return decide(self, group_id, *rest, **more)
+
+    monkeypatch.setattr(GroupShard, "commit", noted)
+    large = asyncio.ensure_future(groups.commit("large", "", None, -1, offsets))
+    while not written:
+        await asyncio.sleep(0)
+    await groups.commit("small", "", None, -1, {("t", 0): new})
+    assert set((await large).values()) == {ErrorCode.NONE}
+    assert [size for group, size in written if group == "large"] == [1_000, 1_000, 1_000, 500]
+    assert written.index(("small", 1)) < len(written) - 1
+    assert (await groups.offsets("large"))[0].keys() == offsets.keys()
+    codes = await groups.commit("refused", "", None, -1, offsets)
+    refused = [ErrorCode.UNKNOWN_MEMBER_ID] * 1_500
+    assert [codes["t", number] for number in range(3_500)] == [ErrorCode.NONE] * 2_000 + refused
 
 
 def test_what_all_members_speak_is_known_without_asking_them() -> None:

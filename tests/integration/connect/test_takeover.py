@@ -77,7 +77,7 @@ async def test_nothing_is_confirmed_before_its_produce_is_acknowledged(
     name = "unacknowledged"
     CountingSource.committed_offsets.pop(name, None)
     HeldProducer.gate = asyncio.Event()
-    monkeypatch.setattr("busway_connect.runtime.source_task.Producer", HeldProducer)
+    monkeypatch.setattr("busway_connect.runtime.acknowledged.Producer", HeldProducer)
     await rest.create(name, connector_class="CountingSource", count="20", topics="numbers")
     await rest.wait_for(name, "RUNNING")
     await _reads(name, 12)  # 12 reads of 20 ms each are more than the flush interval of 50 ms

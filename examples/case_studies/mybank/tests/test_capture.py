@@ -65,6 +65,7 @@ def worker(bus: TestBus) -> WorkerConfig:
             "bootstrap.servers": str(bus.app.bootstrap_servers),
             "rest.port": "0",
             "offset.flush.interval.ms": "50",
+            "exactly.once.source.support": "enabled",
             **converters,
         }
     )

@@ -1,0 +1,254 @@
+"""What a share coordinator keeps for the partitions of share groups (KIP-932).
+
+Messages: InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState, ReadShareGroupStateSummary. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+"""
+
+from typing import Annotated
+
+from busway_protocol.schema import message, struct
+from busway_protocol.types import (
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    NullableStr,
+    Str,
+    Uuid,
+    ignorable,
+    since,
+)
+
+
+@struct
+class InitializeStatePartition:
+    """A partition to begin."""
+
+    partition: Int32
+    state_epoch: Int32
+    start_offset: Int64
+
+
+@struct
+class InitializeStateData:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[InitializeStatePartition]
+
+
+@message(api_key=83, direction="request", versions=(0, 0), flexible=0)
+class InitializeShareGroupStateRequest:
+    """Begins the state of partitions for a share group."""
+
+    group_id: Str
+    topics: list[InitializeStateData]
+
+
+@struct
+class InitializeStatePartitionResult:
+    """One partition."""
+
+    partition: Int32
+    error_code: Int16
+    error_message: NullableStr = None
+
+
+@struct
+class InitializeStateResult:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[InitializeStatePartitionResult]
+
+
+@message(api_key=83, direction="response", versions=(0, 0), flexible=0)
+class InitializeShareGroupStateResponse:
+    """Whether it was begun."""
+
+    results: list[InitializeStateResult]
+
+
+@struct
+class ReadStatePartition:
+    """A partition to read."""
+
+    partition: Int32
+    leader_epoch: Int32
+
+
+@struct
+class ReadStateData:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[ReadStatePartition]
+
+
+@message(api_key=84, direction="request", versions=(0, 0), flexible=0)
+class ReadShareGroupStateRequest:
+    """A partition leader asks for the state."""
+
+    group_id: Str
+    topics: list[ReadStateData]
+
+
+@struct
+class StateBatch:
+    """Records of a range, bounds included: `delivery_state` 0 available, 2 acknowledged, 4 archived."""
+
+    first_offset: Int64
+    last_offset: Int64
+    delivery_state: Int8
+    delivery_count: Int16
+
+
+@struct
+class ReadStatePartitionResult:
+    """One partition."""
+
+    partition: Int32
+    error_code: Int16
+    error_message: NullableStr = None
+    state_epoch: Int32
+    start_offset: Int64
+    state_batches: list[StateBatch]
+
+
+@struct
+class ReadStateResult:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[ReadStatePartitionResult]
+
+
+@message(api_key=84, direction="response", versions=(0, 0), flexible=0)
+class ReadShareGroupStateResponse:
+    """The state."""
+
+    results: list[ReadStateResult]
+
+
+@struct
+class WriteStatePartition:
+    """A partition to write."""
+
+    partition: Int32
+    state_epoch: Int32
+    leader_epoch: Int32
+    start_offset: Int64
+    delivery_complete_count: Annotated[Int32, since(1), ignorable] = -1
+    state_batches: list[StateBatch]
+
+
+@struct
+class WriteStateData:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[WriteStatePartition]
+
+
+@message(api_key=85, direction="request", versions=(0, 1), flexible=0)
+class WriteShareGroupStateRequest:
+    """What has changed; a state or leader epoch that is behind is fenced."""
+
+    group_id: Str
+    topics: list[WriteStateData]
+
+
+@struct
+class WriteStateResult:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[InitializeStatePartitionResult]
+
+
+@message(api_key=85, direction="response", versions=(0, 1), flexible=0)
+class WriteShareGroupStateResponse:
+    """Whether it was written."""
+
+    results: list[WriteStateResult]
+
+
+@struct
+class DeleteStatePartition:
+    """A partition to delete."""
+
+    partition: Int32
+
+
+@struct
+class DeleteStateData:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[DeleteStatePartition]
+
+
+@message(api_key=86, direction="request", versions=(0, 0), flexible=0)
+class DeleteShareGroupStateRequest:
+    """Forgets the state of partitions."""
+
+    group_id: Str
+    topics: list[DeleteStateData]
+
+
+@struct
+class DeleteStateResult:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[InitializeStatePartitionResult]
+
+
+@message(api_key=86, direction="response", versions=(0, 0), flexible=0)
+class DeleteShareGroupStateResponse:
+    """Whether it is forgotten."""
+
+    results: list[DeleteStateResult]
+
+
+@struct
+class ReadStateSummaryData:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[ReadStatePartition]
+
+
+@message(api_key=87, direction="request", versions=(0, 1), flexible=0)
+class ReadShareGroupStateSummaryRequest:
+    """Asks for the state without its batches."""
+
+    group_id: Str
+    topics: list[ReadStateSummaryData]
+
+
+@struct
+class ReadSummaryStatePartitionResult:
+    """One partition."""
+
+    partition: Int32
+    error_code: Int16
+    error_message: NullableStr = None
+    state_epoch: Int32
+    leader_epoch: Int32
+    start_offset: Int64
+    delivery_complete_count: Annotated[Int32, since(1), ignorable] = -1
+
+
+@struct
+class ReadStateSummaryResult:
+    """One topic."""
+
+    topic_id: Uuid
+    partitions: list[ReadSummaryStatePartitionResult]
+
+
+@message(api_key=87, direction="response", versions=(0, 1), flexible=0)
+class ReadShareGroupStateSummaryResponse:
+    """The state without its batches."""
+
+    results: list[ReadStateSummaryResult]

@@ -1,0 +1,143 @@
+"""Offsets of a source behind what the brokers acknowledged: where the worker does not use transactions.
+
+What lives here: what is under way, and storing an offset once all before it is acknowledged. What does not: which records a topic has
+already (`exactly_once`), the loop (`source_task`).
+
+Nothing is lost: an offset is stored only when every record up to it is acknowledged, and only then is the source told `committed`.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from busway import Admin, Producer, Record, read_to_end
+from busway_connect.connector import Source, SourceRecord
+from busway_connect.runtime.delivery import Reached
+from busway_connect.runtime.exactly_once import Mark, Marker, Written
+from busway_connect.runtime.overrides import producer_options
+from busway_connect.runtime.parts import TaskParts
+
+IN_FLIGHT_RECORDS: Final = 10_000
+"""Records sent and not yet acknowledged; above, the source is not read."""
+_ENDLESS_MS: Final = 2**31 - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Batch:
+    """What one `read` brought."""
+
+    sent: list["asyncio.Future[Any]"] = field(default_factory=list)
+    offsets: Reached = field(default_factory=Reached)
+
+    def refused(self) -> bool:
+        """Whether one of its records will never be acknowledged."""
+        return any(waiter.cancelled() or waiter.exception() is not None for waiter in self.sent if waiter.done())
+
+
+class Acknowledged:
+    """One run's delivery.
+
+    Args:
+        producer, admin: started.
+    """
+
+    def __init__(self, parts: TaskParts, source: Source, producer: Producer, admin: Admin) -> None:
+        self.producer = self.dead_letters = producer
+        self._parts = parts
+        self._source = source
+        epoch = parts.stores.configs.epoch(parts.name)
+        self._marker = Marker(parts.name, epoch, source.position)
+        self.written: Written | None = Written(parts.name, epoch, self._read_back, admin)
+        self._under_way: deque[_Batch] = deque()
+        self._begun = _Batch()
+        self._in_flight = 0
+        self._to_store = Reached()
+        self._stored_at = time.monotonic()
+
+    def _read_back(self, topic: str, starts: Mapping[int, int]) -> AsyncIterator[Record]:
+        return read_to_end(self._parts.bootstrap, topic, starts, starts=starts)
+
+    def begin(self) -> None:
+        """Another batch."""
+        self._begun = _Batch()
+
+    def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
+        """The next record's mark."""
+        return self._marker.mark(record)
+
+    async def sending(self, topic: str) -> None:
+        """Nothing is to be done before."""
+
+    async def took(self, record: SourceRecord, waiter: "asyncio.Future[Any] | None") -> None:
+        """Part of the batch."""
+        if waiter is not None:
+            self._begun.sent.append(waiter)
+        self._begun.offsets.add(record)
+
+    async def batch_over(self) -> None:
+        """Store what is acknowledged, when it is time; wait while too much is under way."""
+        if self._begun.offsets:
+            self._under_way.append(self._begun)
+            self._in_flight += len(self._begun.sent)
+        self._begun = _Batch()
+        await self._settle()
+        while self._in_flight > IN_FLIGHT_RECORDS:
+            await asyncio.wait(self._under_way[0].sent)
+            await self._settle()
+
+    async def pause(self) -> None:
+        """Wait for all acknowledgements, and store."""
+        await self._settle(everything=True)
+
+    async def _settle(self, *, everything: bool = False) -> None:
+        """Take note of what is acknowledged, and store the offset when it is time, or at once for `everything`."""
+        if everything:
+            for batch in self._under_way:
+                if batch.sent:
+                    await asyncio.wait(batch.sent)
+        while self._under_way and all(waiter.done() for waiter in self._under_way[0].sent):
+            batch = self._under_way[0]
+            for waiter in batch.sent:
+                waiter.result()
+            self._under_way.popleft()
+            self._in_flight -= len(batch.sent)
+            self._parts.counts.written_records += len(batch.sent)
+            self._to_store.join(batch.offsets)
+        now = time.monotonic()
+        if self._to_store and (everything or now - self._stored_at >= self._parts.flush_interval_s):
+            self._stored_at = now
+            for partition, offset in self._to_store.take():
+                await self._parts.stores.offsets.put(self._parts.name, partition, offset)
+                await self._source.committed(offset)
+            self._parts.counts.offset_commits += 1
+
+    async def end(self, *, failed: bool) -> None:
+        """Also after a failure: what is acknowledged by then counts, up to the first record that is not."""
+        await self.producer.flush()
+        good: deque[_Batch] = deque()
+        for batch in self._under_way:
+            if batch.refused():
+                break
+            good.append(batch)
+        if len(good) < len(self._under_way) or self._begun.refused():
+            # What was sent behind the refused record may be in its partition: the marks must not hide the hole.
+            await self._parts.stores.configs.raise_epoch(self._parts.name)
+        self._under_way = good
+        await self._settle(everything=True)
+
+
+@contextlib.asynccontextmanager
+async def acknowledged(parts: TaskParts, source: Source, admin: Admin) -> AsyncIterator[Acknowledged]:
+    """A run's delivery."""
+    # A batch that gave up would leave a hole before those behind it, so none does: the task ends first, as in Kafka Connect.
+    async with Producer(
+        parts.bootstrap,
+        client_id=f"connector-producer-{parts.name}",
+        delivery_timeout_ms=_ENDLESS_MS,
+        **producer_options(parts.config),
+    ) as producer:
+        yield Acknowledged(parts, source, producer, admin)
