@@ -163,9 +163,7 @@ async def dispatch(record: ConsumerRecord[str, Command]) -> None:
         await _keep(matched, record.partition)
 
 
-@app.subscribe(
-    positions, batch=Batch(max_records=500, max_wait_s=0.02), retry=_REFUSES, guarantee="exactly_once"
-)
+@app.subscribe(positions, batch=Batch(max_records=500, max_wait_s=0.02), retry=_REFUSES, guarantee="exactly_once")
 async def follow(records: list[ConsumerRecord[str, Position]]) -> None:
     """Know where drivers are, run the meters, end rides; then match whoever waits and let time pass."""
     checked = [

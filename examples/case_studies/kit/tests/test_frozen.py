@@ -126,8 +126,8 @@ class GetTaxi:
         self._rides = app.topic("gettaxi.rides", value=Ride, read_only=True)
 
     async def begin(self) -> None:
-        place = {"lat": self._centre.lat, "lng": self._centre.lng}
-        wanted = Command(ask=Ask.REQUESTED, ride_id="r", city="berlin", at=NOON, rider_id="u", **place)
+        wanted = Command(ask=Ask.REQUESTED, ride_id="r", city="berlin", at=NOON, rider_id="u")
+        wanted.lat, wanted.lng = self._centre.lat, self._centre.lng
         await self._commands.send(wanted, "berlin")
 
         async def waits() -> bool:
@@ -183,7 +183,9 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
 
 async def start(parts: Parts, name: str, story: Any, **environment: str) -> Part:
     """A process of the service."""
-    return await parts.start_app(name, "kit.tests.freezing:app", FREEZING_CASE=story.name, BUSWAY_HTTP_PORT="0", **environment)
+    return await parts.start_app(
+        name, "kit.tests.freezing:app", FREEZING_CASE=story.name, BUSWAY_HTTP_PORT="0", **environment
+    )
 
 
 async def until_shared(parts: Parts, group: str) -> None:

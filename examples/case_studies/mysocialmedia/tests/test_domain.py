@@ -237,9 +237,7 @@ def test_the_ranking_is_that_of_sorting_everything(steps: list[tuple[int, int, b
         old = posts.get(post_id)
         heat = (0.0 if old is None else old.heat) + max(warmer, 0) * (-1 if cools else 1)
         deleted = warmer < 0 or (old is not None and old.deleted)
-        posts[post_id] = Post(
-            post_id=post_id, user_id=AUTHOR, text="", at=NOON, heat=heat, deleted=deleted
-        )
+        posts[post_id] = Post(post_id=post_id, user_id=AUTHOR, text="", at=NOON, heat=heat, deleted=deleted)
         hottest.put(posts[post_id])
         live = sorted((post for post in posts.values() if not post.deleted), key=lambda one: (-one.heat, one.post_id))
         found = hottest.top(3)
