@@ -101,7 +101,11 @@ async def _paced(site: Site, sender: App, count: int) -> list[float]:
                         counted[post.post_id] += 1
                         times.append((now - sent[post.post_id].popleft()) * 1000)
 
-    options: dict[str, Any] = {"bootstrap_servers": site.bootstrap_servers, "auto_offset_reset": "latest"}
+    options: dict[str, Any] = {
+        "bootstrap_servers": site.bootstrap_servers,
+        "auto_offset_reset": "latest",
+        "isolation_level": "read_committed",
+    }
     async with reader, Consumer("mysocialmedia.posts", **options) as consumer:
         await asyncio.gather(*(consumer.position(one) for one in consumer.assignment()))
         for post_id in posts:

@@ -44,7 +44,13 @@ class Devices:
         self.traffic = {one.plan.city: one for one in traffic}
         self.positions = self.rider_positions = self.commands = 0
         """How many were acknowledged."""
-        self.app = App(name, bootstrap_servers=bootstrap_servers, schema_registry=schema_registry)
+        # Rides are written in transactions: what was not committed is nobody's.
+        self.app = App(
+            name,
+            bootstrap_servers=bootstrap_servers,
+            schema_registry=schema_registry,
+            consumer={"isolation_level": "read_committed"},
+        )
         self.position_topic: Topic[str, Position] = self.app.topic(
             "gettaxi.positions", value=Position, partitions=PARTITIONS
         )

@@ -7,7 +7,8 @@ handlers are for whole partitions, so the tables let them take turns: what one h
 decides anything. So rows are in the topic in the order of the decisions, and whatever a crash leaves of them is a beginning of that order.
 
 A ride is one row: its driver, its meter, its price and the last position in it. "Busy" is not stored anywhere, it is what the rows say. So
-one write decides, and a crash finds it made or not made; what comes again is at or below the offset in the row, and changes nothing.
+one write decides. The rows of a call and the place among its topic's records are committed together, or not at all, and by nobody who has
+lost the city to another instance.
 """
 
 import asyncio
@@ -143,7 +144,7 @@ def _recorded_at(record: ConsumerRecord[Any, Any]) -> dt.datetime:
     return dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC)
 
 
-@app.subscribe(commands, ordering="partition", retry=_REFUSES)
+@app.subscribe(commands, ordering="partition", retry=_REFUSES, guarantee="exactly_once")
 async def dispatch(record: ConsumerRecord[str, Command]) -> None:
     """Begin a ride, or give one up; then match whoever waits."""
     command = matching.check_command(record.value, key=record.key, recorded_at=_recorded_at(record))
@@ -162,7 +163,7 @@ async def dispatch(record: ConsumerRecord[str, Command]) -> None:
         await _keep(matched, record.partition)
 
 
-@app.subscribe(positions, batch=Batch(max_records=500, max_wait_s=0.02), retry=_REFUSES)
+@app.subscribe(positions, batch=Batch(max_records=500, max_wait_s=0.02), retry=_REFUSES, guarantee="exactly_once")
 async def follow(records: list[ConsumerRecord[str, Position]]) -> None:
     """Know where drivers are, run the meters, end rides; then match whoever waits and let time pass."""
     checked = [
@@ -188,8 +189,8 @@ async def follow(records: list[ConsumerRecord[str, Position]]) -> None:
             await _keep(ride, partition)
             given_up = True
         if given_up:
-            # A row that is put twice in a call is written once, where it was put first. So that nobody takes a driver before the row that
-            # gives the driver back is written, those rows are written now.
+            # A row that is put twice in a call is written once, where it was put first. Devices read row by row: so that nobody takes a
+            # driver before the row that gives the driver back, those rows have their place now.
             await rides.flush()
         for ride in city.assign():
             await _keep(ride, partition)

@@ -153,15 +153,19 @@ class Parts:
         self.parts.append(part)
         return part
 
-    async def start_bus(self) -> None:
+    async def start_bus(self, *more: str) -> None:
         """A broker and a registry, each a process of its own with its port and its data in the folder, so that each can be killed alone;
         parts that are started later find them in their environment.
+
+        Args:
+            more: settings of the broker, `name=value`.
 
         Raises:
             DemoFailed: one did not start.
         """
         settings = (
-            f"listeners=PLAINTEXT://127.0.0.1:{free_port()}", f"log.dirs={self.folder / 'bus'}", "group.initial.rebalance.delay.ms=0"
+            f"listeners=PLAINTEXT://127.0.0.1:{free_port()}", f"log.dirs={self.folder / 'bus'}", "group.initial.rebalance.delay.ms=0",
+            *more,
         )  # fmt: skip
         options = [option for setting in settings for option in ("--override", setting)]
         self.bus = await self.start("bus", *BUSWAY, "broker", *options, "--json")

@@ -55,7 +55,8 @@ app = App(
     "mybank-bank",
     bootstrap_servers=os.environ.get("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092"),
     schema_registry=os.environ.get("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081"),
-    consumer={"group_instance_id": os.environ.get("MYBANK_BANK_INSTANCE")},
+    # Alerts are written in transactions: what was not committed is nobody's.
+    consumer={"group_instance_id": os.environ.get("MYBANK_BANK_INSTANCE"), "isolation_level": "read_committed"},
     lifespan=ledger,
 )
 transfers = app.topic("mybank.transfers", value=Transferred, partitions=PARTITIONS)

@@ -117,18 +117,15 @@ def threshold_of(wishes: Thresholds | None, kind: Kind) -> Decimal:
 
 
 def judge(
-    hour: Hour, transaction: Transaction, wishes: Thresholds | None, offset: int, now: dt.datetime
+    hour: Hour, transaction: Transaction, wishes: Thresholds | None, now: dt.datetime
 ) -> tuple[Hour, Sequence[Alert]]:
     """The hour with a transaction in it, and the alerts that it sets off.
 
-    What is known already, at or below `last_offset`, changes nothing and is told no more. A transaction that comes under a new offset (its
-    row was corrected, or the table was read again) takes the place of the one with its id.
+    A transaction that comes again (its row was corrected, or the table was read again) takes the place of the one with its id.
     """
-    if offset <= hour.last_offset:
-        return hour, ()
     alone = single(transaction, wishes, now)
     after, together = hourly(hour, transaction, wishes, now)
-    return replace(after, last_offset=offset), [alert for alert in (alone, together) if alert is not None]
+    return after, [alert for alert in (alone, together) if alert is not None]
 
 
 def single(transaction: Transaction, wishes: Thresholds | None, now: dt.datetime) -> Alert | None:

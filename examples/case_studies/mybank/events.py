@@ -208,7 +208,6 @@ class Hour:
         account_id: whose.
         outflows: in the order of `booked_at`.
         over: whether their sum has reached the threshold; one alert for each time it does.
-        last_offset: the newest change that went in, by its offset in the account's partition; what is at or below is known already.
     """
 
     __avro_namespace__ = "mybank"
@@ -216,7 +215,6 @@ class Hour:
     account_id: str
     outflows: list[Outflow] = field(default_factory=list)
     over: bool = False
-    last_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 What lives here: topics, tables, the handler. What does not: the rules (`domain`), the page (`http`), the bank's own side (`bank`).
 
-Why nothing is lost or told twice. An alert is written, and acknowledged, before the account's hour is; the record counts as handled when
-that is acknowledged too. Killed before the alert: the record comes again and nothing has happened. Killed between the two: it comes again,
-the hour gives the same alert, whose id is in the table of alerts already. Killed after both: the hour's `last_offset` says so.
+Why nothing is lost or told twice. The alerts of a transaction, the account's hour and the place among the transactions are committed
+together, or not at all. The table of alerts is asked for another reason: the bank corrects rows and connectors read tables again, and
+neither tells anybody twice.
 """
 
 import datetime as dt
@@ -26,7 +26,7 @@ from mybank.pulse import Pulse
 from mybank.topics import ALERTS, ALERTS_CONFIGS, PARTITIONS
 
 CONCURRENCY = 64
-"""Records of a partition that are under way at once, one of an account at a time: they wait for the same acknowledgement."""
+"""Records of a partition that are under way at once, one of an account at a time: they wait for the same threshold to be read."""
 
 pulse = Pulse()
 app = App(
@@ -34,12 +34,7 @@ app = App(
     bootstrap_servers=os.environ.get("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092"),
     schema_registry=os.environ.get("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081"),
     # With a name of its own, an instance that comes back takes its partitions over at once (static membership).
-    # The connector writes in transactions: what it did not commit is nobody's.
-    consumer={
-        "group_instance_id": os.environ.get("MYBANK_INSTANCE"),
-        "fetch_max_wait_ms": 100,
-        "isolation_level": "read_committed",
-    },
+    consumer={"group_instance_id": os.environ.get("MYBANK_INSTANCE"), "fetch_max_wait_ms": 100},
     lifespan=pulse.running,
 )
 transactions = app.topic(
@@ -64,7 +59,13 @@ def has_row(record: ConsumerRecord[TransactionKey, TransactionChange]) -> bool:
     return record.value is not None and record.value.after is not None
 
 
-@app.subscribe(transactions, where=has_row, concurrency=CONCURRENCY, retry=Retry(give_up_on=(domain.Impossible,)))
+@app.subscribe(
+    transactions,
+    where=has_row,
+    concurrency=CONCURRENCY,
+    retry=Retry(give_up_on=(domain.Impossible,)),
+    guarantee="exactly_once",
+)
 async def judge(change: TransactionChange, record: ConsumerRecord[TransactionKey, TransactionChange]) -> None:
     """Tell the owner what reaches a threshold."""
     row = change.after
@@ -78,12 +79,10 @@ async def judge(change: TransactionChange, record: ConsumerRecord[TransactionKey
     transaction = domain.booked(change, row, account.after if account is not None else None)
     hour = hours.get(row.account_id) or Hour(account_id=row.account_id)
     wishes = thresholds.get(row.account_id)
-    after, found = domain.judge(hour, transaction, wishes, record.offset, dt.datetime.now(dt.UTC))
+    after, found = domain.judge(hour, transaction, wishes, dt.datetime.now(dt.UTC))
     new = [alert for alert in found if alert.alert_id not in alerts]
     for alert in new:
         await alerts.put(alert.alert_id, alert, partition=record.partition)
-    if new:
-        await alerts.flush()
     if after is not hour:
         await hours.put(row.account_id, after, partition=record.partition)
     pulse.judged(transaction, new)

@@ -6,10 +6,7 @@ are kept (`service`).
 A like is a fact about a post and a user, a comment one about a post, a user and an id: it is there or it is not, and only what changes
 that counts. So next to the posts there are marks, one for each fact that holds.
 
-Posts and marks are written to two topics, and a crash may come between. Posts are acknowledged first, so a mark is never ahead of its
-post. After a crash some activities come again. Those that are in a post already (at or below its `last_offset`) change no total but do
-set or take away their mark, in their order. The last one of each mark decides, whatever was there before: so when the first new activity
-is counted, all marks are as they were.
+Nothing here asks whether it has seen an activity before: posts, marks and the place in the topic are written in one transaction.
 """
 
 import datetime as dt
@@ -71,7 +68,7 @@ def _check_id(name: str, found: str | None) -> None:
 
 @dataclass(slots=True)
 class Changes:
-    """What a batch of activities changes, to be written: posts first, then marks.
+    """What a batch of activities changes, to be written.
 
     Attributes:
         posts: by id.
@@ -117,11 +114,11 @@ class Wall:
             if mark is None:
                 self._keys.get(key.partition(_SEPARATOR)[0], set()).discard(key)
 
-    def apply(self, activity: Activity, offset: int, changes: Changes, *, received: dt.datetime | None = None) -> None:
+    def apply(self, activity: Activity, changes: Changes, *, received: dt.datetime | None = None) -> None:
         """Take in the next activity of a partition, on top of what is stored and of `changes`, and add what follows to `changes`.
 
         Args:
-            activity, offset: what, and its place in the partition.
+            activity: what.
             changes: of the activities before it that are not stored yet.
             received: when the bus got it, if that is known.
 
@@ -132,22 +129,20 @@ class Wall:
         post = changes.posts.get(activity.post_id) or self._posts.get(activity.post_id)
         if activity.kind is Kind.POSTED:
             if post is None:
-                self._post(activity, offset, changes)
+                self._post(activity, changes)
             else:
-                changes.ignored += offset > post.first_offset
+                changes.ignored += 1
             return
-        if post is None or offset < post.first_offset:
+        if post is None:
             raise Impossible(f"post_id is {activity.post_id!r}; there was no such post yet")
         if post.deleted:
-            if offset == post.last_offset:
-                self._unmark_all(post.post_id, changes)
-            changes.ignored += offset > post.last_offset
+            changes.ignored += 1
         elif activity.kind is Kind.DELETED:
-            self._delete(post, activity, offset, changes)
+            self._delete(post, activity, changes)
         else:
-            self._mark(post, activity, offset, changes)
+            self._mark(post, activity, changes)
 
-    def _post(self, activity: Activity, offset: int, changes: Changes) -> None:
+    def _post(self, activity: Activity, changes: Changes) -> None:
         changes.live += 1
         changes.posts[activity.post_id] = Post(
             post_id=activity.post_id,
@@ -155,40 +150,31 @@ class Wall:
             text=activity.text or "",
             at=activity.at,
             heat=self._posted_heat(activity.at),
-            first_offset=offset,
-            last_offset=offset,
         )
 
     def _posted_heat(self, at: dt.datetime) -> float:
         return trending.warmed(trending.COLD, trending.WEIGHTS[Kind.POSTED], at, self._half_life)
 
-    def _delete(self, post: Post, activity: Activity, offset: int, changes: Changes) -> None:
+    def _delete(self, post: Post, activity: Activity, changes: Changes) -> None:
         if activity.user_id != post.user_id:
             raise Impossible(f"user_id is {activity.user_id!r}; a post is deleted by its author")
         changes.live -= 1
         changes.likes -= post.likes
         changes.comments -= post.comments
-        changes.posts[post.post_id] = replace(post, deleted=True, text="", last_offset=offset)
-        self._unmark_all(post.post_id, changes)
-
-    def _unmark_all(self, post_id: str, changes: Changes) -> None:
-        for key in self._keys.get(post_id, ()):
+        changes.posts[post.post_id] = replace(post, deleted=True, text="")
+        for key in self._keys.get(post.post_id, ()):
             changes.marks[key] = None
 
-    def _mark(self, post: Post, activity: Activity, offset: int, changes: Changes) -> None:
+    def _mark(self, post: Post, activity: Activity, changes: Changes) -> None:
         key = mark_key(post.post_id, activity.user_id, activity.comment_id if activity.kind in _OF_COMMENTS else None)
         there = _SETS[activity.kind]
         mark = changes.marks[key] if key in changes.marks else self._marks.get(key)
-        was = mark is not None
-        if was is not there:
-            changes.marks[key] = Mark(offset=offset, at=activity.at) if there else None
-            if there:
-                self._keys.setdefault(post.post_id, set()).add(key)
-        if offset <= post.last_offset:
-            return
-        if was is there:
+        if (mark is not None) is there:
             changes.ignored += 1
             return
+        changes.marks[key] = Mark(at=activity.at) if there else None
+        if there:
+            self._keys.setdefault(post.post_id, set()).add(key)
         if post.post_id not in changes.posts:
             post = changes.posts[post.post_id] = replace(post)
         step = 1 if there else -1
@@ -205,4 +191,3 @@ class Wall:
             post.heat = trending.cooled(
                 post.heat, weight, mark.at, least=self._posted_heat(post.at), half_life=self._half_life
             )
-        post.last_offset = offset

@@ -52,8 +52,6 @@ class Post:
         comments: comments that are there now.
         heat: rank among trending posts, see `trending`.
         deleted: by its author; its totals are final.
-        first_offset: of the activity that posted it, in the post's partition.
-        last_offset: of the newest activity that changed it; what is at or below is in the totals already.
     """
 
     __avro_namespace__ = "mysocialmedia"
@@ -66,8 +64,6 @@ class Post:
     comments: int = 0
     heat: float = 0.0
     deleted: bool = False
-    first_offset: int
-    last_offset: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,13 +71,11 @@ class Mark:
     """That a user likes a post, or that a comment is there; its key says which (`domain.mark_key`), a tombstone that it no longer is.
 
     Attributes:
-        offset: of the activity that set it, in the post's partition.
-        at: of that activity; None in marks of earlier releases.
+        at: of the activity that set it; None in marks of earlier releases.
     """
 
     __avro_namespace__ = "mysocialmedia"
 
-    offset: int
     at: dt.datetime | None = None
 
 

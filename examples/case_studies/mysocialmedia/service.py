@@ -2,8 +2,8 @@
 
 What lives here: topics, what is kept, the handler. What does not: the rules (`domain`), what is trending (`trends`), the page (`http`).
 
-Posts and marks are tables in compacted topics, in the partition that has the number of their activities. A batch writes each post that it
-changed once, waits for the acknowledgement, and then writes the marks; `domain` says why in this order.
+Posts and marks are tables in compacted topics, in the partition that has the number of their activities. A batch writes each post and each
+mark that it changed once, in one transaction with its place among the activities: all of that is there, or nothing.
 """
 
 import datetime as dt
@@ -35,7 +35,12 @@ trends = app.extend(Trends(posts, hot, wall, half_life=HALF_LIFE))
 web = app.extend(Web(http.create(posts, activities, trends)))
 
 
-@app.subscribe(activities, batch=Batch(max_records=1000, max_wait_s=0.02), retry=Retry(give_up_on=(domain.Impossible,)))
+@app.subscribe(
+    activities,
+    batch=Batch(max_records=1000, max_wait_s=0.02),
+    retry=Retry(give_up_on=(domain.Impossible,)),
+    guarantee="exactly_once",
+)
 async def count(records: list[ConsumerRecord[str, Activity]]) -> None:
     """Bring the totals up to date."""
     changes = domain.Changes()
@@ -44,11 +49,10 @@ async def count(records: list[ConsumerRecord[str, Activity]]) -> None:
         if activity is None or record.key != activity.post_id:
             raise domain.Impossible(f"key is {record.key!r}; it is the post_id of the activity, which must be there")
         received = dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC)
-        wall.apply(activity, record.offset, changes, received=received)
+        wall.apply(activity, changes, received=received)
     partition = records[0].partition
     for post_id, post in changes.posts.items():
         await posts.put(post_id, post, partition=partition)
-    await posts.flush()
     for key, mark in changes.marks.items():
         if mark is not None:
             await marks.put(key, mark, partition=partition)

@@ -154,6 +154,36 @@ async def test_a_batch_is_one_piece() -> None:
         assert len(await bus.dead_letters(sales)) == 1
 
 
+async def test_flushed_rows_keep_their_place_before_those_that_are_put_again() -> None:
+    """One thing passes from row to row within a call: in no beginning of the topic do two of them have it. A call that fails after it has
+    flushed leaves no row behind."""
+    app = App("passing", commit_interval_s=0.02)
+    sales = app.topic("sales", value=Sale, format="json", partitions=1)
+    having = app.table("having", value=bool, format="json", partitions=1)
+
+    @app.subscribe(sales, retry=Retry(attempts=1), ordering="partition", guarantee="exactly_once")
+    async def give_on(sale: Sale) -> None:
+        giver, taker = ("a", "b") if having.get("a") else ("b", "a")
+        await having.put(taker, False)
+        await having.put(giver, False)
+        await having.flush()
+        await having.put(taker, True)
+        if sale.amount == 2:
+            raise ValueError("two")
+
+    async with app.test() as bus:
+        for amount in range(1, 5):
+            await bus.send(sales, Sale("shop", amount), key="shop")
+        await bus.settle()
+        found = [(record.key, record.value) for record in await bus.records(having.topic)]
+        to_a = [("a", False), ("b", False), ("a", True)]
+        to_b = [("b", False), ("a", False), ("b", True)]
+        assert found == [*to_a, *to_b, *to_a]
+        assert dict(having) == {"a": True, "b": False}
+        await bus.restart()
+        assert dict(having) == {"a": True, "b": False}
+
+
 async def test_a_row_that_is_put_from_outside_keeps_its_place() -> None:
     """It goes into a transaction as well, and returns when that is committed."""
     service = Shop()

@@ -49,8 +49,7 @@ class Running(StatefulProcessor):  # type: ignore[misc, unused-ignore]
         found: list[Alert] = []
         for row in pd.concat(rows).sort_values("position").to_dict("records"):
             transaction = _transaction(row)
-            offset, at = int(row["position"]), transaction.committed_at
-            hour, alerts = domain.judge(hour, transaction, _wishes(row), offset, at)
+            hour, alerts = domain.judge(hour, transaction, _wishes(row), transaction.committed_at)
             for alert in alerts:
                 if not self._raised.containsKey((alert.alert_id,)):
                     self._raised.updateValue((alert.alert_id,), (True,))

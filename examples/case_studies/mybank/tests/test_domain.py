@@ -66,10 +66,10 @@ def test_an_hour_is_told_each_time_it_goes_over_and_never_twice(flows: list[tupl
     wishes, hour, alerts, expected, over = thresholds(hourly="800.00"), Hour(account_id="a"), [], [], False
     for offset, (amount, second) in enumerate(flows):
         transaction = booked(offset, f"{amount}.00", second=second)
-        hour, found = domain.judge(hour, transaction, wishes, offset, NOON)
+        hour, found = domain.judge(hour, transaction, wishes, NOON)
         alerts += [alert.transaction_id for alert in found]
         if offset == again:
-            assert domain.judge(hour, transaction, wishes, offset, NOON) == (hour, ())
+            assert domain.judge(hour, transaction, wishes, NOON) == (hour, [])
         newest = max(one for _, one in flows[: offset + 1])
         total = sum(one for one, at in flows[: offset + 1] if newest - at < 3600)
         expected += [offset] if total >= 800 and not over else []
@@ -78,21 +78,21 @@ def test_an_hour_is_told_each_time_it_goes_over_and_never_twice(flows: list[tupl
 
 
 def test_a_transaction_that_comes_again_takes_its_own_place() -> None:
-    """Captured anew under a later offset, with a corrected amount, it counts once for the hour."""
+    """Captured anew, with a corrected amount, it counts once for the hour."""
     wishes, hour = thresholds(hourly="800.00"), Hour(account_id="a")
-    hour, _ = domain.judge(hour, booked(1, "500.00"), wishes, 0, NOON)
-    hour, none = domain.judge(hour, booked(1, "700.00"), wishes, 1, NOON)
+    hour, _ = domain.judge(hour, booked(1, "500.00"), wishes, NOON)
+    hour, none = domain.judge(hour, booked(1, "700.00"), wishes, NOON)
     assert (none, [flow.amount for flow in hour.outflows]) == ([], [Decimal("700.00")])
-    hour, (alert,) = domain.judge(hour, booked(2, "100.00"), wishes, 2, NOON)
+    hour, (alert,) = domain.judge(hour, booked(2, "100.00"), wishes, NOON)
     assert (alert.alert_id, alert.amount) == ("2:HOURLY", Decimal("800.00"))
 
 
 def test_what_comes_in_does_not_count_for_what_goes_out() -> None:
     """A deposit is told by itself and leaves the hour as it is."""
     hour, (alert,) = domain.judge(
-        Hour(account_id="a"), booked(amount="1000.00", kind=Kind.DEPOSIT), thresholds(hourly="1.00"), 0, NOON
+        Hour(account_id="a"), booked(amount="1000.00", kind=Kind.DEPOSIT), thresholds(hourly="1.00"), NOON
     )
-    assert (alert.reason, hour.outflows, hour.last_offset) == (Reason.SINGLE, [], 0)
+    assert (alert.reason, hour.outflows) == (Reason.SINGLE, [])
 
 
 def captured(**changes: object) -> TransactionChange:

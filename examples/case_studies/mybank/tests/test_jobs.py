@@ -62,7 +62,7 @@ def live(transactions: list[TransactionRow]) -> dict[str, Decimal]:
     hours: dict[str, Hour] = {}
     found: dict[str, Decimal] = {}
     known = {one.id: AccountRow(id=one.id, owner=one.owner, currency=one.currency) for one in ACCOUNTS}
-    for offset, row in enumerate(transactions):
+    for row in transactions:
         try:
             transaction = domain.booked(
                 TransactionChange(after=row, source=Source(ts_us=1)), row, known.get(row.account_id)
@@ -70,7 +70,7 @@ def live(transactions: list[TransactionRow]) -> dict[str, Decimal]:
         except domain.Impossible:
             continue
         hour = hours.get(row.account_id) or Hour(account_id=row.account_id)
-        hours[row.account_id], alerts = domain.judge(hour, transaction, told.get(row.account_id), offset, NOON)
+        hours[row.account_id], alerts = domain.judge(hour, transaction, told.get(row.account_id), NOON)
         found |= {alert.alert_id: alert.amount for alert in alerts}
     return found
 

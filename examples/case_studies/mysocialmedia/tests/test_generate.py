@@ -27,8 +27,8 @@ def test_the_wall_counts_what_the_tally_counts() -> None:
     posts: dict[str, Post] = {}
     marks: dict[str, Mark] = {}
     wall, tally, changes = domain.Wall(posts, marks), Tally(), domain.Changes()
-    for offset, one in enumerate(Day(events=12_000, posts=50).activities(lambda: NOON)):
-        wall.apply(one, offset, changes)
+    for one in Day(events=12_000, posts=50).activities(lambda: NOON):
+        wall.apply(one, changes)
         tally.note(one)
     found = {post.post_id: (post.likes, post.comments) for post in changes.posts.values() if not post.deleted}
     assert found == tally.totals

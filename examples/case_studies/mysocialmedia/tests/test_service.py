@@ -69,13 +69,6 @@ def marked() -> dict[str, tuple[int, int]]:
     return {post_id: (likes, comments) for post_id, (likes, comments) in counts.items()}
 
 
-def home(post_id: str) -> int:
-    """The partition that a post is in."""
-    at = service.posts.home(post_id)
-    assert at is not None
-    return at.partition
-
-
 async def replay_all(bus: TestBus) -> int:
     """`busway dlq replay` for all dead letters of the service; how many."""
     async with DeadLetters(bus.app.bootstrap_servers) as letters:
@@ -118,33 +111,6 @@ async def test_a_crash_anywhere_changes_no_total(bus: TestBus, point: str) -> No
     assert right(tally)
     await bus.restart()
     assert right(tally)
-
-
-async def test_a_crash_between_the_writes_changes_no_total(bus: TestBus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed when posts are acknowledged and no mark is written yet: what comes again sets the marks and counts nothing twice."""
-    tally = Tally()
-    await send([act(Kind.POSTED, f"p{number}", "author") for number in range(12)], tally)
-    await bus.settle()
-    flush, flushed = service.posts.flush, asyncio.Event()
-
-    async def flush_and_stay() -> None:
-        await flush()
-        flushed.set()
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(service.posts, "flush", flush_and_stay)
-    await send([act(Kind.LIKED, "p0"), act(Kind.LIKED, "p0", "u2"), act(Kind.COMMENTED, "p0")], tally)
-    await flushed.wait()
-    monkeypatch.undo()
-    assert (service.posts["p0"].likes, list(service.marks)) == (2, [])
-    crash = bus.crash(at="before-handler")
-    other = next(one for one in service.posts if home(one) != home("p0"))
-    await send([act(Kind.LIKED, other)], tally)
-    await crash
-    await send([act(Kind.LIKED, "p0"), act(Kind.UNLIKED, "p0", "u2")], tally)
-    await bus.settle()
-    assert right(tally)
-    assert service.posts["p0"].likes == 1
 
 
 async def test_a_broker_that_is_killed_under_load_changes_no_total(bus: TestBus) -> None:

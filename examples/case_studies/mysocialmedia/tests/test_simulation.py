@@ -13,15 +13,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.simulation, pytest.mark.timeout(600)
 SEEDS = 6
 
 
-def forgets_what_was_counted(app: App) -> None:
-    """A post does not say up to which activity it is counted: what comes again is counted again."""
-    posts = app.routes[0].function.__globals__["posts"]
-    put = posts.put
+def counts_at_least_once(app: App) -> None:
+    """Posts are written before their marks, and the place among the activities after both: what comes again is counted again."""
+    app.routes[0] = dataclasses.replace(app.routes[0], guarantee="at_least_once")
+    known = app.routes[0].function.__globals__
+    posts, marks = known["posts"], known["marks"]
+    put = marks.put
 
-    async def without_offset(key: str, post: Any, **more: Any) -> None:
-        await put(key, dataclasses.replace(post, last_offset=-1), **more)
+    async def behind_posts(key: str, mark: Any, **more: Any) -> None:
+        await posts.flush()
+        await put(key, mark, **more)
 
-    posts.put = without_offset
+    marks.put = behind_posts
 
 
 def test_totals_are_exact_whatever_fails() -> None:
@@ -36,7 +39,7 @@ def test_a_service_that_counts_again_is_found() -> None:
             simulation.target,
             workload=users,
             properties=[totals_are_exact],
-            prepare=forgets_what_was_counted,
+            prepare=counts_at_least_once,
             seeds=300,
         )
     assert found.value.history.faults

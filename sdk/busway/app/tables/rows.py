@@ -153,6 +153,7 @@ class Attempt(Generic[K, V]):
         before: rows and homes as they were.
         put: what the call made of them.
         written: keys of those that are on their way to the topic.
+        unsent: keys of those that have no place yet among what an exactly_once call leaves behind.
         ended: the call has returned or failed.
         shared: the home of all rows whose only events are the topic's.
     """
@@ -169,6 +170,7 @@ class Attempt(Generic[K, V]):
     before: dict[K, tuple[V | None, Home | None]] = field(default_factory=dict)
     put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)
     written: list[K] = field(default_factory=list)
+    unsent: dict[K, None] = field(default_factory=dict)
     ended: bool = False
     shared: Home | None = None
 
@@ -178,6 +180,7 @@ class Attempt(Generic[K, V]):
             self.before[key] = rows.get(key), rows.home(key)
         now = self._after(home)
         self.put[key] = value, now
+        self.unsent[key] = None
         rows.set_row(key, value, now)
 
     def _after(self, home: Home | None) -> Home:
@@ -192,6 +195,7 @@ class Attempt(Generic[K, V]):
         """What was put until now is written, so it is not undone any more."""
         self.before.clear()
         self.put.clear()
+        self.unsent.clear()
         self.written.clear()
 
     def undo(self, rows: Rows[K, V]) -> None:

@@ -179,7 +179,8 @@ class Table(Rows[K, V], Extension):
     async def flush(self) -> None:
         """In a handler: write what it has changed so far and wait until that is acknowledged. It then stays, whatever becomes of the
         handler, so the next attempt finds it; for a second write that must never be ahead of the first. In a handler that is
-        exactly_once all its writes are one, and this does nothing.
+        exactly_once all its writes are one transaction, and this gives those so far their place in it: a row that is put again afterwards
+        is written again, behind them.
 
         Raises:
             BadDeclaration: the handler takes batches and asks `includes`, for which rows are marked with the last record of the batch.
@@ -188,7 +189,9 @@ class Table(Rows[K, V], Extension):
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
             return
-        if work.get() is not None:
+        if (mine := work.get()) is not None:
+            for row in self.rows_of(attempt):
+                mine.keep(row)
             return
         attempt.flushed = True
         self._check_half_batch(attempt)
@@ -297,8 +300,10 @@ class Table(Rows[K, V], Extension):
             yield *encoded, headers
 
     def rows_of(self, attempt: Attempt[K, V]) -> Iterator[Outgoing]:
-        """What has to be sent for what a handler has changed."""
-        for key, value, headers in self._encoded(attempt, list(attempt.put)):
+        """What has to be sent for what a handler has changed since it was asked last."""
+        keys = list(attempt.unsent)
+        attempt.unsent.clear()
+        for key, value, headers in self._encoded(attempt, keys):
             yield Outgoing(self.topic.name, attempt.partition, key, value, headers, None)
 
     # What the app does
