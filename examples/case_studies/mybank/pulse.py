@@ -29,7 +29,7 @@ class Tick:
         at: its end, in UTC.
         transactions: that were judged per second.
         alerts: that were raised per second.
-        p50_ms, p99_ms: from the database's commit until the transaction was judged, and its alert acknowledged; None without any.
+        p50_ms, p99_ms: from the database's commit until the transaction was judged, a moment before its alert is committed; None without any.
     """
 
     at: dt.datetime
