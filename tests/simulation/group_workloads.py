@@ -92,7 +92,7 @@ async def take_part(client: Client) -> None:
         listener.consumer = consumer
         await client.persist(consumer.start)
         _record_commits(client, consumer)
-        joined = 0
+        joined, handled = 0, dict[busway.TopicPartition, int]()
         try:
             while not client.stage.drained.is_set():
                 records = await poll(client, consumer, group=GROUP, limit=client.chance.choice([1, 5, 100]))
@@ -100,8 +100,9 @@ async def take_part(client: Client) -> None:
                     joined = listener.joined
                     if client.chance.random() < _STALE:
                         await _commit_stale(client, consumer)
-                if records and not auto:
-                    await _commit(consumer, records)
+                handled.update((partition, found[-1].offset + 1) for partition, found in records.items())
+                if not auto:
+                    handled = await _commit(consumer, handled)
                 left -= 1
                 if left == leaves_at:
                     break
@@ -147,11 +148,17 @@ def _record_commits(client: Client, consumer: busway.Consumer) -> None:
     offsets.commit = recorded  # type: ignore[method-assign]
 
 
-async def _commit(consumer: busway.Consumer, records: Mapping[busway.TopicPartition, list[busway.Record]]) -> None:
+async def _commit(
+    consumer: busway.Consumer, handled: Mapping[busway.TopicPartition, int]
+) -> dict[busway.TopicPartition, int]:
+    """Commit; answers what is left for the next time, since the group has moved on. What is read again by then is not."""
+    mine = {partition: offset for partition, offset in handled.items() if (consumer.place(partition) or -1) >= offset}
     try:
-        await consumer.commit({partition: found[-1].offset + 1 for partition, found in records.items()})
+        if mine:
+            await consumer.commit(mine)
     except BuswayError:
-        return  # it is in the history
+        return mine  # it is in the history
+    return {}
 
 
 async def _commit_stale(client: Client, consumer: busway.Consumer) -> None:

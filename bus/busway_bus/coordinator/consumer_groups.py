@@ -25,7 +25,6 @@ def consumer_limits(config: BrokerConfig) -> ConsumerLimits:
     return ConsumerLimits(
         max_size=config.get("group.consumer.max.size"),
         assignors=tuple(config.get("group.consumer.assignors")),
-        regex_refresh_ms=config.get("group.consumer.regex.refresh.interval.ms"),
         of_group=lambda group_id: settings,
     )
 

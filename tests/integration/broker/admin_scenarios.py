@@ -101,6 +101,7 @@ _MACHINES = frozenset(
     {"advertised.listeners", "listeners", "log.dir", "log.dirs", "controller.listener.names", "max.connections"}
     | {"controller.quorum.voters", "process.roles", "offsets.topic.replication.factor"}
     | {"transaction.state.log.min.isr", "transaction.state.log.replication.factor", "group.initial.rebalance.delay.ms"}
+    | {"group.consumer.migration.policy"}
 )
 """Broker settings that the two are started with, or whose defaults differ by intent."""
 
