@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Literal
 
 import pytest
 from tests.support.proxy import Fate, Proxy
@@ -100,3 +101,36 @@ async def test_a_partition_that_has_gone_is_not_committed_again(proxy: Proxy) ->
         async with app.worker._commits._committing:
             assert gone.closing
         assert await committed(proxy, "revoked") is None
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+async def test_what_comes_while_a_partition_is_given_up_is_not_committed(
+    proxy: Proxy, guarantee: Literal["at_least_once", "exactly_once"]
+) -> None:
+    """The group waits for a handler; a record that is fetched meanwhile is handled by the next owner."""
+    app = App("revoked", proxy.address, consumer=EAGER, commit_interval_s=600)
+    things = app.topic("things", value=int, format="json", partitions=1)
+    begun, goes_on, handled = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @app.subscribe(things, guarantee=guarantee)
+    async def handle(thing: int) -> None:
+        begun.set()
+        await goes_on.wait()
+        handled.append(thing)
+
+    async with app, asyncio.timeout(20):
+        await things.send(1)
+        await begun.wait()
+        assert app.worker is not None
+        joins = proxy.requests.count(ApiKey.JOIN_GROUP)
+        group_of(app).subscribe(["things"])
+        while not app.worker._closing.locked():
+            await asyncio.sleep(0.01)
+        await things.send(2)
+        while app.worker.consumer._fetcher.assigned[THINGS].position != 2:
+            await asyncio.sleep(0.01)
+        goes_on.set()
+        await proxy.asked(ApiKey.JOIN_GROUP, joins + 1)
+        assert await committed(proxy, "revoked") == 1
+        while handled != [1, 2]:
+            await asyncio.sleep(0.01)

@@ -37,6 +37,7 @@ class Assigned:
         exactly_once: whether its offsets go into transactions.
         committed: what was committed last; None before anything was.
         open_bytes: of records that not all handlers have finished, or that are not committed yet where they go into transactions.
+        left_at: where the consumer went on when the partition began to be given up: what comes later is not handled here.
         dropped: nothing of it may go into a transaction any more: it has gone to others, or is begun anew.
     """
 
@@ -47,6 +48,7 @@ class Assigned:
         "dropped",
         "exactly_once",
         "lanes",
+        "left_at",
         "open_bytes",
         "partition",
         "paused",
@@ -62,6 +64,7 @@ class Assigned:
         self.open_bytes = 0
         self.paused = False
         self.closing = False
+        self.left_at: int | None = None
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
         """Records arrived, in their order."""

@@ -24,6 +24,7 @@ class Commits:
     Args:
         assigned: those that the app has now.
         consumer: that commits.
+        place: where it goes on in a partition.
         interval_s: how often.
     """
 
@@ -31,11 +32,13 @@ class Commits:
         self,
         assigned: Callable[[], Sequence[Assigned]],
         consumer: Callable[[], Consumer],
+        place: Callable[[Assigned], int | None],
         hooks: Hooks,
         interval_s: float,
     ) -> None:
         self._assigned = assigned
         self._consumer = consumer
+        self._place = place
         self._hooks = hooks
         self._interval_s = interval_s
         self._committing = asyncio.Lock()
@@ -53,11 +56,10 @@ class Commits:
             await self._commit_now(those)
 
     async def _commit_now(self, partitions: Sequence[Assigned]) -> None:
-        consumer = self._consumer()
         offsets = {
             assigned: at
             for assigned in partitions
-            if (at := assigned.committable(consumer.place(assigned.partition))) is not None and at != assigned.committed
+            if (at := assigned.committable(self._place(assigned))) is not None and at != assigned.committed
         }
         if not offsets:
             return

@@ -70,8 +70,8 @@ class Host(Protocol):
     def metadata(self) -> GroupMetadata:
         """The member as its group knows it now."""
 
-    def place(self, partition: TopicPartition) -> int | None:
-        """Where the consumer goes on."""
+    def place(self, assigned: "Assigned") -> int | None:
+        """Where the consumer goes on, or did when the partition began to be given up."""
 
     def make_room(self, home: "Assigned") -> None:
         """A record of the partition was handled."""
@@ -347,7 +347,7 @@ class Transactor:
         found = {
             assigned: at
             for assigned, offsets in finished.items()
-            if (at := assigned.committable_with(offsets, self._host.place(assigned.partition))) is not None
+            if (at := assigned.committable_with(offsets, self._host.place(assigned))) is not None
         }
         if works and not found:
             raise OutOfGroup("no offset is known yet that would show whether this instance may write")

@@ -83,7 +83,9 @@ class Worker(RebalanceListener):
         """Partitions that are being given up: what was handled of them is committed still, unless they are lost meanwhile."""
         self._ending = False
         self.hooks = parts.hooks
-        self._commits = Commits(self._at_least_once, lambda: self.consumer, parts.hooks, parts.commit_interval_s)
+        self._commits = Commits(
+            self._at_least_once, lambda: self.consumer, self.place, parts.hooks, parts.commit_interval_s
+        )
         self.transactor = (
             None
             if parts.make_producer is None
@@ -236,7 +238,7 @@ class Worker(RebalanceListener):
         found = {}
         for partition, assigned in self._assigned.items():
             if (below := assigned.done.committable) is not None:
-                place = None if assigned.done.open else self.consumer.place(partition)
+                place = None if assigned.done.open else self.place(assigned)
                 found[partition] = max(below, place or 0)
         return found
 
@@ -331,9 +333,9 @@ class Worker(RebalanceListener):
         """The member as its group knows it now."""
         return self.consumer.group_metadata()
 
-    def place(self, partition: TopicPartition) -> int | None:
+    def place(self, assigned: Assigned) -> int | None:
         """Where the consumer goes on."""
-        return self.consumer.place(partition)
+        return assigned.left_at if assigned.closing else self.consumer.place(assigned.partition)
 
     def is_idle(self) -> bool:
         """Whether no record waits for a handler that is exactly_once, or is being handled by one."""
@@ -352,7 +354,7 @@ class Worker(RebalanceListener):
             if assigned.exactly_once
             and not assigned.done.open
             and (assigned.committed is not None or assigned.done.first >= 0)
-            and assigned.committable_with((), self.consumer.place(assigned.partition)) != assigned.committed
+            and assigned.committable_with((), self.place(assigned)) != assigned.committed
         ]
 
     async def committed(self, works: Sequence[Work], offsets: Mapping[Assigned, OffsetAndMetadata]) -> None:
@@ -404,7 +406,7 @@ class Worker(RebalanceListener):
     def _take(self, partitions: Iterable[TopicPartition]) -> list[Assigned]:
         gone = [assigned for partition in partitions if (assigned := self._assigned.pop(partition, None)) is not None]
         for assigned in gone:
-            assigned.closing = True
+            assigned.closing, assigned.left_at = True, self.consumer.place(assigned.partition)
         return gone
 
     async def _tell_revoked(self, gone: Sequence[TopicPartition]) -> None:
