@@ -31,6 +31,6 @@ def test_a_city_that_forgets_is_found() -> None:
             properties=[each_request_is_a_ride],
             invariants=[no_driver_is_given_to_two_rides],
             prepare=forgets_who_drives,
-            seeds=30,
+            seeds=300,
         )
     assert found.value.history.faults
