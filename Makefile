@@ -34,7 +34,8 @@ up: $(READY)
 interop: $(READY)
 	$(BIN)/python -m tools.install_foreign
 	$(BIN)/python tools/jars.py kafka registry debezium streams
-	$(BIN)/pytest -m "(java or foreign or postgres) and not spark and not compose"
+	$(BIN)/python -m tests.support.class_archive
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(java or foreign or postgres) and not spark and not compose"
 
 spark: $(READY)
 	$(BIN)/pip install --quiet -e ".[dev,spark]"

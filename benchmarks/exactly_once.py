@@ -1,11 +1,13 @@
-"""What exactly once costs: a service that reads, works and writes, with either guarantee in turns: `python -m benchmarks.exactly_once`.
+"""What exactly once costs, in `busway.App`, Kafka Streams and Quix Streams on the same broker: `python -m benchmarks.exactly_once`.
 
-What lives here: the service and the comparison. What does not: handlers that write nothing, beside other libraries (`handlers`).
+What lives here: the service of Busway, how those of the others (`rivals`) are started, and the comparison. What does not: handlers that
+write nothing, beside other libraries (`handlers`).
 
 As in `handlers`, each turn is a process of its own that is the only member of a new group, and 100,000 small JSON records in four
-partitions are there before it starts. Each becomes a dataclass, and one that is published with the same key. The clock runs from the first
-record that is handled until the service has stopped with all of them committed, which is checked: that the offset of each partition is its
-end, and that of what was written, so many can be read as committed.
+partitions are there before it starts. Each is parsed, and one that says the same is written with the same key. Everything is as each
+library has it by default; `concurrency` is Busway's number of calls at a time in one partition, the others have one. The clock runs from
+the first record that is handled until the service has stopped with all of them committed, which is checked: that so many can be read
+as committed of what was written, and that the offset of each partition is its end.
 """
 
 import argparse
@@ -15,25 +17,41 @@ import logging
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from tests.support.apache_kafka import JDK
+from tools.jars import ROOT, need, streams_libs
+
 from benchmarks.handlers import PARTITIONS, TOPIC, TURN_S, Progress, Ride, fill
-from benchmarks.subjects import Durability, busway
+from benchmarks.subjects import BUSWAY, KAFKA, START, Durability
 from busway import Admin, App, NewTopic, read_to_end
 
-GUARANTEES: Final = ("at_least_once", "exactly_once")
+RIVALS: Final = Path(__file__).with_name("rivals")
+QUIX: Final = "quixstreams==3.28.1"
+TURNS: Final = {
+    "Busway, at least once": ("busway", "at_least_once", 1),
+    "Busway, exactly once": ("busway", "exactly_once", 1),
+    "Busway, at least once, concurrency 64": ("busway", "at_least_once", 64),
+    "Busway, exactly once, concurrency 64": ("busway", "exactly_once", 64),
+    "Kafka Streams, at_least_once": ("streams", "at_least_once", 1),
+    "Kafka Streams, exactly_once_v2": ("streams", "exactly_once_v2", 1),
+    "Quix Streams, at-least-once": ("quix", "at-least-once", 1),
+    "Quix Streams, exactly-once": ("quix", "exactly-once", 1),
+}
+"""Whose, with which guarantee, and how many calls at a time."""
+OURS: Final = "Busway, exactly once"
 
 
-async def take_turn(guarantee: Any, bootstrap: str, records: int, concurrency: int) -> dict[str, float]:
-    """Handle all records; seconds and seconds of CPU time, how many are committed, and how many of those written are."""
-    group, progress = f"bench-{uuid4().hex[:8]}", Progress(records)
+async def serve(bootstrap: str, group: str, results: str, guarantee: Any, records: int, concurrency: int) -> None:
+    """Busway's turn: handle all records; prints seconds and seconds of processor time."""
+    progress = Progress(records)
     app = App(group, bootstrap)
     rides = app.topic(TOPIC, value=Ride, format="json")
-    fares = app.topic(f"{group}-fares", value=Ride, format="json")
-    async with Admin(bootstrap) as admin:
-        await admin.create_topics([NewTopic(fares.name, PARTITIONS)])
+    fares = app.topic(results, value=Ride, format="json")
 
     @app.publish(fares)
     @app.subscribe(rides, guarantee=guarantee, concurrency=concurrency)
@@ -43,39 +61,86 @@ async def take_turn(guarantee: Any, bootstrap: str, records: int, concurrency: i
 
     async with app:
         await progress.done.wait()
-    seconds, cpu_s = time.monotonic() - progress.began, time.process_time() - progress.cpu_began
+    print(json.dumps({"seconds": time.monotonic() - progress.began, "cpu_s": time.process_time() - progress.cpu_began}))
+
+
+def command_of(name: str, given: list[str]) -> list[str]:
+    """What runs a turn: bootstrap, group, topic, topic of results, guarantee, records, and a folder to work in are given to it."""
+    whose, _, concurrency = TURNS[name]
+    if whose == "streams":
+        jars = f"{streams_libs()}/*"
+        return [need("java", JDK), "-Xmx1g", "-cp", jars, str(RIVALS / "StreamsService.java"), *given]
+    if whose == "quix":
+        return [str(quix_python()), str(RIVALS / "quix_service.py"), *given]
+    return [sys.executable, "-m", "benchmarks.exactly_once", "--turn", *given, "--concurrency", str(concurrency)]
+
+
+def quix_python() -> Path:
+    """An interpreter that has Quix Streams, whose client is older than the one that the others here are measured with."""
+    folder = ROOT / ".cache" / QUIX
+    python = folder / "bin" / "python"
+    if not (folder / ".complete").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", QUIX], check=True)
+        (folder / ".complete").touch()
+    return python
+
+
+async def make_topic(bootstrap: str, name: str) -> None:
+    """Where a turn's results go."""
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, PARTITIONS)])
+
+
+async def check(bootstrap: str, group: str, results: str, records: int) -> str:
+    """What is wrong with what a turn left behind; empty if nothing is."""
     async with Admin(bootstrap) as admin:
         committed = sum(found.offset for found in (await admin.list_group_offsets(group)).values())
     written = 0
-    async for _ in read_to_end(bootstrap, fares.name, isolation_level="read_committed"):
+    async for _ in read_to_end(bootstrap, results, isolation_level="read_committed"):
         written += 1
-    return {"seconds": seconds, "cpu_s": cpu_s, "committed": committed, "written": written}
+    if committed >= records and written == records:
+        return ""
+    return f"{committed} committed and {written} written of {records}"
 
 
-def compare(records: int, rounds: int, concurrency: int) -> None:
-    """The turns of both, round by round, and a table of medians."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in GUARANTEES}
-    with busway(Durability.OS) as subject:
+def take_turn(name: str, bootstrap: str, records: int) -> dict[str, float]:
+    """One service from its start to its end; seconds and seconds of processor time."""
+    group = f"bench-{uuid4().hex[:8]}"
+    results = f"{group}-fares"
+    asyncio.run(make_topic(bootstrap, results))
+    with tempfile.TemporaryDirectory() as folder:
+        command = command_of(name, [bootstrap, group, TOPIC, results, TURNS[name][1], str(records), folder])
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TURN_S, check=False)
+    if done.returncode:
+        raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    if problem := asyncio.run(check(bootstrap, group, results, records)):
+        print(f"{name}: {problem}", file=sys.stderr)
+    sample: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return sample
+
+
+def compare(broker: str, records: int, rounds: int, names: list[str]) -> None:
+    """The turns of all, round by round, and a table of medians."""
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    with START[broker](Durability.OS) as subject:
         asyncio.run(fill(subject.bootstrap_servers, records))
         for number in range(rounds):
-            for name in GUARANTEES:
-                command = [sys.executable, "-m", "benchmarks.exactly_once", "--turn", name]
-                command += ["--bootstrap", subject.bootstrap_servers, "--records", str(records)]
-                command += ["--concurrency", str(concurrency)]
-                done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=TURN_S)
-                sample = json.loads(done.stdout)
-                if sample["committed"] < records or sample["written"] != records:
-                    print(f"{name}: not all of {records}: {sample}", file=sys.stderr)
+            for name in names:
+                sample = take_turn(name, subject.bootstrap_servers, records)
                 found[name].append(sample)
                 rate = f"{records / sample['seconds']:,.0f}/s"
-                print(f"round {number + 1}, {name}: {rate}", file=sys.stderr, flush=True)
-    print("| guarantee | handled and written/s | CPU s per 100,000 | of at_least_once |\n|---|---|---|---|")
-    for name in GUARANTEES:
+                print(f"{broker}, round {number + 1}, {name}: {rate}", file=sys.stderr, flush=True)
+    print(f"On {broker}:\n\n| service | read, handled, written/s | CPU s per 100,000 | {OURS} is times as fast |")
+    print("|---|---|---|---|")
+    for name in names:
         rate = statistics.median(records / sample["seconds"] for sample in found[name])
         cpu_s = statistics.median(sample["cpu_s"] * 100_000 / records for sample in found[name])
-        pairs = zip(found[GUARANTEES[0]], found[name], strict=True)
-        ratio = statistics.median(base["seconds"] / mine["seconds"] for base, mine in pairs)
-        print(f"| {name} | {rate:,.0f} | {cpu_s:.2f} | {ratio:.2f} |")
+        pairs = zip(found[OURS], found[name], strict=True) if OURS in found else ()
+        ratios = [other["seconds"] / ours["seconds"] for ours, other in pairs]
+        ratio = f"{statistics.median(ratios):.2f}" if ratios else ""
+        print(f"| {name} | {rate:,.0f} | {cpu_s:.2f} | {ratio} |")
+    print()
 
 
 def main() -> None:
@@ -83,15 +148,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--concurrency", type=int, default=1)
-    parser.add_argument("--turn", choices=GUARANTEES, help=argparse.SUPPRESS)
-    parser.add_argument("--bootstrap", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--broker", choices=(BUSWAY, KAFKA), action="append", help="on this one; again for both")
+    parser.add_argument("--only", choices=list(TURNS), action="append", help="these services; again for more")
+    parser.add_argument("--turn", nargs=7, help=argparse.SUPPRESS)
+    parser.add_argument("--concurrency", type=int, default=1, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.turn is None:
-        compare(given.records, given.rounds, given.concurrency)
+        for broker in given.broker or (BUSWAY, KAFKA):
+            compare(broker, given.records, given.rounds, given.only or list(TURNS))
         return
     logging.disable(logging.CRITICAL)
-    print(json.dumps(asyncio.run(take_turn(given.turn, given.bootstrap, given.records, given.concurrency))))
+    bootstrap, group, _, results, guarantee, records, _ = given.turn
+    asyncio.run(serve(bootstrap, group, results, guarantee, int(records), given.concurrency))
 
 
 if __name__ == "__main__":

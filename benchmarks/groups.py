@@ -1,4 +1,4 @@
-"""`python -m benchmarks.groups`: rebalances of many members, and many groups, on Busway and on Apache Kafka 4.3.1, in turns.
+"""`python -m benchmarks.groups`: rebalances of many members, and many groups and partitions, on Busway and on Apache Kafka 4.3.1, in turns.
 
 What lives here: the loads. What does not: turns, rounds and the table (`brokers`), what a member says (`members`). Members heartbeat every
 100 ms instead of every few seconds, so that the broker's part of a rebalance is measured rather than the members' patience.
@@ -24,6 +24,8 @@ from busway_protocol.messages.groups_classic import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
 )
 from busway_protocol.messages.metadata import MetadataRequest
 
@@ -35,6 +37,8 @@ CPU = Metric(name="broker CPU", unit="ms", higher_is_better=False, target=1.0)
 RESIDENT = Metric(name="resident memory", unit="MiB", higher_is_better=False, target=1.0)
 IDLE = Metric(name="idle CPU", unit="ms/s", higher_is_better=False, target=1.0)
 P99 = Metric(name="p99 of Metadata for all topics", unit="ms", higher_is_better=False, target=1.0)
+RESTART = Metric(name="from its start after a kill until all are served", unit="s", higher_is_better=False, target=1.0)
+_AGAIN_S = 0.01
 
 
 class Rebalance:
@@ -135,7 +139,35 @@ class Many:
             IDLE: 1000 * idle / self._seconds,
             P50: 1000 * taken[len(taken) // 2],
             P99: 1000 * taken[len(taken) * 99 // 100],
+            RESTART: self._restart(subject),
         }
+
+    def _restart(self, subject: Subject) -> float:
+        subject.broker.kill()
+        begun = time.monotonic()
+        subject.broker.start()
+        asyncio.run(self._served(subject))
+        return time.monotonic() - begun
+
+    async def _served(self, subject: Subject) -> None:
+        """Return when every partition has a leader and every group's offsets are there."""
+        groups = [OffsetFetchRequestGroup(group_id=f"many-{number}", topics=None) for number in range(self._groups)]
+        deadline = time.monotonic() + WITHIN_S
+        async with RawClient(subject.bootstrap_servers) as client:
+            while time.monotonic() < deadline:
+                topics = (await client.ask(MetadataRequest(topics=None), 12)).topics
+                led = [
+                    part.error_code == 0
+                    for topic in topics
+                    if topic.name.startswith("many-")
+                    for part in topic.partitions
+                ]
+                told = (await client.ask(OffsetFetchRequest(groups=groups), 8)).groups
+                there = [group.error_code == 0 and len(group.topics) == 1 for group in told]
+                if led.count(True) == self._topics * 100 and there.count(True) == self._groups:
+                    return
+                await asyncio.sleep(_AGAIN_S)
+        raise LoadFailed(f"{self.name}: {led.count(True)} partitions and {there.count(True)} groups are served")
 
     async def _asked(self, subject: Subject) -> list[float]:
         taken, request = [], frame(MetadataRequest(topics=None), 12)

@@ -5,20 +5,14 @@ measured on them (`workloads`).
 """
 
 import contextlib
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
+from typing import Protocol
 
 from tests.support.apache_kafka import ApacheKafka
-
-STOP_SECONDS = 30.0
+from tests.support.busway_process import BuswayProcess
 
 
 class Durability(Enum):
@@ -36,6 +30,22 @@ BUSWAY_PROPERTIES = {Durability.OS: {"log.durability": "os"}, Durability.FLUSH: 
 KAFKA_PROPERTIES = {Durability.OS: {}, Durability.FLUSH: {"log.flush.interval.messages": "1"}}
 
 
+class Broker(Protocol):
+    """A process that is a broker."""
+
+    bootstrap_servers: str
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+
+    def kill(self) -> None:
+        """SIGKILL; `start` goes on with the same data at the same address."""
+
+    def start(self) -> None:
+        """Serve, or raise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One running broker.
@@ -45,56 +55,37 @@ class Subject:
     """
 
     name: str
-    pid: int
-    bootstrap_servers: str
+    broker: Broker
     begun: float
+
+    @property
+    def pid(self) -> int:
+        """Of its process, which is another one after a restart."""
+        return self.broker.pid
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where it serves."""
+        return self.broker.bootstrap_servers
 
 
 @contextlib.contextmanager
 def busway(durability: Durability) -> Iterator[Subject]:
     """Busway as `python -m busway_bus server.properties` starts it; ended, and its data removed, on leaving."""
-    folder = Path(tempfile.mkdtemp(prefix="busway-bench-"))
-    settings = {
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "log.dirs": str(folder / "data"),
-        "group.initial.rebalance.delay.ms": "0",
-        **BUSWAY_PROPERTIES[durability],
-    }
-    properties = folder / "server.properties"
-    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    broker = BuswayProcess({"group.initial.rebalance.delay.ms": "0", **BUSWAY_PROPERTIES[durability]})
     begun = time.monotonic()
-    log = folder / "server.log"
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "busway_bus", str(properties)], stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-    assert process.stdout is not None
+    broker.start()
     try:
-        said = process.stdout.readline().split()
-        if said[:1] != ["serving"]:
-            raise RuntimeError(f"Busway did not start:\n{log.read_text()[-2000:]}")
-        try:
-            yield Subject(name=BUSWAY, pid=process.pid, bootstrap_servers=said[1], begun=begun)
-        except BaseException:
-            sys.stderr.write(log.read_text()[-2000:])
-            raise
+        yield Subject(name=BUSWAY, broker=broker, begun=begun)
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(timeout=STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        broker.stop()
 
 
 @contextlib.contextmanager
 def apache_kafka(durability: Durability) -> Iterator[Subject]:
     """Apache Kafka 4.3.1 with its own defaults; `begun` is after its data directory was formatted."""
-    with ApacheKafka(KAFKA_PROPERTIES[durability]) as broker:
-        begun = time.monotonic() - broker.start_seconds
-        yield Subject(name=KAFKA, pid=broker.pid, bootstrap_servers=broker.bootstrap_servers, begun=begun)
+    with ApacheKafka(KAFKA_PROPERTIES[durability], options=()) as broker:
+        yield Subject(name=KAFKA, broker=broker, begun=time.monotonic() - broker.start_seconds)
 
 
 START = {BUSWAY: busway, KAFKA: apache_kafka}

@@ -1,12 +1,74 @@
-"""What several suites share: a PostgreSQL server for the session, an empty database on it for each test, and programs that end with it."""
+"""What several suites share: a PostgreSQL server for the session, an empty database on it for each test, programs that end with it, and the table of
+what foreign clients did, whichever process ran their tests."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import psycopg
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
+from tests.interop.ledger import LEDGER, Ledger
 from tests.support.postgres import Postgres
 from tests.support.programs import end_spawned
+
+TOGETHER = ("tests/integration/client", "tests/interop/share_groups")
+"""Folders whose tests share brokers of Apache Kafka for the session: one process runs them all."""
+ALONE = ("tests/interop/judges",)
+"""Folders whose tests share nothing, and take longest."""
+
+
+class Scheduling(LoadFileScheduling):
+    """One process runs a file; a folder, where its tests share a broker; a test that shares nothing goes to whoever is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        place = nodeid.partition("::")[0]
+        folder = folder_of(place)
+        return nodeid if folder in ALONE else folder or place
+
+
+def folder_of(place: str) -> str | None:
+    """The folder of a file, if it is one that is not taken file by file."""
+    return next((each for each in (*TOGETHER, *ALONE) if place.startswith(f"{each}/")), None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    """For `--dist loadfile`."""
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes longest begins first, where several processes keep the order: `--no-loadscope-reorder`."""
+    if not config.getoption("loadscopereorder", True):
+        items.sort(key=lambda item: folder_of(item.nodeid) is None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Open the ledger."""
+    config.stash[LEDGER] = Ledger()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several processes hands its ledger to the one that started it."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["ledger"] = session.config.stash[LEDGER].notes_of_all()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Which takes it over."""
+    if notes := getattr(node, "workeroutput", {}).get("ledger"):
+        node.config.stash[LEDGER].take_over(notes)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the table."""
+    lines = config.stash[LEDGER].table()
+    if lines:
+        terminalreporter.section("foreign clients")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

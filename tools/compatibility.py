@@ -13,15 +13,18 @@ from pathlib import Path
 from types import ModuleType
 
 import busway_bus.handlers
+from busway_bus.handlers.for_controllers.registry import MODULES as CONTROLLERS
+from busway_bus.handlers.registry import HANDLERS
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
+from busway_bus.kernel.limits import ANSWER_BYTES_MAX, PRODUCER_BYTES, PRODUCERS_BYTES_MAX, TRANSACTION_PARTITIONS_MAX
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
+from busway_bus.metadata.features import levels_of_new_clusters
 from busway_protocol.apis import ApiKey
 from busway_protocol.compile import REQUEST_ELEMENTS_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "COMPATIBILITY.md"
 OWN_DEFAULTS = (
-    "group.consumer.migration.policy",
     "listeners",
     "log.dir",
     "max.connections",
@@ -36,38 +39,69 @@ ApiVersions advertises, which are those of Apache Kafka 4.3.1 unless the notes s
 | key | API | versions | not supported |
 |---|---|---|---|
 """
+CONTROLLERS_HEAD = (
+    "A controller that is no broker (`process.roles=controller`) answers on its own listeners:",
+    "",
+    "| key | API | versions | not supported |",
+    "|---|---|---|---|",
+)
 
 
 def handlers() -> list[ModuleType]:
-    """The modules that serve an API, by key."""
+    """The modules that serve an API of which clients of a new cluster are told, by key."""
     names = [one.name for one in pkgutil.iter_modules(busway_bus.handlers.__path__)]
     modules = [importlib.import_module(f"busway_bus.handlers.{name}") for name in names]
-    return sorted((one for one in modules if hasattr(one, "API")), key=lambda one: int(one.API))
+    levels = levels_of_new_clusters()
+    told = {handler.key for handler in HANDLERS.values() if not handler.feature or handler.feature in levels}
+    return sorted((one for one in modules if hasattr(one, "API") and one.API in told), key=lambda one: int(one.API))
+
+
+def _row(module: ModuleType) -> str:
+    """One API of a table."""
+    text = " ".join(inspect.cleandoc(module.__doc__ or "").split())
+    missing = re.search(r"\*Not supported\*:\s*(.*?)(?:\.\s|\.?$)", text)
+    low, high = module.VERSIONS
+    name = "".join(part.capitalize() for part in ApiKey(module.API).name.split("_"))
+    return f"| {int(module.API)} | {name} | {low}-{high} | {_gap(missing)} |"
 
 
 def page() -> str:
     """The whole text."""
-    rows = []
-    for module in handlers():
-        text = " ".join(inspect.cleandoc(module.__doc__ or "").split())
-        missing = re.search(r"\*Not supported\*:\s*(.*?)(?:\.\s|\.?$)", text)
-        low, high = module.VERSIONS
-        name = "".join(part.capitalize() for part in ApiKey(module.API).name.split("_"))
-        rows.append(f"| {int(module.API)} | {name} | {low}-{high} | {_gap(missing)} |")
+    rows = [_row(module) for module in handlers()]
+    rows += ["", *CONTROLLERS_HEAD, *(_row(module) for module in sorted(CONTROLLERS, key=lambda one: int(one.API)))]
     bounds = (
         f"\n## Bounds that Kafka does not have\n\nA request names at most {REQUEST_ELEMENTS_MAX:,} things: topics, partitions, resources and members all "
         "count. One that names more ends its connection, with a line in the broker's log; a consumer of more than about 6,000 topics of one "
-        "partition each is such a client. Memory for requests, answers and members is bounded in bytes, see `kernel/limits.py`.\n"
+        "partition each is such a client. Memory for requests, answers and members is bounded in bytes, see `kernel/limits.py`. A transaction has at "
+        f"most {TRANSACTION_PARTITIONS_MAX:,} partitions (POLICY_VIOLATION). A node remembers {PRODUCERS_BYTES_MAX // PRODUCER_BYTES:,} producers, "
+        "each counted for every partition that it writes to: with half of them those are forgotten that were idle for a quarter of an hour, and "
+        "beyond all of them one that is not remembered is refused (POLICY_VIOLATION). Of what clients may make (transactional ids, members, offsets "
+        "within open transactions) a host gets at most as much as it leaves free for others. Groups and their committed offsets have a bound; beyond it new ones are refused "
+        f"(COORDINATOR_NOT_AVAILABLE), and those that are there move on. An answer that describes takes {ANSWER_BYTES_MAX >> 20} MiB at most, the rest "
+        "is to be asked for again, and what is named twice in a request is described once. A marker that is too old for its producer is acknowledged "
+        "where no transaction of it is open.\n"
+    )
+    orders = (
+        "\n## Where another order of calls tells the difference\n\n`test_illegal_orders_beside_kafka.py` makes calls of groups and transactions in "
+        "any order, wrong ones too, and compares the error codes. These remain, on purpose: a first member that is refused makes no group and "
+        "ends no empty one; who was handed a member id and joins with it as a static member is unknown, where Kafka fails "
+        "(UNKNOWN_SERVER_ERROR); who leaves before it has joined does not have the others join again; a group that migrates with one of its own "
+        "members, or with one that subscribes by a pattern alone, is balanced anew where a partition has no reader; InitProducerId with an epoch "
+        "that is not the current one does not abort an open transaction; a batch with a producer id needs an epoch; a batch of a transaction "
+        "that was refused leaves nothing behind that counts against later batches outside of transactions, or that lets a later one begin its "
+        "transaction with another sequence than 0.\n"
     )
     settings = (
         f"\n## Settings\n\n{len(BROKER_CONFIGS)} broker settings and {len(TOPIC_CONFIGS)} topic settings are taken, under Kafka's names but for "
         f"`durability` (broker: `log.durability`) and `busway.insecure`, with Kafka's defaults but for {_own_defaults()}. `node.id` and "
         "`process.roles` need not be given. An unknown one keeps the broker from starting, and so does one whose feature is not there; both "
-        "are named.\n\n"
+        "are named. `errors.deadletterqueue.*` are Kafka 4.4's (KIP-1191), which 4.3.1 does not have: those of topics and groups are taken in a "
+        "cluster with `share.version` 2 alone, those of the broker at its start alone. What cannot be written there is never dropped, as Kafka "
+        "does after five attempts; the three metrics of KIP-1191 are not there, for a broker shows none.\n\n"
         "| topic setting | default |\n|---|---|\n"
     )
     lines = [f"| `{name}` | {_cell(key.default)} |" for name, key in sorted(TOPIC_CONFIGS.items())]
-    return HEAD + "\n".join(rows) + "\n" + _judges() + bounds + settings + "\n".join(lines) + "\n"
+    return HEAD + "\n".join(rows) + "\n" + _judges() + bounds + orders + settings + "\n".join(lines) + "\n"
 
 
 def _judges() -> str:

@@ -18,17 +18,22 @@ from busway_bus.controller.leaders import BeginEpochs
 from busway_bus.coordinator.groups import LOAD_GRACE_S, GroupCoordinator
 from busway_bus.coordinator.marker_writer import LocalMarkerWriter
 from busway_bus.coordinator.producer_ids import ProducerIds
+from busway_bus.coordinator.share_groups import ShareGroups
+from busway_bus.coordinator.share_state import ShareCoordinator
 from busway_bus.coordinator.transactions import TransactionCoordinator
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.creations import Creations
-from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.handlers.metadata_answers import MetadataAnswers
+from busway_bus.handlers.topic_creation import create_dead_letter_topic, create_topic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.files import DataDirectory
-from busway_bus.kernel.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from busway_bus.kernel.limits import STOP_WAIT_MS
+from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.features import SUPPORTED, TRANSACTION_VERSION
+from busway_bus.metadata.group_settings import group_settings
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.replication.fetch_sessions import FetchSessions
@@ -38,6 +43,8 @@ from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.replication.metadata_snapshots import SnapshotLimits
 from busway_bus.server.listener import Listeners
+from busway_bus.share.dead_letters import DeadLetters
+from busway_bus.share.manager import SharePartitions
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 
@@ -47,6 +54,8 @@ _SWEEP_S = 1.0
 _UNFORCED_FLUSH_S = 0.1
 _SNAPSHOT_S = 60.0
 """How often is looked whether the last snapshot of the metadata is too old."""
+_SHARE_STATE_S = 300.0
+"""How often snapshots of share groups' state are renewed that are as old, and what they stand for is cut from the log, as in Kafka."""
 _REOPEN_S = 5.0
 """How often partitions that the operating system refused to open are tried again."""
 
@@ -142,6 +151,34 @@ class Node:
                 writer=markers,
             )
             replicas.verifications.verifier = transactions
+            settings = group_settings(self.config, lambda: metadata.image)
+            share_states = ShareCoordinator(
+                self.config,
+                replicas,
+                self._machine,
+                create_topic=functools.partial(self._create_internal, SHARE_STATE_TOPIC),
+                image=lambda: metadata.image.topics.get(SHARE_STATE_TOPIC),
+                exists=lambda topic_id, number: metadata.image.partition_by_id(topic_id, number) is not None,
+            )
+            share_groups = ShareGroups(self.config, groups, share_states, self._machine, setting=settings)
+            shares = SharePartitions(
+                replicas,
+                self._machine,
+                persister=share_states,
+                setting=settings,
+                letters=DeadLetters(
+                    self.config,
+                    replicas,
+                    self._machine,
+                    image=lambda: metadata.image,
+                    setting=settings,
+                    create_topic=lambda name: create_dead_letter_topic(self.services, name),
+                ),
+                sessions_max=self.config.get("group.share.max.share.sessions"),
+            )
+            share_states.begun_anew = shares.begun_anew
+            await metadata.subscribe(share_states.follow)
+            await metadata.subscribe(share_groups.follow)
             self._services = NodeServices(
                 config=self.config,
                 machine=self._machine,
@@ -152,17 +189,21 @@ class Node:
                 controller=self._controller,
                 replicas=replicas,
                 creations=Creations(),
+                metadata_answers=MetadataAnswers(),
                 turns=replicas.turns,
                 sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
                 groups=groups,
                 transactions=transactions,
+                share_states=share_states,
+                share_groups=share_groups,
                 markers=markers,
                 producer_ids=producer_ids,
+                shares=shares,
             )
-            for runtime in (groups.runtime, transactions.runtime):
+            loading = (groups.runtime, transactions.runtime, share_states.runtime)
+            for runtime in loading:
                 metadata.watch(runtime.follow)
                 runtime.load()
-            loading = (groups.runtime, transactions.runtime)
             await asyncio.gather(*(runtime.wait_loaded(within_s=LOAD_GRACE_S) for runtime in loading))
             await self._listeners.serve(self._services, self._files.connections_max())
         except BaseException:
@@ -296,6 +337,8 @@ class Node:
                 "expiring transactional ids",
                 services.transactions.expire,
             ),
+            every(_SHARE_STATE_S, "snapshots of share groups' state", self._renew_share_states),
+            every(_SHARE_STATE_S, "cutting share groups' state", services.share_states.prune),
         ]
 
     async def _reopen(self) -> None:
@@ -305,6 +348,10 @@ class Node:
         await self._report(self.services.replicas.local)
         self.services.groups.runtime.look_again()
         self.services.transactions.runtime.look_again()
+        self.services.share_states.runtime.look_again()
+
+    async def _renew_share_states(self) -> None:
+        await self.services.share_states.renew(older_ms=int(_SHARE_STATE_S * 1000))
 
     async def stop(self, *, clean: bool = True) -> None:
         """Close the doors, finish what is under way, leave the data so that the next start trusts it.
@@ -319,9 +366,12 @@ class Node:
         self._chores = []
         await self._listeners.close(finish=clean)
         if self._services is not None:
+            await self._services.shares.close(within_ms=STOP_WAIT_MS if clean else 0)
             await self._services.creations.close()
             await self._services.transactions.close()
+            await self._services.share_groups.close()
             self._services.groups.close()
+            self._services.share_states.runtime.close()
             await self._services.metadata.drain()
             await self._services.replicas.close()
             await self._services.replicas.local.close()

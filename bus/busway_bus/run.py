@@ -1,14 +1,14 @@
 """Running a node as a process: its properties file, its event loop, its end.
 
-What lives here: what every way of starting a broker shares. What does not: signals (`busway.net.signals`), what is printed (`busway.cli`,
-`__main__`).
+What lives here: what every way of starting a broker or a controller shares. What does not: signals (`busway.net.signals`), what is printed
+(`busway.cli`, `__main__`).
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busway.net import garbage
 from busway.net.signals import until_signal
@@ -20,6 +20,9 @@ from busway_bus.log.store import WrongDirectory
 from busway_bus.node import Node
 from busway_bus.server.listener import CannotListen
 from busway_bus.server.memory import keep_freed_memory
+
+if TYPE_CHECKING:
+    from busway_bus.controller_node import ControllerNode
 
 CANNOT_START: Final = (ConfigError, DirectoryInUse, WrongDirectory, CorruptLog, CannotListen, OSError)
 """What keeps a node from starting; the text of each names the thing and the remedy."""
@@ -58,14 +61,14 @@ def read_properties(path: str) -> dict[str, str]:
     return properties
 
 
-async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
+async def serve(config: BrokerConfig, started: "Callable[[Node | ControllerNode], Any]") -> None:
     """Run a node until a signal; `started` is called once it serves.
 
     Raises:
         DiskFailed: it stopped by itself.
         One of `CANNOT_START`.
     """
-    node = Node(config)
+    node = _node(config)
     await node.start()
     garbage.settle(garbage.BROKER)
     stopped = until_signal(node.failed)  # before anybody reads that it serves, as they may end it at once
@@ -77,6 +80,15 @@ async def serve(config: BrokerConfig, started: Callable[[Node], Any]) -> None:
         await node.stop()
     if node.failed.is_set():
         raise DiskFailed(f"the disk under {config.data_dir} failed; see the log above")
+
+
+def _node(config: BrokerConfig) -> "Node | ControllerNode":
+    """The node that the settings ask for."""
+    if not config.is_controller_alone:
+        return Node(config)
+    from busway_bus.controller_node import ControllerNode  # a broker starts without it
+
+    return ControllerNode(config)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -77,13 +77,18 @@ class ProducerOptions:
             raise ValueError("enable_idempotence needs acks='all'; set enable_idempotence=False for less")
 
 
+USUAL_STRATEGIES: Final = ("cooperative-sticky", "range")
+"""What members of classic groups offer that are not told otherwise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
     """How a consumer works.
 
     Attributes:
         group_id: the group to share partitions with; None reads without a group.
-        group_instance_id: makes the member static, so that a restart moves no partitions (KIP-345).
+        group_instance_id: makes the member static, so that a restart moves no partitions (KIP-345). One that was killed has its place again at
+            once in the classic protocol, and when its old session has ended in the other.
         auto_offset_reset: where to begin without a committed offset: earliest, latest, or none for an error.
         enable_auto_commit, auto_commit_interval_ms: commit what was handed out, every so many ms.
         group_protocol: "consumer" has the coordinator share the partitions out (KIP-848), "classic" one of the members. By default it is
@@ -112,7 +117,7 @@ class ConsumerOptions:
     session_timeout_ms: _Positive = 45_000
     heartbeat_interval_ms: _Positive = 3_000
     max_poll_interval_ms: _Positive = 300_000
-    partition_assignment_strategy: tuple[str, ...] = ("cooperative-sticky", "range")
+    partition_assignment_strategy: tuple[str, ...] = USUAL_STRATEGIES
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     fetch_min_bytes: Annotated[int, _AtLeast(0)] = 1
     fetch_max_wait_ms: Annotated[int, _AtLeast(0)] = 500
@@ -184,27 +189,30 @@ def options_from(kind: type[Options], given: Mapping[str, Any]) -> Options:
             raise TypeError(f"{name} is no option of {kind.__name__}; {hint}")
     if kind is ConsumerOptions:
         _fit_protocol(given)
-        if not _CLASSIC_ONLY.isdisjoint(given) and given.get("group_protocol", "auto") == "auto":
+        only_classic = not CLASSIC_ONLY.isdisjoint(given) and _CONSUMER_ONLY.isdisjoint(given)
+        if only_classic and given.get("group_protocol", "auto") == "auto":
             given = {**given, "group_protocol": "classic"}
     return kind(**given)
 
 
-_CLASSIC_ONLY: Final = frozenset({"session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"})
+CLASSIC_ONLY: Final = frozenset({"session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"})
+"""Options of consumers that only the classic group protocol has."""
 _CONSUMER_ONLY: Final = frozenset({"group_remote_assignor"})
 
 
 def _fit_protocol(given: Mapping[str, Any]) -> None:
-    """Whether a consumer's options are all of one group protocol."""
-    classic, consumer = (sorted(name for name in given if name in only) for only in (_CLASSIC_ONLY, _CONSUMER_ONLY))
+    """Whether a consumer's options are all of one group protocol, or it is said that each is for its own."""
+    classic, consumer = (sorted(name for name in given if name in only) for only in (CLASSIC_ONLY, _CONSUMER_ONLY))
     wanted = given.get("group_protocol")
     if classic and wanted == "consumer":
         raise ValueError(
             f"{', '.join(classic)} cannot be set with group_protocol='consumer', whose sessions and shares are the coordinator's: "
             "leave it out, or say group_protocol='classic'"
         )
-    if consumer and (classic or wanted == "classic"):
+    if consumer and ((classic and wanted != "auto") or wanted == "classic"):
         other = f"together with {', '.join(classic)}" if classic else "with group_protocol='classic'"
-        raise ValueError(f"{', '.join(consumer)} cannot be set {other}: it is for group_protocol='consumer'")
+        more = "; group_protocol='auto' takes both" if classic and wanted is None else ""
+        raise ValueError(f"{', '.join(consumer)} cannot be set {other}: it is for group_protocol='consumer'{more}")
 
 
 def _check(options: ProducerOptions | ConsumerOptions | ShareConsumerOptions) -> None:

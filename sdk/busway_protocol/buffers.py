@@ -11,6 +11,7 @@ from busway_protocol.errors import MalformedMessage
 from busway_protocol.types import Buffer
 
 _UVARINT_SHIFT_MAX = 28
+_UVARINT_TWO_BYTES_MAX = 0x3FFF
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -37,6 +38,8 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def uvarint(value: int) -> bytes:
     """`value` (0 to 2^32 - 1) as an unsigned varint."""
+    if value <= _UVARINT_TWO_BYTES_MAX:
+        return bytes((value,) if value <= 0x7F else (value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

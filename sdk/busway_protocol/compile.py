@@ -20,6 +20,7 @@ from busway_protocol.types import Buffer, Kind
 
 T = TypeVar("T")
 Chunk = bytes | bytearray | memoryview
+_Decode = Callable[[memoryview, int, int], tuple[Any, int]]
 
 INLINE_BYTES: Final = 1024
 """Records smaller than this are copied into the surrounding chunk: one more buffer for the socket costs more. A list of pieces never is:
@@ -45,9 +46,8 @@ _CODES: Final = {
 }
 _WIDTH: Final = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
-
 _ENCODERS: dict[tuple[type[Any], int], Callable[[Any], list[Chunk]]] = {}
-_DECODERS: dict[tuple[type[Any], int], Callable[[memoryview, int, int], tuple[Any, int]]] = {}
+_DECODERS: dict[tuple[type[Any], int, bool], _Decode] = {}
 
 
 def encode(message: object, version: int) -> bytes:
@@ -86,8 +86,8 @@ def decode(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> T:
     return message
 
 
-def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int) -> tuple[T, int]:
-    """The message of class `cls` at `offset`, and the position behind it.
+def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int, *, bounded: bool = False) -> tuple[T, int]:
+    """The message of class `cls` at `offset`, and the position behind it; `bounded` as requests are, to `REQUEST_ELEMENTS_MAX`.
 
     Raises:
         MalformedMessage: the bytes are not such a message.
@@ -95,7 +95,7 @@ def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int) -> tupl
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     try:
         maker: type[Any] = cls
-        found: tuple[T, int] = decoder(maker, version)(view, offset, len(view))
+        found: tuple[T, int] = decoder(maker, version, bounded=bounded)(view, offset, len(view))
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
         raise MalformedMessage(f"{cls.__name__} v{version}: {problem}") from problem
     return found
@@ -110,12 +110,12 @@ def encoder(cls: type[Any], version: int) -> Callable[[Any], list[Chunk]]:
     return made
 
 
-def decoder(cls: type[Any], version: int) -> Callable[[memoryview, int, int], tuple[Any, int]]:
-    """The compiled decoder of `cls` in `version`."""
-    made = _DECODERS.get((cls, version))
+def decoder(cls: type[Any], version: int, *, bounded: bool = False) -> _Decode:
+    """The compiled decoder of `cls` in `version`; for `bounded` see `decode_from`."""
+    made = _DECODERS.get((cls, version, bounded))
     if made is None:
         _check_version(cls, version)
-        made = _DECODERS[cls, version] = _Decoder(cls, version).compiled()
+        made = _DECODERS[cls, version, bounded] = _Decoder(cls, version, bounded=bounded).compiled()
     return made
 
 
@@ -168,13 +168,13 @@ class _Source:
 class _Decoder(_Source):
     """Writes `decode(b, p, end) -> (message, position)`; in it `b` is a memoryview and `end` the limit for lengths."""
 
-    def __init__(self, cls: type[Any], version: int) -> None:
+    def __init__(self, cls: type[Any], version: int, *, bounded: bool) -> None:
         super().__init__(cls, version)
         self.run: list[tuple[str, str]] = []  # format code, target
-        self.bounded = info_of(cls).direction == "request"
+        self.bounded = bounded or info_of(cls).direction == "request"
         self.names.update(_read_uvarint=read_uvarint, _uuid_of=uuid_of, _short=_short, _bad=_bad, _many=_many)
 
-    def compiled(self) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+    def compiled(self) -> _Decode:
         if self.bounded:
             self.put("elements = 0")
         made = self.structure(self.cls)

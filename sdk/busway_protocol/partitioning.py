@@ -1,5 +1,7 @@
 """Which partition a key belongs to, exactly as Kafka's Java producer decides it."""
 
+import functools
+
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -24,4 +26,10 @@ def murmur2(data: bytes) -> int:
 
 def partition_for_key(key: bytes, partitions: int) -> int:
     """The partition, of `partitions`, that records with this key go to."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    hashed = _remembered(key) if type(key) is bytes and len(key) <= _REMEMBERED_BYTES_MAX else murmur2(key)
+    return (hashed & 0x7FFFFFFF) % partitions
+
+
+_REMEMBERED_BYTES_MAX = 64
+_remembered = functools.lru_cache(maxsize=4096)(murmur2)
+"""Of the short keys that came last: keys come again, and a look-up is a tenth of the work."""

@@ -47,6 +47,10 @@ _KNOWN: Final = frozenset(
         "includeheaders",
     }
 )
+_SET_BY_QUERIES: Final = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
+"""Variables of workers' environment that Spark 4.2 sets for each query that begins, without a lock, in one map for all queries of a session,
+which goes with every task. Two queries that began at once and both put a new name into it left a map that no task could read
+(OptionalDataException); where the names are there, it keeps its shape."""
 
 
 class DataLoss(BuswayError):
@@ -55,6 +59,8 @@ class DataLoss(BuswayError):
 
 def register(spark: SparkSession) -> None:
     """Make the format `busway` known to a session; `busway_spark.session` has done it already."""
+    for name in _SET_BY_QUERIES:
+        spark.sparkContext.environment.setdefault(name, "")
     spark.dataSource.register(BuswaySource)
 
 

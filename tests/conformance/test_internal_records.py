@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets` and of the metadata log are Kafka's: by definition, and as Kafka's own tool reads them."""
+"""The records of `__consumer_offsets`, `__share_group_state` and of the metadata log are Kafka's: by definition, and as Kafka's own tool reads them."""
 
 import asyncio
 import json
@@ -12,13 +12,19 @@ import pytest
 from tests.conformance.test_definitions import compare, span
 from tests.integration.broker.consumer_groups_scenarios import member, until
 from tests.integration.broker.groups_probe import Run, run_against
+from tests.integration.broker.share_groups_probe import SETTINGS as SHARE_GROUP_SETTINGS
+from tests.integration.broker.share_groups_probe import members, shares_against
+from tests.integration.broker.share_states_probe import SETTINGS as SHARE_SETTINGS
+from tests.integration.broker.share_states_probe import life, states_against
 from tests.integration.broker.transactions_probe import TransactionsRun, transactions_against
 from tests.support.apache_kafka import ApacheKafka, java
 from tools.jars import kafka_libs
 
 from busway_bus.groups import consumer_records
 from busway_bus.groups import records as group_records
+from busway_bus.groups import share_records as share_group_records
 from busway_bus.metadata import records as metadata_records
+from busway_bus.share_state import records as share_records
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_bus.transactions import records as transaction_records
 from busway_protocol.messages.groups_classic import DeleteGroupsRequest
@@ -33,9 +39,20 @@ GROUP_TYPES = [
     group_records.OffsetCommitValue,
     group_records.GroupMetadataKey,
     group_records.GroupMetadataValue,
-    *(layout for pair in consumer_records.LAYOUTS.values() for layout in pair[:2]),
+    *(
+        layout
+        for layouts in (consumer_records.LAYOUTS, share_group_records.LAYOUTS)
+        for pair in layouts.values()
+        for layout in pair[:2]
+    ),
 ]
 TRANSACTION_TYPES = [transaction_records.TransactionLogKey, transaction_records.TransactionLogValue]
+SHARE_TYPES = [
+    share_records.ShareSnapshotKey,
+    share_records.ShareSnapshotValue,
+    share_records.ShareUpdateKey,
+    share_records.ShareUpdateValue,
+]
 METADATA_TYPES = [
     metadata_records.RegisterBrokerRecord,
     metadata_records.TopicRecord,
@@ -59,13 +76,15 @@ def definition(jar: str, folder: str, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("cls", [*GROUP_TYPES, *TRANSACTION_TYPES, *METADATA_TYPES])
+@pytest.mark.parametrize("cls", [*GROUP_TYPES, *TRANSACTION_TYPES, *SHARE_TYPES, *METADATA_TYPES])
 def test_the_definition_equals_kafkas(cls: type[Any]) -> None:
     """Names, order, types, versions, nullability, tags, defaults: no difference either way."""
     if cls in GROUP_TYPES:
         theirs = definition("kafka-group-coordinator-4.3.1.jar", "message", cls.__name__)
     elif cls in TRANSACTION_TYPES:
         theirs = definition("kafka-transaction-coordinator-4.3.1.jar", "message", cls.__name__)
+    elif cls in SHARE_TYPES:
+        theirs = definition("kafka-share-coordinator-4.3.1.jar", "message", cls.__name__)
     else:
         theirs = definition("kafka-metadata-4.3.1.jar", "metadata", cls.__name__)
     info = info_of(cls)
@@ -241,6 +260,56 @@ async def test_the_topic_of_transactions_holds_what_kafka_writes() -> None:
         theirs = await asyncio.to_thread(transaction_log, kafka.data_dir)
     assert len(ours["new"]) > 8
     assert ours == theirs
+
+
+def share_state_log(data: Path) -> list[Any]:
+    """The records in order, as Kafka's tool reads them; times are there or not, topic ids by their length."""
+    found = []
+    for record in dump("--share-group-state-decoder", data, "__share_group_state"):
+        record["key"]["data"]["topicId"] = len(record["key"]["data"]["topicId"])
+        value = (record["payload"] or {}).get("data", {})
+        for field in ("createTimestamp", "writeTimestamp"):
+            if field in value:
+                value[field] = value[field] > 0
+        found.append(record)
+    return found
+
+
+@pytest.mark.slow
+async def test_the_topic_of_share_groups_state_holds_what_kafka_writes() -> None:
+    """The same requests leave the same snapshots, updates and tombstones, in order, as DumpLogSegments reads them in both."""
+    settings = {**SHARE_SETTINGS, "share.coordinator.state.topic.num.partitions": "1"}
+    async with LocalCluster(properties=settings) as cluster:
+        async with states_against(cluster.bootstrap_servers) as run:
+            await run.ready("s")
+            await life(run)
+        ours = await asyncio.to_thread(share_state_log, Path(cluster.data_dir))
+    with ApacheKafka(settings, features={"share.version": 1}) as kafka:
+        async with states_against(kafka.bootstrap_servers) as run:
+            await run.ready("s")
+            await life(run)
+        theirs = await asyncio.to_thread(share_state_log, kafka.data_dir)
+    assert len(ours) > 8
+    assert ours == theirs
+
+
+@pytest.mark.slow
+async def test_the_records_of_share_groups_are_read_by_kafka() -> None:
+    """Every kind of them, and their ends."""
+    async with LocalCluster(properties=SHARE_GROUP_SETTINGS) as cluster:
+        async with shares_against(cluster.bootstrap_servers) as run:
+            await members(run)
+        found = await asyncio.to_thread(lambda: list(_offsets(Path(cluster.data_dir))))
+    kinds = {(int(record["key"]["type"]), record["payload"] is None) for record in found}
+    assert {(number, ended) for number in range(10, 16) for ended in (False, True)} <= kinds
+    names = {record["payload"]["data"]["subscribedTopicNames"][0] for record in found if _value(record, 10)}
+    assert names == {"read", "left", "missing"}
+    begun = [_value(record, 15) for record in found if _value(record, 15)]
+    assert any(len(value["data"]["initializedTopics"]) == 2 for value in begun)
+
+
+def _value(record: dict[str, Any], kind: int) -> Any:
+    return record["payload"] if int(record["key"]["type"]) == kind else None
 
 
 @pytest.mark.slow

@@ -2,11 +2,13 @@
 
 import asyncio
 import random
+import sqlite3
 from collections.abc import AsyncIterator
 
 import pytest
 
 from busway_registry.domain.schemas import Artifact, Reference
+from busway_registry.store import engines
 from busway_registry.store.interface import GLOBAL, Deleted, IdTaken, NoMoreIds, Part, Store, Version
 from busway_registry.store.memory import MemoryStore
 from busway_registry.store.sql import SqlStore
@@ -375,6 +377,27 @@ async def test_two_stores_on_one_database(database):
     assert sorted(ids) == list(range(1, 21))
     for one in stores:
         await one.close()
+
+
+async def test_a_new_file_that_another_process_writes_to(tmp_path, monkeypatch):
+    """Until the other one ends, a store that opens the file waits: SQLite itself does not, to change how the file's journal is kept."""
+    path = tmp_path / "registry.db"
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waited = []
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+        other.execute("COMMIT")
+
+    monkeypatch.setattr(engines, "sleep", wait)
+    store = SqlStore(f"sqlite+aiosqlite:///{path}")
+    await store.open()
+    assert len(waited) == 1
+    async with store.read() as after:
+        assert await after.highest_id() == 0
+    await store.close()
+    other.close()
 
 
 async def test_a_database_stays(database):

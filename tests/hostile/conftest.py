@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.broker import BuswayProcess
+from tests.support.busway_process import BuswayProcess
 from tests.support.canary import Canary, KafkaQuestion
 
 SETTINGS = {
@@ -44,5 +44,4 @@ def canary(hostile_broker: BuswayProcess) -> Iterator[Canary]:
     ask = KafkaQuestion(hostile_broker.bootstrap_servers)
     with Canary(hostile_broker.pid, ask) as singing:
         yield singing
-    ask.close()
     singing.check()

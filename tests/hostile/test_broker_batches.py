@@ -107,7 +107,6 @@ async def test_a_small_batch_of_very_many_records_stalls_nobody(count: int, poli
         with Canary(process.pid, question) as canary:
             assert await produce(process, "t", records) == (ErrorCode.NONE, 0)
             assert await look_up(process, "t", NOW + 1) == count - 1
-        question.close()
         canary.check()
 
 
@@ -119,6 +118,5 @@ async def test_many_such_batches_at_once_stay_within_memory() -> None:
         question = KafkaQuestion(process.bootstrap_servers)
         with Canary(process.pid, question) as canary:
             answers = await asyncio.gather(*[produce(process, "t", records) for _ in range(12)])
-        question.close()
         canary.check()
     assert set(answers) == {(ErrorCode.INVALID_RECORD, -1)}

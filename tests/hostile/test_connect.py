@@ -1,10 +1,9 @@
 """What one client asks of a worker of connectors by its REST API keeps no other client waiting."""
 
-import contextlib
 import json
 from typing import Any
 
-from tests.interop.broker import BuswayProcess
+from tests.support.busway_process import BuswayProcess
 from tests.support.canary import Canary, HttpQuestion
 from tests.support.connect_worker import Rest, WorkerProcess, until
 
@@ -45,7 +44,7 @@ async def test_nothing_that_is_asked_by_rest_stalls_the_worker(hostile_broker: B
     async with WorkerProcess(hostile_broker.bootstrap_servers, session_ms=6000) as worker, worker.rest() as rest:
         host, port = rest.url.removeprefix("http://").rsplit(":", 1)
         ask = HttpQuestion(host, int(port), "/")
-        with contextlib.closing(ask), Canary(worker.process.pid, ask) as canary:
+        with Canary(worker.process.pid, ask) as canary:
             await _checks(rest)
             await _tasks(rest)
             await _lists(rest)

@@ -13,7 +13,7 @@ from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest,
 from busway_protocol.records.builder import BatchBuilder
 from tests.hostile.conftest import SETTINGS
 from tests.hostile.test_one_peer import answer, ask, create, peers, produce
-from tests.interop.broker import BuswayProcess
+from tests.support.busway_process import BuswayProcess
 from tests.support.canary import Canary
 
 PARTITIONS = 1_000

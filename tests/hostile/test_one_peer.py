@@ -34,7 +34,7 @@ from busway_protocol.messages.topics import (
     DeleteTopicsRequest,
 )
 from busway_protocol.records.builder import BatchBuilder
-from tests.interop.broker import BuswayProcess
+from tests.support.busway_process import BuswayProcess
 from tests.support.canary import Canary
 from tests.support.raw_client import frame, key_of
 
@@ -180,12 +180,12 @@ def join(group: str, metadata: bytes, rebalance_ms: int = 60_000) -> bytes:
 
 
 def test_what_members_hold_is_bounded(hostile_broker: BuswayProcess, canary: Canary) -> None:
-    """449 members bring a megabyte of metadata each, to one group and to groups of their own; a small group is still served."""
+    """449 members bring a megabyte of metadata each, to one group and to groups of their own; a small one of another host is served."""
     ask(hostile_broker, FindCoordinatorRequest(key="g"), 2)
     with peers(hostile_broker, 449) as many:
         for number, peer in enumerate(many):
             peer.sendall(join("one" if number % 2 else f"own-{number}", bytes(MIB)))
-        with peers(hostile_broker, 1) as (member,):
+        with peers(hostile_broker, 1, source="127.0.0.2") as (member,):
             member.sendall(join("small", b"x"))
             joined = decode(JoinGroupResponse, 2, answer(member), 4)
             assert joined.error_code == 0

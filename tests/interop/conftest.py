@@ -1,29 +1,12 @@
-"""One broker for the whole suite, and the table of what each client did on it."""
+"""One broker for the whole suite."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.broker import Broker, chosen_broker
-from tests.interop.ledger import Ledger
-
-LEDGER: pytest.StashKey[Ledger] = pytest.StashKey()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Open the ledger."""
-    config.stash[LEDGER] = Ledger()
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the table."""
-    lines = config.stash[LEDGER].table()
-    if lines:
-        terminalreporter.section("foreign clients")
-        for line in lines:
-            terminalreporter.write_line(line)
+from tests.interop.ledger import LEDGER, Ledger
 
 
 @pytest.fixture(scope="session")

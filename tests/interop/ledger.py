@@ -1,10 +1,13 @@
 """What each client did, for the table at the end of the run.
 
-What lives here: the notes and how they are laid out. What does not: taking them (the tests do) and printing them (`conftest`).
+What lives here: the notes and how they are laid out. What does not: taking them (the tests do) and printing them (`tests/conftest.py`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pytest
 
 COLUMNS = ("produce", "read", "group of three", "seek by time")
 
@@ -27,6 +30,17 @@ class Ledger:
         """Write down what a tool did."""
         self.tools[tool] = text
 
+    def notes_of_all(self) -> dict[str, Any]:
+        """What `take_over` takes, of nothing but texts."""
+        return asdict(self)
+
+    def take_over(self, notes: dict[str, Any]) -> None:
+        """Add the notes of another, who ran other tests."""
+        self.versions |= notes["versions"]
+        for client, done in notes["notes"].items():
+            self.notes.setdefault(client, {}).update(done)
+        self.tools |= notes["tools"]
+
     def table(self) -> list[str]:
         """The lines of both tables; nothing when nothing was noted."""
         rows = [
@@ -38,6 +52,9 @@ class Ledger:
             *([""] if rows and self.tools else []),
             *_aligned(("tool of Apache Kafka 4.3.1", "did"), list(self.tools.items())),
         ]
+
+
+LEDGER: Final[pytest.StashKey[Ledger]] = pytest.StashKey()
 
 
 def _aligned(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:

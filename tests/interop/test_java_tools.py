@@ -99,6 +99,24 @@ def test_kafka_configs(tool: Tool, admin: AdminClient, ledger: Ledger) -> None:
     ledger.note_tool("kafka-configs", "set, remove, describe settings of a topic; describe a broker")
 
 
+def test_kafka_configs_of_groups(tool: Tool, ledger: Ledger) -> None:
+    """Settings of a group are set, shown among all that it has, and removed; the group need not be there."""
+    entity = ("--entity-type", "groups", "--entity-name", "tools-group")
+    added = "consumer.session.timeout.ms=50000,share.auto.offset.reset=earliest"
+    tool("kafka-configs", "--alter", *entity, "--add-config", added)
+    told = tool("kafka-configs", "--describe", *entity)
+    assert "consumer.session.timeout.ms=50000" in told
+    assert "share.auto.offset.reset=earliest" in told
+    assert "tools-group" in tool("kafka-configs", "--describe", "--entity-type", "groups")
+    tool("kafka-configs", "--alter", *entity, "--delete-config", "share.auto.offset.reset")
+    told = tool("kafka-configs", "--describe", *entity)
+    assert "consumer.session.timeout.ms=50000" in told
+    assert "share.auto.offset.reset=earliest" not in told
+    with pytest.raises(AssertionError, match=r"consumer\.session\.timeout\.ms must be less than or equal to"):
+        tool("kafka-configs", "--alter", *entity, "--add-config", "consumer.session.timeout.ms=99999")
+    ledger.note_tool("kafka-configs", "set, remove, describe settings of a group")
+
+
 def test_kafka_get_offsets(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
     """The ends of a log, the offset of a time and that of the latest time."""
     filled(broker, admin, "java-offsets", 50, partitions=2)

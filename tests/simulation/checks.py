@@ -1,8 +1,9 @@
 """What a history must look like.
 
 What lives here: the list of all checks, what an anomaly is, and the rules of a topic. What does not: the checks themselves
-(`record_checks`, `group_checks`, `topic_checks`,
-`transaction_checks`). All are pure: a history in, anomalies out.
+(`record_checks`, `group_checks`, `modern_checks`, `topic_checks`, `transaction_checks`, `share_checks`, `letter_checks`,
+`service_checks`). All are pure: a
+history in, anomalies out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -69,11 +70,29 @@ def check(history: History, rules: Rules) -> list[Anomaly]:
     Args:
         rules: of the topics that are not plain, by name.
     """
-    from tests.simulation import group_checks, record_checks, topic_checks, transaction_checks
+    from tests.simulation import (
+        group_checks,
+        letter_checks,
+        modern_checks,
+        record_checks,
+        service_checks,
+        share_checks,
+        topic_checks,
+        transaction_checks,
+    )
 
     if not any(event.kind == "power cut" for event in history.of(Happening)):
         rules = {name: replace(rule, durable=True) for name, rule in rules.items()}  # a killed process loses no page
     cut = {partition.topic for partition in cut_for_damage(history)}
     rules = {**rules, **{name: replace(rules.get(name, PLAIN), durable=False) for name in cut}}
-    checks = (*record_checks.CHECKS, *group_checks.CHECKS, *topic_checks.CHECKS, *transaction_checks.CHECKS)
-    return [anomaly for one in checks for anomaly in one(history, rules)]
+    families = (
+        record_checks,
+        group_checks,
+        modern_checks,
+        topic_checks,
+        transaction_checks,
+        share_checks,
+        letter_checks,
+        service_checks,
+    )
+    return [anomaly for family in families for one in family.CHECKS for anomaly in one(history, rules)]

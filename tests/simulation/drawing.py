@@ -9,6 +9,8 @@ import random
 from typing import Any, Final
 
 from tests.simulation.plan import ClientPlan, Fault, Plan, TopicPlan
+from tests.simulation.share_themes import BROKER as SHARES
+from tests.simulation.share_themes import share_options
 from tests.simulation.themes import Theme
 
 SPAN_MS: Final = (4_000, 25_000)
@@ -32,6 +34,8 @@ _PORTIONS: Final = (0.0, 0.15, 0.3, 0.6)
 """How likely each kind of fault is to exist in a run: one of these for all kinds."""
 _THEMED: Final = 0.7
 """How many plans have a theme."""
+_OF_GROUPS: Final = 0.12
+"""How many have one of `group_themes`; all others are as if there were none of these."""
 
 
 def draw(seed: int, about: str = "") -> Plan:
@@ -39,6 +43,9 @@ def draw(seed: int, about: str = "") -> Plan:
     chance = random.Random(f"plan/{seed}")
     if about:
         return Theme(chance).plan(seed, about=about)
+    others = random.Random(f"groups/{seed}")
+    if others.random() < _OF_GROUPS:
+        return Theme(others).plan_of_groups(seed)
     if chance.random() < _THEMED:
         return Theme(chance).plan(seed)
     return _Drawing(chance).plan(seed)
@@ -79,6 +86,7 @@ class _Drawing:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(choice([500, 10_000])),
             "log.retention.check.interval.ms": str(choice([500, 2_000, 10_000])),
             "log.flush.offset.checkpoint.interval.ms": str(choice([300, 2_000, 10_000])),
+            **SHARES,
         }
 
     def _weather(self) -> dict[str, float]:
@@ -182,7 +190,17 @@ class _Drawing:
             if self._maybe(0.5):
                 isolation = choice(["read_committed", "read_uncommitted"])
                 add("accountant", "ledger", (5, 20), isolation_level=isolation)
+        if self._maybe(0.2):
+            topic = "ledger" if "ledger" in topics and self._maybe(0.5) else "plain"
+            for number in range(choice([1, 1, 2])):
+                options = self._sharer(f"share{number}", committed=topic == "ledger")
+                for _ in range(choice([1, 2, 3])):
+                    add("sharer", topic, (5, 20), **options)
+                add("keeper", topic, (5, 20), group=f"share{number}", resets=choice([0.0, 0.3]))
         return tuple(clients)
+
+    def _sharer(self, group: str, *, committed: bool) -> dict[str, Any]:
+        return share_options(self._chance, group, committed=committed)
 
     def _transactor(self) -> dict[str, Any]:
         choice = self._chance.choice

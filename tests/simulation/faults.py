@@ -16,6 +16,7 @@ from busway_bus.testing.world import Crashed
 from busway_protocol.records.batch import HEADER_BYTES
 from tests.simulation.history import Commit, Committed, Operation, Partition, Poll, Send
 from tests.simulation.plan import Fault
+from tests.simulation.share_history import ShareRequest
 from tests.simulation.transaction_history import CommittedPoll, GroupOffset, Transaction
 
 if TYPE_CHECKING:
@@ -157,6 +158,8 @@ class Faults:
                 isinstance(other, Transaction) and other.offsets.get(operation.partition) == operation.offset
                 for other in pending
             )
+        if isinstance(operation, ShareRequest):
+            return bool(operation.said)
         if isinstance(operation, Committed):
             return any(isinstance(other, Commit) and other.offset == operation.offset for other in pending)
         return True
@@ -179,6 +182,7 @@ class Faults:
         self._calm = True
         self._world.network.heal()
         self._node.host.wall_offset_ms = 0
+        self._node.disk.steps_left = None  # a crash that waits for a step on the disk comes no more
         if self._damaged:
             self._node.crash()
             self._repair()

@@ -112,9 +112,13 @@ def _beginnings(history: History, rules: Rules) -> Iterator[tuple[tuple[str, Par
 
 
 def double_ownership(history: History, _: Rules) -> Iterator[Anomaly]:
-    """Two members own a partition in one generation."""
+    """Two members own a partition in one generation. Where the coordinator balances, who takes a static member's place takes its epoch too:
+    `modern_checks.two_live_owners` looks there."""
     owners: dict[tuple[str, int, Partition], str] = {}
+    modern = {told.group for told in history.of(Ownership) if told.modern}
     for told in history.of(Ownership):
+        if told.group in modern:
+            continue
         for partition in told.owned:
             other = owners.setdefault((told.group, told.generation, partition), told.member)
             if other != told.member:
@@ -147,13 +151,19 @@ def _revoked_during(history: History, poll: Poll, partition: Partition) -> bool:
 
 
 def zombie_commits(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A commit of a generation succeeds although a later one had begun before it was asked."""
-    begun: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    """A commit of a generation succeeds although a later one had begun before it was asked; in a group that its coordinator balances,
+    where members come to a new epoch one after the other, although the partition had been given to another member in a later one."""
+    begun: dict[str, list[tuple[int, Ownership]]] = defaultdict(list)
+    modern = {told.group for told in history.of(Ownership) if told.modern}
     for operation in history.operations:
         if isinstance(operation, Ownership):
-            begun[operation.group].append((operation.invoked, operation.generation, operation.member))
+            begun[operation.group].append((operation.invoked, operation))
         elif isinstance(operation, Commit) and operation.ok and operation.generation >= 0:
-            for invoked, generation, member in begun[operation.group]:
+            for invoked, told in begun[operation.group]:
+                generation, member = told.generation, told.member
+                theirs = operation.partition in told.new and member != operation.member
+                if operation.group in modern and not theirs:
+                    continue
                 if invoked < operation.invoked and generation > operation.generation:
                     text = f"{operation.describe()}, after {member[-6:]} had joined generation {generation}"
                     yield Anomaly("zombie commit", text)

@@ -1,8 +1,12 @@
 """Members of a group, and one who looks at what it has committed.
 
-What lives here: joining, reading, committing, also in the name of a generation that is over. What does not: records and topics.
+What lives here: joining, reading, committing, also in the name of a generation that is over, in groups of both protocols: which group, and
+which protocol a member speaks, are options of the client. What does not: what only members of a group do that its coordinator balances
+(`modern_workloads`), records and topics.
 """
 
+import asyncio
+import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,12 +19,16 @@ from busway_protocol.messages.groups_classic import (
     OffsetCommitRequestTopic,
 )
 from tests.simulation.history import Commit, Committed, Outcome, Ownership, Partition, Revoked
+from tests.simulation.modern_workloads import Given, commit_in_the_name, record_beats, server_pattern
 from tests.simulation.workloads import Client, ask_end, poll
 
 GROUP: Final = "group"
+"""Of all members whose plan says nothing else."""
 _STALE: Final = 0.4
 """How often a member that has joined commits something in the name of the generation before."""
 _COMMIT_VERSION: Final = 8
+_LINGERS_S: Final = 3.0
+"""How long a member that lingers takes to end what it does with partitions that are taken."""
 
 
 class Listener(busway.RebalanceListener):
@@ -31,30 +39,58 @@ class Listener(busway.RebalanceListener):
         self.consumer: busway.Consumer | None = None
         self.joined = 0
         """Generations that were joined."""
+        self.given = Given()
+        client.owned = frozenset()
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Note all that is owned now."""
         assert self.consumer is not None
         membership = _membership(self.consumer)
         self.joined += 1
-        self._client.history.note(
+        client, new = self._client, _partitions(assigned)
+        client.owned = _partitions(self.consumer.assignment())
+        self.given.taken(new, membership.member_id, membership.generation)
+        client.history.note(
             Ownership(
-                process=self._client.process,
-                group=GROUP,
+                process=client.process,
+                group=group_of(client),
                 member=membership.member_id,
                 generation=membership.generation,
-                owned=_partitions(self.consumer.assignment()),
-                new=_partitions(assigned),
+                owned=client.owned,
+                new=new,
+                modern=is_modern(client),
             )
         )
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Note what is given up."""
-        self._client.history.note(Revoked(process=self._client.process, group=GROUP, partitions=_partitions(revoked)))
+        """Note what is given up, now and then after a while: until then it is the member's."""
+        client = self._client
+        if client.option("lingers") and not client.stage.settled.is_set():
+            await asyncio.sleep(client.chance.uniform(0, _LINGERS_S))
+        self._gone(_partitions(revoked))
 
     async def on_partitions_lost(self, lost: Any) -> None:
         """Note what is gone."""
-        await self.on_partitions_revoked(lost)
+        assert self.consumer is not None
+        self.given.refused = getattr(self.consumer._group, "_verdict", None)
+        self._gone(_partitions(lost))
+
+    def _gone(self, partitions: frozenset[Partition]) -> None:
+        self._client.owned -= partitions
+        self.given.gave_up(partitions)
+        revoked = Revoked(process=self._client.process, group=group_of(self._client), partitions=partitions)
+        self._client.history.note(revoked)
+
+
+def group_of(client: Client) -> str:
+    """The group that it is a member of, or looks at."""
+    group: str = client.option("group", GROUP)
+    return group
+
+
+def is_modern(client: Client) -> bool:
+    """Whether it speaks the protocol of groups that their coordinator balances (KIP-848)."""
+    return bool(client.option("protocol") == "consumer")
 
 
 def _partitions(partitions: Any) -> frozenset[Partition]:
@@ -73,33 +109,40 @@ async def take_part(client: Client) -> None:
     while True:
         listener = Listener(client)
         auto = client.option("auto", False)
+        pattern = server_pattern(client)
         consumer = busway.Consumer(
-            client.plan.topic,
+            *([] if is_modern(client) else [client.plan.topic]),
             bootstrap_servers=client.stage.bootstrap,
             client_id=client.begin_life(),
-            group_id=GROUP,
+            group_id=group_of(client),
             listener=listener,
             auto_offset_reset="earliest",
             enable_auto_commit=auto,
             auto_commit_interval_ms=700,
-            session_timeout_ms=client.option("session_ms", 10_000),
-            heartbeat_interval_ms=1_000,
             request_timeout_ms=5_000,
-            partition_assignment_strategy=("cooperative-sticky", "range")
-            if client.option("strategy") == "cooperative-sticky"
-            else ("range",),
+            group_instance_id=client.option("instance"),
+            metadata_max_age_ms=client.option("metadata_ms", 300_000),
+            **_protocol(client),
         )
         listener.consumer = consumer
         await client.persist(consumer.start)
         _record_commits(client, consumer)
+        if is_modern(client):
+            record_beats(client, consumer, group_of(client))
+            topics = () if pattern else (client.plan.topic,)
+            await client.persist(functools.partial(consumer.subscribe, topics, server_pattern=pattern))
         joined, handled = 0, dict[busway.TopicPartition, int]()
         try:
             while not client.stage.drained.is_set():
-                records = await poll(client, consumer, group=GROUP, limit=client.chance.choice([1, 5, 100]))
+                records = await poll(client, consumer, group=group_of(client), limit=client.chance.choice([1, 5, 100]))
                 if listener.joined > joined:
                     joined = listener.joined
-                    if client.chance.random() < _STALE:
+                    if not is_modern(client) and client.chance.random() < _STALE:
                         await _commit_stale(client, consumer)
+                for membership, partition in listener.given.to_try(client, _membership(consumer).generation):
+                    await commit_in_the_name(client, consumer, group_of(client), membership, partition)
+                for gone in listener.given.take_gone():
+                    handled.pop(busway.TopicPartition(*gone), None)
                 handled.update((partition, found[-1].offset + 1) for partition, found in records.items())
                 if not auto:
                     handled = await _commit(consumer, handled)
@@ -111,6 +154,17 @@ async def take_part(client: Client) -> None:
                 return
         finally:
             await consumer.stop()
+
+
+def _protocol(client: Client) -> dict[str, Any]:
+    if is_modern(client):
+        return {"group_protocol": "consumer", "group_remote_assignor": client.option("strategy")}
+    cooperative = client.option("strategy") == "cooperative-sticky"
+    return {
+        "session_timeout_ms": client.option("session_ms", 10_000),
+        "heartbeat_interval_ms": 1_000,
+        "partition_assignment_strategy": ("cooperative-sticky", "range") if cooperative else ("range",),
+    }
 
 
 def _record_commits(client: Client, consumer: busway.Consumer) -> None:
@@ -126,7 +180,7 @@ def _record_commits(client: Client, consumer: busway.Consumer) -> None:
             client.history.begin(
                 Commit(
                     process=client.process,
-                    group=GROUP,
+                    group=group_of(client),
                     partition=Partition(*partition),
                     offset=found.offset,
                     member=membership.member_id,
@@ -168,11 +222,12 @@ async def _commit_stale(client: Client, consumer: busway.Consumer) -> None:
     partition = client.partition()
     commit = Commit(
         process=client.process,
-        group=GROUP,
+        group=group_of(client),
         partition=partition,
         offset=0,
         member=membership.member_id,
         generation=membership.generation - 1,
+        tried=True,
     )
     if commit.generation < 1:
         return
@@ -180,7 +235,7 @@ async def _commit_stale(client: Client, consumer: busway.Consumer) -> None:
     try:
         answer = await consumer._group._coordinator.ask(
             OffsetCommitRequest(
-                group_id=GROUP,
+                group_id=group_of(client),
                 generation_id_or_member_epoch=commit.generation,
                 member_id=commit.member,
                 group_instance_id=None,
@@ -215,7 +270,7 @@ async def look(client: Client) -> None:
     consumer = busway.Consumer(
         bootstrap_servers=client.stage.bootstrap,
         client_id=client.begin_life(),
-        group_id=GROUP,
+        group_id=group_of(client),
         enable_auto_commit=False,
         request_timeout_ms=5_000,
     )
@@ -231,7 +286,7 @@ async def look(client: Client) -> None:
 
 async def ask_committed(client: Client, consumer: busway.Consumer, partition: Partition) -> int | None:
     """What the group has committed for a partition."""
-    operation = client.history.begin(Committed(process=client.process, group=GROUP, partition=partition))
+    operation = client.history.begin(Committed(process=client.process, group=group_of(client), partition=partition))
     try:
         found = await consumer.committed(busway.TopicPartition(*partition))
     except BuswayError as problem:

@@ -127,13 +127,17 @@ class EndOffset(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Commit(Operation):
-    """A group's offset committed by one member in one generation; -1 and "" where no member speaks for it."""
+    """A group's offset committed by one member in one generation; -1 and "" where no member speaks for it; `stale` where it is one that has
+    not heard of what came after; `tried` where it is not what was read: it is in force where the node lost the generation that came after
+    before that was complete, as in Kafka."""
 
     group: str
     partition: Partition
     offset: int
     member: str = ""
     generation: int = -1
+    stale: bool = False
+    tried: bool = False
 
     def describe(self) -> str:
         """What was committed by whom."""
@@ -206,13 +210,14 @@ class DeleteRecords(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Ownership(Operation):
-    """A member is told what it owns in a generation; `positions` where a consumer begins what is new to it."""
+    """A member is told what it owns in a generation, or in an epoch of its own where the coordinator balances the group (`modern`)."""
 
     group: str
     member: str
     generation: int
     owned: frozenset[Partition]
     new: frozenset[Partition]
+    modern: bool = False
 
     def describe(self) -> str:
         """Who owns what."""
@@ -230,6 +235,34 @@ class Revoked(Operation):
     def describe(self) -> str:
         """What went."""
         return f"gives up {', '.join(map(str, sorted(self.partitions)))} of {self.group}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Beat(Operation):
+    """A heartbeat to a coordinator that balances the group; OK where it was taken, in which `epoch`."""
+
+    group: str
+    member: str
+    epoch: int = -1
+
+    def describe(self) -> str:
+        """Whose heart, in which epoch."""
+        return f"heartbeat of {self.member[-6:]} of {self.group} in epoch {self.epoch}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Seat(Operation):
+    """A member asks for the seat of a static member (`instance`), or leaves it free for a while; FAIL where that is certainly not done."""
+
+    group: str
+    member: str
+    instance: str
+    leaves: bool
+
+    def describe(self) -> str:
+        """Who comes or goes."""
+        verb = "leaves seat" if self.leaves else "asks for seat"
+        return f"{self.member[-6:]} of {self.group} {verb} {self.instance}"
 
 
 @dataclass(slots=True, kw_only=True)

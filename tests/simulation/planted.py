@@ -1,14 +1,14 @@
 """Bugs put in on purpose: a simulation that does not find them is worth nothing.
 
-What lives here: each as a small change of a named function of the product; those of transactions are in `planted_transactions`. What does not:
-how they are put in (`planting`), whether they are found (`test_planted`), after how many seeds (`planted.md`, from
-`python -m tests.simulation --planted`).
+What lives here: each as a small change of a named function of the product; those of transactions are in `planted_transactions`, those of
+groups that their coordinator balances and of services in `planted_members`. What does not: how they are put in (`planting`), whether they
+are found (`test_planted`), after how many seeds (`planted.md`, from `python -m tests.simulation --planted`).
 """
 
 import asyncio
 from typing import Any, Final
 
-from tests.simulation import planted_transactions
+from tests.simulation import planted_members, planted_shares, planted_transactions
 from tests.simulation.planting import Planted
 
 # What each change does
@@ -17,19 +17,20 @@ from tests.simulation.planting import Planted
 def _cancellable(_: Any) -> Any:
     async def run(self: Any, decide: Any) -> Any:
         from busway_bus.replication.metadata_log import _Command
+        from busway_bus.replication.metadata_pictures import Change
 
         before, reply = self._newest, asyncio.get_running_loop().create_future()
-        outcome = await self._decide(_Command(decide, reply))
+        command = _Command(decide, reply)
+        await self._decide(command)
         try:
-            if outcome.durable is not None:
-                await outcome.durable
+            return await reply
         except asyncio.CancelledError:
-            self._newest = before
+            for at, held in enumerate(self._undecided):
+                if held.command is command:
+                    self._newest = before
+                    gone = Change(held.change.first_offset, held.change.end_offset)
+                    self._undecided[at] = held._replace(change=gone)
             raise
-        self._decided.append(outcome)
-        if self._committer is None:
-            self._committer = asyncio.ensure_future(self._commit())
-        return await reply
 
     return run
 
@@ -174,7 +175,8 @@ def _one_record_early(_: Any) -> Any:
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset + 1:
             gone = self._segments.pop(0)
-            self._deleted.append(Deleted(now_ms + self.config.file_delete_delay_ms, gone, snapshot=True))
+            due, start = now_ms + self.config.file_delete_delay_ms, self._segments[0].base_offset
+            self._deleted.append(Deleted(due, gone, snapshot=True, start=start))
 
     return advance_start
 
@@ -357,6 +359,8 @@ PLANTED: Final = (
         ),
     ),
     *planted_transactions.PLANTED,
+    *planted_shares.PLANTED,
+    *planted_members.PLANTED,
 )
 """All of them."""
 BY_NAME: Final = {bug.name: bug for bug in PLANTED}

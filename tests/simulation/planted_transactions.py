@@ -50,7 +50,7 @@ def _old_epochs_are_next(original: Any) -> Any:
 
 
 def _in_force_at_once(_: Any) -> Any:
-    def apply_pending(self: Any, change: Any, producer_id: int, now: int) -> None:
+    def apply_pending(self: Any, change: Any, producer_id: int, now: int, host: str = "") -> None:
         self.apply(change, now)
 
     return apply_pending

@@ -3,6 +3,7 @@
 What lives here: one function for each anomaly. What does not: groups and topics.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -26,10 +27,13 @@ from tests.simulation.history import (
     partition_of,
     shown,
 )
+from tests.simulation.share_history import ShareTaken
 
 OUT_OF_ORDER: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 BATCH_BYTES_MAX: Final = 61 + 64
 """What a record in a batch of its own takes beside its key and value, at most."""
+_NO_SNAPSHOT: Final = re.compile(r"the producers' snapshot of (\S+) at .* cannot be written")
+_REFUSED_PLACE: Final = re.compile(r"(\S+-\d+): ")
 
 
 def _rules(rules: Rules, partition: Partition) -> TopicRules:
@@ -39,7 +43,7 @@ def _rules(rules: Rules, partition: Partition) -> TopicRules:
 def _readings(history: History) -> Iterator[tuple[Operation, Seen]]:
     """Every record that anybody was given."""
     for operation in history.operations:
-        if isinstance(operation, Poll | FinalRead):
+        if isinstance(operation, Poll | FinalRead | ShareTaken):
             for record in operation.records:
                 yield operation, record
 
@@ -336,12 +340,22 @@ def lost_track(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Broker and producer disagree about sequence numbers although nothing was lost.
 
     A producer has one batch of a partition under way, so there is never a gap; it mends the disagreement by itself, and nobody else would
-    notice.
+    notice. What a producer's last batch was is lost where that was deleted while a full disk had no room for a snapshot; retention has to
+    make the room.
     """
     if not all(rule.durable for rule in rules.values()):
         return
+    unwritten = {
+        found[1]
+        for event in history.of(Happening)
+        if (found := _NO_SNAPSHOT.match(event.text)) and event.kind == "warning"
+    }
     for event in history.of(Happening):
         if event.kind == "refused":
+            place = _REFUSED_PLACE.search(event.text)
+            topic = place[1].rpartition("-")[0] if place else ""
+            if place and place[1] in unwritten and rules.get(topic, PLAIN).cut:
+                continue
             yield Anomaly("lost track", f"{event.process}: {event.text}")
 
 

@@ -9,6 +9,7 @@ within bounded virtual time everything must work again, every client must end an
 
 import asyncio
 import contextlib
+import functools
 import logging
 import random
 import traceback
@@ -26,7 +27,7 @@ from busway_bus.transactions import fencing, transaction
 from tests.simulation.admin_workloads import NAMES, administer, look_at, tune
 from tests.simulation.checks import Anomaly, check, cut_for_damage
 from tests.simulation.faults import Faults
-from tests.simulation.group_workloads import GROUP, ask_committed, look, take_part
+from tests.simulation.group_workloads import ask_committed, group_of, is_modern, look, take_part
 from tests.simulation.history import (
     Deed,
     FinalRead,
@@ -39,8 +40,21 @@ from tests.simulation.history import (
     TopicDeed,
     value_of,
 )
+from tests.simulation.letter_workloads import letters_of
+from tests.simulation.modern_workloads import all_are_owned, grow, topics_of
 from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.record_checks import OUT_OF_ORDER
+from tests.simulation.service_workloads import (
+    Live,
+    live_rows,
+    read_service,
+    serve,
+    service_is_done,
+    source_of,
+    topics_of_service,
+)
+from tests.simulation.share_history import ShareLetters
+from tests.simulation.share_workloads import groups_are_done, groups_of, keep, limit_of, nothing_is_left, prepare, share
 from tests.simulation.transaction_workloads import (
     account,
     audit,
@@ -58,6 +72,8 @@ QUIET_S: Final = 61.0
 """After it, what nobody got an answer to has taken effect or never does."""
 _STEPS_MAX: Final = 2_000_000
 _LOOK_S: Final = 0.5
+_NOTICED_S: Final = 5.0
+"""Instances of a service that have lost their partitions while faults came have noticed by then."""
 WORKLOADS: Final[Mapping[str, Callable[[Client], Awaitable[None]]]] = {
     "producer": produce,
     "reader": read,
@@ -70,8 +86,12 @@ WORKLOADS: Final[Mapping[str, Callable[[Client], Awaitable[None]]]] = {
     "flow": pass_on,
     "auditor": audit,
     "accountant": account,
+    "sharer": share,
+    "keeper": keep,
+    "grower": grow,
+    "service": serve,
 }
-_UNTIL_DRAINED: Final = {"member", "flow"}
+_UNTIL_DRAINED: Final = {"member", "flow", "service", "sharer"}
 """Clients that work until everything is read."""
 
 
@@ -94,6 +114,10 @@ class Never(Exception):
     """Something did not come right in time; the text says what."""
 
 
+class Mistaken(Exception):
+    """A workload died of its own mistake; the text names the client and has its traceback."""
+
+
 def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
     """Run it to its end and judge it.
 
@@ -113,6 +137,8 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
         found.append(Anomaly("stuck", str(problem)))
     except Never as problem:
         found.append(Anomaly("never", str(problem)))
+    except Mistaken as problem:
+        found.append(Anomaly("workload", f"seed {plan.seed}: {problem}"))
     except Exception:
         found.append(Anomaly("broken", traceback.format_exc()))
     finally:
@@ -170,8 +196,11 @@ class Scenario:
         self.bootstrap = self.node.bootstrap_servers
         self.settled = asyncio.Event()
         self.drained = asyncio.Event()
+        self.tables: dict[str, Any] = {}
         self._partitions = {topic.name: topic.partitions for topic in plan.topics}
+        self._live: Live = []
         self._running: dict[str, asyncio.Future[None]] = {}
+        self._mistake: asyncio.Future[None] | None = None
         self._processes: dict[str, SimProcess] = {}
         self._flows = {client.topic for client in plan.clients if client.kind == "flow"}
         self._clients = {client.name: Client(client, self) for client in plan.clients}
@@ -190,6 +219,8 @@ class Scenario:
         )
         found.update(event.kind for event in self.history.of(Happening) if event.kind not in {"start", "warning"})
         found["records read"] = sum(len(poll.records) for poll in self.history.of(Poll))
+        letters = {(read.group, letter) for read in self.history.of(ShareLetters) for letter in read.letters}
+        found["records given up"] = len(letters)
         found["bytes lost"] = sum(event.lost_bytes for event in self.history.of(Happening))
         found["steps"] = self.world.loop.steps
         return found
@@ -197,11 +228,22 @@ class Scenario:
     # The run
 
     async def play(self, world: World) -> None:
-        """All of it.
+        """All of it, or up to the first mistake of a workload.
 
         Raises:
             Never: something did not come right.
+            Mistaken: a workload died.
         """
+        self._mistake = world.loop.create_future()
+        playing = asyncio.ensure_future(self._play(world))
+        await asyncio.wait([playing, self._mistake], return_when=asyncio.FIRST_COMPLETED)
+        if self._mistake.done():
+            playing.cancel()
+            await asyncio.wait([playing])
+            self._mistake.result()
+        await playing
+
+    async def _play(self, world: World) -> None:
         self.faults.weather()
         await self.node.start()
         await self._process("setup").run(self._make_topics)
@@ -215,14 +257,16 @@ class Scenario:
         await self._process("probe").run(self._probe)
         members = [client.name for client in self.plan.clients if client.kind in _UNTIL_DRAINED]
         await self._in_time("clients end", self._ended([name for name in self._running if name not in members]))
-        if any(client.kind == "member" for client in self.plan.clients):
-            await self._in_time("the group reads everything", self._process("drain").run(self._drain))
+        for group in sorted({group_of(client) for client in self._members()}):
+            await self._group_is_done(group)
         if self._flows:
             # Those who write what they read have ended: what is open there ends by its timeout.
             await self._nothing_is_open([place for place in self._all_partitions() if place.topic in self._flows])
             for topic in sorted(self._flows):
                 drain = Client(ClientPlan(name="flow-drain", kind="accountant", operations=0, topic=topic), self)
                 await self._in_time("everything is passed on", self._process("flow-drain").run(flows_are_done, drain))
+        await self._service_is_done()
+        await self._share_groups_are_done("share-drain1")
         self.drained.set()
         await self._in_time("members end", self._ended(members))
         self.note("converged")
@@ -233,6 +277,7 @@ class Scenario:
         await self._process("looker-on1").run(self._look_at_topics)
         await self._in_time("the node comes back", self.faults.last_restart())
         await self._process("looker-on2").run(self._look_at_topics)
+        await self._nothing_is_left_of_shares()
         await self._process("final2").run(self._read_all, {"max_partition_fetch_bytes": 300, "max_poll_records": 7})
         await self._read_committed("committed2")
         keeper.cancel()
@@ -261,7 +306,16 @@ class Scenario:
         """Begin the work of a client, or begin it again after it was killed."""
         client = self._clients[name]
         process = self._processes[name] = self._process(name)
-        self._running[name] = process.start(WORKLOADS[client.plan.kind], client)
+        running = self._running[name] = process.start(WORKLOADS[client.plan.kind], client)
+        running.add_done_callback(functools.partial(self._ended_well, name))
+
+    def _ended_well(self, name: str, ended: "asyncio.Future[None]") -> None:
+        """Let the run fail where a client died of anything but its end."""
+        problem = None if ended.cancelled() else ended.exception()
+        if problem is None or isinstance(problem, Crashed) or self._mistake is None or self._mistake.done():
+            return
+        text = "".join(traceback.format_exception(problem))
+        self._mistake.set_exception(Mistaken(f"the workload of {name} died of its own mistake:\n{text}"))
 
     def kill_client(self, name: str) -> None:
         """Kill it and start it again."""
@@ -288,11 +342,17 @@ class Scenario:
     # What the run does itself
 
     async def _make_topics(self) -> None:
+        topics = [
+            busway.NewTopic(name=topic.name, partitions=topic.partitions, configs=dict(topic.configs))
+            for topic in self.plan.topics
+        ]
         async with busway.Admin(self.bootstrap) as admin:
-            await admin.create_topics(
-                busway.NewTopic(name=topic.name, partitions=topic.partitions, configs=dict(topic.configs))
-                for topic in self.plan.topics
-            )
+            await admin.create_topics(topics + topics_of_service(self.plan))
+            await prepare(admin, self.plan.clients)
+        for group, client in groups_of(self.plan.clients).items():
+            self.note("share group", f"{group} {limit_of(client)}")
+            if letters_of(client):
+                self.note("dead letters", group)
 
     def _all_partitions(self) -> list[Partition]:
         return [Partition(name, number) for name, count in self._partitions.items() for number in range(count)]
@@ -318,20 +378,67 @@ class Scenario:
         finally:
             await producer.stop(timeout_s=1.0)
 
-    async def _drain(self) -> None:
-        """Return when the group has committed the end of everything."""
-        client = Client(ClientPlan(name="drain", kind="looker", operations=0, topic="plain"), self)
-        consumer = busway.Consumer(
-            bootstrap_servers=self.bootstrap, client_id=client.begin_life(), group_id=GROUP, enable_auto_commit=False
-        )
-        await client.persist(consumer.start)
-        try:
-            ends = await consumer.end_offsets(client.partitions())
-            for partition, end in ends.items():
-                while await ask_committed(client, consumer, Partition(*partition)) != end:
-                    await asyncio.sleep(_LOOK_S)
-        finally:
-            await consumer.stop()
+    def _members(self, group: str | None = None) -> list[Client]:
+        members = [client for client in self._clients.values() if client.plan.kind == "member"]
+        return [client for client in members if group in {None, group_of(client)}]
+
+    async def _group_is_done(self, group: str) -> None:
+        await self._in_time(f"{group} reads everything", self._process("drain").run(self._drain, group))
+        if any(map(is_modern, self._members(group))):
+            owned = self._process("owners").run(all_are_owned, self.bootstrap, group, self._members(group))
+            await self._in_time(f"every partition of {group} has one owner", owned)
+
+    async def _drain(self, group: str) -> None:
+        """Return when a group has committed the end of everything that its members subscribe to."""
+        for topic in sorted({topic for client in self._members(group) for topic in topics_of(client)}):
+            options = {"group": group}
+            client = Client(ClientPlan(name="drain", kind="looker", operations=0, topic=topic, options=options), self)
+            consumer = busway.Consumer(
+                bootstrap_servers=self.bootstrap,
+                client_id=client.begin_life(),
+                group_id=group,
+                enable_auto_commit=False,
+            )
+            await client.persist(consumer.start)
+            try:
+                for partition in client.partitions():
+                    # The end is looked for anew each time: what was on its way may be there by now.
+                    while (await ask_committed(client, consumer, Partition(*partition)) or 0) != (
+                        await consumer.end_offsets([partition])
+                    )[partition]:
+                        await asyncio.sleep(_LOOK_S)
+            finally:
+                await consumer.stop()
+
+    async def _service_is_done(self) -> None:
+        if (source := source_of(self.plan)) is None:
+            return
+        await self._nothing_is_open([place for place in self._all_partitions() if place.topic == source])
+        client = Client(ClientPlan(name="service-drain", kind="auditor", operations=0, topic=source), self)
+        work = self._process("service-drain").run(service_is_done, client)
+        await self._in_time("the service has handled everything", work)
+        await self.world.sleep(_NOTICED_S)
+        self._live = live_rows(self.tables)
+
+    async def _share_groups_are_done(self, name: str) -> None:
+        """Return when every share group is done with everything."""
+        groups = groups_of(self.plan.clients)
+        if not groups:
+            return
+        topics = {client.topic for client in groups.values()}
+        await self._nothing_is_open([place for place in self._all_partitions() if place.topic in topics])
+        drain = Client(ClientPlan(name=name, kind="keeper", operations=0), self)
+        done = self._process(name).run(groups_are_done, drain, sorted(groups))
+        await self._in_time("share groups are done with everything", done)
+
+    async def _nothing_is_left_of_shares(self) -> None:
+        """After the last restart they are as far as before, and have nothing left to give."""
+        for group, client in groups_of(self.plan.clients).items():
+            name = f"nobody-{group}"
+            plan = ClientPlan(name=name, kind="sharer", operations=0, topic=client.topic, options={"group": group})
+            asking = self._process(name).run(nothing_is_left, Client(plan, self))
+            await self._in_time("a share group answers", asking)
+        await self._share_groups_are_done("share-drain2")
 
     async def _nothing_is_open(self, partitions: list[Partition]) -> None:
         cut = {partition.topic for partition in cut_for_damage(self.history)}  # of a marker, maybe
@@ -341,6 +448,16 @@ class Scenario:
 
     async def _read_committed(self, name: str) -> None:
         """What readers of committed records are given in the end, where there are transactions."""
+        if (source := source_of(self.plan)) is not None:
+            places = [
+                Partition(topic.name, number)
+                for topic in topics_of_service(self.plan)
+                for number in range(topic.partitions)
+            ]
+            await self._nothing_is_open([*self._all_partitions(), *places])
+            client = Client(ClientPlan(name=f"service-{name}", kind="auditor", operations=0, topic=source), self)
+            work = self._process(client.process).run(read_service, client, self._live)
+            await self._in_time("what the service has left behind is read", work)
         if not any(client.kind in {"transactor", "flow"} for client in self.plan.clients):
             return
         await self._nothing_is_open(self._all_partitions())

@@ -538,6 +538,18 @@ def test_a_producer_may_lose_track_where_records_may_be_lost() -> None:
     assert check(history, {"a": TopicRules(durable=False)}) == []
 
 
+@pytest.mark.parametrize(("cut", "place", "wrong"), [(True, "a-0", False), (True, "a-1", True), (False, "a-0", True)])
+def test_a_producer_may_be_forgotten_with_its_records(cut: bool, place: str, wrong: bool) -> None:
+    """Where they may be deleted, and there was no room for a snapshot of that partition."""
+    history = Made()
+    text = (
+        f"the producers' snapshot of {place} at offset 19 cannot be written, the next start reads more instead: no room"
+    )
+    history.note(Happening(process="n1", kind="warning", text=text))
+    a_producer_that_lost_track(history)
+    assert bool(check(history, {"a": TopicRules(cut=cut)})) is wrong
+
+
 def test_the_search_needs_an_order_that_respects_time() -> None:
     """A read beside two writes may see either; one after both sees the second or, where they overlap, either."""
 

@@ -8,7 +8,7 @@ from tests.simulation.explore import searches
 from tests.simulation.planted import PLANTED
 from tests.simulation.planting import Moved, Planted, planted
 
-SECONDS_MAX = 120.0
+SECONDS_MAX = 240.0
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
@@ -30,9 +30,9 @@ def test_code_that_has_moved_is_an_error() -> None:
 
 
 @pytest.mark.hostile
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_planted_bugs_are_found() -> None:
-    """Each within two minutes of seeds."""
+    """Each within four minutes of seeds."""
     missed = [
         found.bug for found in searches(PLANTED, seconds=SECONDS_MAX, jobs=os.cpu_count() or 1) if not found.anomaly
     ]

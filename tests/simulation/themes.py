@@ -6,9 +6,10 @@ a theme are not alike.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tests.simulation import group_themes, share_themes
 from tests.simulation.plan import ClientPlan, Fault, Plan, TopicPlan
 
 _BROKER: Final = {
@@ -27,6 +28,7 @@ class Theme:
         self._faults: list[Fault] = []
         self._configs: Mapping[str, str] = {}
         self._topic = "plain"
+        self._partitions = 1
         self._more_topics: list[TopicPlan] = []
         self._broker: Mapping[str, str] = {}
         self._epoch_max: int | None = None
@@ -35,12 +37,22 @@ class Theme:
 
     def plan(self, seed: int, *, about: str = "") -> Plan:
         """The plan of a seed, with a theme that is drawn, of those `about` something (`ABOUT`) where that is said."""
-        self._chance.choice(ABOUT[about] if about else THEMES)(self)
+        return self._drawn(seed, ABOUT[about] if about else THEMES)
+
+    def plan_of_groups(self, seed: int) -> Plan:
+        """The plan of a seed, with a theme of `group_themes`."""
+        return self._drawn(seed, group_themes.THEMES)
+
+    def _drawn(self, seed: int, themes: "Sequence[Callable[[Theme], None]]") -> Plan:
+        self._chance.choice(themes)(self)
         span_ms = max([self._span_ms, *(fault.at_ms for fault in self._faults)])
         return Plan(
             seed=seed,
             span_ms=span_ms,
-            topics=(TopicPlan(name=self._topic, configs=self._configs), *self._more_topics),
+            topics=(
+                TopicPlan(name=self._topic, partitions=self._partitions, configs=self._configs),
+                *self._more_topics,
+            ),
             clients=tuple(self._clients),
             faults=tuple(sorted(self._faults, key=lambda fault: fault.at_ms)),
             broker={
@@ -363,6 +375,21 @@ THEMES: Final = (
     Theme.in_transactions,
     Theme.taken_over,
     Theme.passed_on,
+    share_themes.shared,
+    share_themes.shared_slowly,
+    share_themes.shared_transactions,
+    share_themes.shared_anew,
 )
-ABOUT: Final = {"transactions": (Theme.in_transactions, Theme.taken_over, Theme.passed_on)}
+ABOUT: Final[Mapping[str, Sequence[Callable[[Theme], None]]]] = {
+    "transactions": (Theme.in_transactions, Theme.taken_over, Theme.passed_on),
+    "shares": (
+        share_themes.shared,
+        share_themes.shared_slowly,
+        share_themes.shared_transactions,
+        share_themes.shared_anew,
+        share_themes.given_up,
+        share_themes.shared_in_turns,
+    ),
+    **group_themes.ABOUT,
+}
 """Themes that look at one part of the product."""

@@ -192,7 +192,7 @@ def flow_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
             for transaction in mine
             if transaction.ok and (transaction.returned or 0) < look.invoked
         ]
-        if known and max(known) > (look.offset or 0):
+        if look.stable and known and max(known) > (look.offset or 0):
             yield Anomaly("lost offset", f"{text}; {max(known)} was committed before")
         if look.offset is not None and not any(
             transaction.may_count

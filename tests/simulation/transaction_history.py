@@ -79,12 +79,17 @@ class CommittedRead(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class GroupOffset(Operation):
-    """A look at an offset that transactions commit; `last` at the end of the run, when nothing is open any more."""
+    """A look at an offset that transactions commit; `last` at the end of the run, when nothing is open any more.
+
+    Attributes:
+        stable: whether it waits for a transaction that has ended and has no marker yet (KIP-447): who reads what is not committed does not.
+    """
 
     group: str
     partition: Partition
     offset: int | None = None
     last: bool = False
+    stable: bool = True
 
     def describe(self) -> str:
         """What is committed."""

@@ -338,7 +338,8 @@ async def account(client: Client) -> None:
 async def _ask_offset(
     client: Client, consumer: busway.Consumer, partition: Partition, *, last: bool = False
 ) -> int | None:
-    operation = GroupOffset(process=client.process, group=FLOW, partition=partition, last=last)
+    stable = consumer.options.isolation_level == "read_committed"
+    operation = GroupOffset(process=client.process, group=FLOW, partition=partition, last=last, stable=stable)
     client.history.begin(operation)
     try:
         committed = await consumer.committed(busway.TopicPartition(*partition))
@@ -377,7 +378,7 @@ async def flows_are_done(client: Client) -> None:
     await client.persist(consumer.start)
     try:
         for partition in client.partitions():
-            records = await _all_of(client, partition)
+            records = await all_of(client, partition)
             end = records[-1].offset + 1 if records else 0
             while True:
                 with contextlib.suppress(BuswayError):
@@ -388,7 +389,8 @@ async def flows_are_done(client: Client) -> None:
         await consumer.stop()
 
 
-async def _all_of(client: Client, partition: busway.TopicPartition) -> list[busway.Record]:
+async def all_of(client: Client, partition: busway.TopicPartition) -> list[busway.Record]:
+    """All committed records of a partition."""
     records: list[busway.Record] = []
     consumer = _reader(client)
     await client.persist(consumer.start)
@@ -412,7 +414,7 @@ async def read_committed(client: Client, partitions: Iterable[Partition]) -> Non
             operation = CommittedRead(process=client.process, partition=partition, reading=client.process)
             client.history.begin(operation)
             key = busway.TopicPartition(*partition)
-            operation.records = seen({key: await _all_of(client, key)})
+            operation.records = seen({key: await all_of(client, key)})
             client.history.end(operation)
             if partition.topic == client.plan.topic:
                 await _ask_offset(client, consumer, partition, last=True)

@@ -41,6 +41,7 @@ class Stage(Protocol):
         bootstrap: the node's address.
         settled: set when no more faults come.
         drained: set when the members of groups have read everything.
+        tables: of the instances of a service, by the client's name.
     """
 
     plan: Plan
@@ -48,6 +49,7 @@ class Stage(Protocol):
     bootstrap: str
     settled: asyncio.Event
     drained: asyncio.Event
+    tables: dict[str, Any]
 
     def partitions_of(self) -> dict[str, int]:
         """Topics with their partitions."""
@@ -60,6 +62,7 @@ class Client:
     Attributes:
         chance: its own numbers, which do not change when another client is left out of the plan.
         process: its name in the history; it gets another one whenever it is started again.
+        owned: the partitions that it has as a member of a group, as far as it knows.
     """
 
     def __init__(self, plan: ClientPlan, stage: Stage) -> None:
@@ -69,6 +72,7 @@ class Client:
         self.chance = random.Random(f"client/{stage.plan.seed}/{plan.name}")
         self._lives = 0
         self.process = plan.name
+        self.owned: frozenset[Partition] = frozenset()
 
     def option(self, name: str, default: Any = None) -> Any:
         """What the plan says."""

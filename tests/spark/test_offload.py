@@ -87,6 +87,17 @@ def test_two_schema_versions_damage_and_tombstones_end_in_the_store(
     assert again.select("_partition", "_offset").distinct().count() == 32
 
 
+def test_a_job_that_was_stopped_while_it_wrote_its_first_offsets_goes_on(bus: Any, spark: Any, tmp_path: Path) -> None:
+    """What it leaves is a temporary file beside no offsets."""
+    bus.events("seen", first_schema(), seen(range(3)))
+    for name in ("seen", "seen_rejected"):
+        offsets = tmp_path / "_checkpoints" / name / "offsets"
+        offsets.mkdir(parents=True)
+        (offsets / ".0.6f1c2d3e-0000-4000-8000-000000000000.tmp").write_text("v1\n")
+    run_job(bus, tmp_path)
+    assert spark.read.parquet(str(tmp_path / "seen")).count() == 3
+
+
 def test_avro_keys_are_told_as_json(bus: Any, spark: Any, tmp_path: Path) -> None:
     """As captured tables and Confluent's serializers write them, of two schemas; a key of an id that the registry never had, and one that
     is no text, are told in hexadecimal, and stop nothing."""
@@ -150,13 +161,14 @@ def test_a_job_that_is_killed_writes_no_row_twice_and_loses_none(bus: Any, spark
     command = [sys.executable, "-m", "busway_spark.jobs.offload", "--topic", "seen", "--out", str(tmp_path)]
     command += [*bus.arguments, "--until-end", "--max-offsets-per-trigger", "200"]
     for killed_at in (1, 4):
-        with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        ) as process:
+        with (
+            (tmp_path / "said").open("w") as said,
+            subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True) as process,
+        ):
             commits = tmp_path / "_checkpoints" / "seen" / "commits"
             deadline = time.monotonic() + 120
             while len(list(commits.glob("[0-9]*"))) < killed_at:
-                assert process.poll() is None, "the job ended before it could be killed"
+                assert process.poll() is None, (tmp_path / "said").read_text()
                 assert time.monotonic() < deadline, "the job has written nothing"
                 time.sleep(0.02)  # a file that another process writes announces itself by nothing else
             os.killpg(process.pid, signal.SIGKILL)

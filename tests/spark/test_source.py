@@ -18,7 +18,7 @@ from tests.support.apache_kafka import ApacheKafka
 from busway import Admin, ConnectionFailed, TopicPartition
 from busway_spark.errors import explain
 from busway_spark.offsets import Asker, position_options
-from busway_spark.source import BatchReader, DataLoss, Settings
+from busway_spark.source import BatchReader, DataLoss, Settings, register
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 AT = 1_770_000_000_000
@@ -148,6 +148,17 @@ def test_a_stream_takes_no_more_than_it_may_and_goes_on_from_its_checkpoint(
     assert offsets_in(spark, tmp_path) == sorted((one % 2, one // 2) for one in range(100)) + [
         (1, offset) for offset in range(50, 55)
     ]
+
+
+def test_queries_that_begin_leave_the_shape_of_what_they_share(bus: Any, spark: Any, tmp_path: Path) -> None:
+    """The environment of workers, one map for all queries of a session: two that put a new name into it at once would break it."""
+    register(spark)
+    bus.topic("environment")
+    source = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("busway")
+    shared = source.dataSourceCls().envVars()
+    before = sorted(shared.keySet())
+    run_stream(spark, bus.bootstrap_servers, "environment", tmp_path)
+    assert sorted(shared.keySet()) == before
 
 
 def test_partitions_added_later_are_read_from_their_beginning(bus: Any, spark: Any, tmp_path: Path) -> None:

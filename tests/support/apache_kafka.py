@@ -3,19 +3,24 @@
 What lives here: one KRaft node in a JVM, and running a class of Kafka's tools. What does not: fetching the jars (`tools.jars`).
 """
 
+import base64
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.jars import kafka_libs, need
 
+from tests.support import class_archive
+from tests.support.class_archive import JDK
 from tests.support.programs import Program, held_ports, spawn
 
-JDK = "openjdk-17-jdk-headless"
 START_SECONDS = 90.0
+QUICK = ("-XX:TieredStopAtLevel=1",)
+"""The first compiler alone: for JVMs that live no longer than a test."""
 
 
 def _log4j(folder: Path) -> Path:
@@ -33,7 +38,7 @@ def java_command(main_class: str, *arguments: str, options: tuple[str, ...] = ("
     """The command line that runs a class of Kafka's jars."""
     home = kafka_libs()
     config = _log4j(home) if not (home / "log4j2.properties").exists() else home / "log4j2.properties"
-    tuned = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={config}")
+    tuned = ("-XX:+UseSerialGC", *QUICK, *class_archive.using(), f"-Dlog4j2.configurationFile={config}")
     return [need("java", JDK), *options, *tuned, "-cp", f"{home}/*", main_class, *arguments]
 
 
@@ -57,6 +62,7 @@ class ApacheKafka(Program):
         properties: broker settings over the defaults of Kafka.
         heap: the JVM's `-Xmx`; Kafka's own start script says 1 GB.
         features: levels that the cluster is made with, where they are not those of the release.
+        options: of the JVM; left out, those that make it start soon. A benchmark gives none, as Kafka's own start script.
     """
 
     def __init__(
@@ -64,11 +70,13 @@ class ApacheKafka(Program):
         properties: Mapping[str, str] | None = None,
         heap: str = "1g",
         features: Mapping[str, int] | None = None,
+        options: Sequence[str] | None = None,
     ) -> None:
         super().__init__("apache-kafka")
         self._properties = dict(properties or {})
         self._heap = heap
         self._features = dict(features or {})
+        self._options = (*QUICK, *class_archive.using()) if options is None else tuple(options)
         self._output = self._folder / "server.log"
         self._ports = held_ports(2)
         self.bootstrap_servers = ""
@@ -106,11 +114,11 @@ class ApacheKafka(Program):
         config = self._folder / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if not (self.data_dir / "meta.properties").exists():
-            cluster_id = java("kafka.tools.StorageTool", "random-uuid").strip().splitlines()[-1]
+            cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:])[:22].decode()  # never begins with "-"
             levels = [text for name, level in self._features.items() for text in ("--feature", f"{name}={level}")]
             java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config), *levels)
         begun = time.monotonic()
-        command = [need("java", JDK), f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseG1GC"]
+        command = [need("java", JDK), f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseG1GC", *self._options]
         command += [
             f"-Dlog4j2.configurationFile={_log4j(self._folder)}",
             "-cp",

@@ -89,7 +89,12 @@ class Program(ABC):
 
     Args:
         name: begins the folder's.
+
+    Attributes:
+        ends_within_s: of being asked; then it is killed.
     """
+
+    ends_within_s: float = 30
 
     def __init__(self, name: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
@@ -103,7 +108,7 @@ class Program(ABC):
         """End it in order, if it has started; its folder stays until the end of the context."""
         process, self._process = self._process, None
         if process is not None:
-            end(process)
+            end(process, within_s=self.ends_within_s)
 
     def __enter__(self: Self) -> Self:
         try:

@@ -4,7 +4,13 @@ Where that page and Kafka's code differ, the code counts: ElectLeaders needs Alt
 answer, DescribeCluster nothing.
 """
 
-from busway_bus.handlers.registry import HANDLERS, MODULES
+from collections.abc import Mapping
+
+import pytest
+
+from busway_bus.handlers.for_controllers.registry import HANDLERS as CONTROLLER_HANDLERS
+from busway_bus.handlers.for_controllers.registry import MODULES as CONTROLLER_MODULES
+from busway_bus.handlers.registry import HANDLERS, MODULES, Handler
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 
@@ -15,7 +21,7 @@ KAFKA = {
     "METADATA": "DESCRIBE TOPIC, CREATE TOPIC, CREATE CLUSTER",
     "OFFSET_COMMIT": "READ GROUP, READ TOPIC",
     "OFFSET_FETCH": "DESCRIBE GROUP, DESCRIBE TOPIC",
-    "FIND_COORDINATOR": "DESCRIBE GROUP, DESCRIBE TRANSACTIONAL_ID",
+    "FIND_COORDINATOR": "DESCRIBE GROUP, DESCRIBE TRANSACTIONAL_ID, CLUSTER_ACTION CLUSTER",
     "JOIN_GROUP": "READ GROUP",
     "HEARTBEAT": "READ GROUP",
     "LEAVE_GROUP": "READ GROUP",
@@ -35,17 +41,18 @@ KAFKA = {
     "ADD_OFFSETS_TO_TXN": "WRITE TRANSACTIONAL_ID, READ GROUP",
     "END_TXN": "WRITE TRANSACTIONAL_ID",
     "TXN_OFFSET_COMMIT": "WRITE TRANSACTIONAL_ID, READ GROUP, READ TOPIC",
-    "DESCRIBE_CONFIGS": "DESCRIBE_CONFIGS CLUSTER, DESCRIBE_CONFIGS TOPIC",
-    "ALTER_CONFIGS": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC",
+    "DESCRIBE_CONFIGS": "DESCRIBE_CONFIGS CLUSTER, DESCRIBE_CONFIGS TOPIC, DESCRIBE_CONFIGS GROUP",
+    "ALTER_CONFIGS": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
     "DESCRIBE_LOG_DIRS": "DESCRIBE CLUSTER",
     "CREATE_PARTITIONS": "ALTER TOPIC",
     "DELETE_GROUPS": "DELETE GROUP",
     "ELECT_LEADERS": "ALTER CLUSTER",
-    "INCREMENTAL_ALTER_CONFIGS": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC",
+    "INCREMENTAL_ALTER_CONFIGS": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
     "ALTER_PARTITION_REASSIGNMENTS": "ALTER CLUSTER",
     "LIST_PARTITION_REASSIGNMENTS": "DESCRIBE CLUSTER",
     "OFFSET_DELETE": "DELETE GROUP, READ TOPIC",
     "DESCRIBE_QUORUM": "DESCRIBE CLUSTER",
+    "UPDATE_FEATURES": "ALTER CLUSTER",
     "DESCRIBE_CLUSTER": "",
     "DESCRIBE_TRANSACTIONS": "DESCRIBE TRANSACTIONAL_ID, DESCRIBE TOPIC",
     "LIST_TRANSACTIONS": "DESCRIBE TRANSACTIONAL_ID",
@@ -53,21 +60,46 @@ KAFKA = {
     "CONSUMER_GROUP_DESCRIBE": "DESCRIBE GROUP, DESCRIBE TOPIC",
     "LIST_CONFIG_RESOURCES": "DESCRIBE_CONFIGS CLUSTER",
     "DESCRIBE_TOPIC_PARTITIONS": "DESCRIBE TOPIC",
+    "SHARE_GROUP_HEARTBEAT": "READ GROUP, DESCRIBE TOPIC",
+    "SHARE_GROUP_DESCRIBE": "DESCRIBE GROUP, DESCRIBE TOPIC",
+    "INITIALIZE_SHARE_GROUP_STATE": "CLUSTER_ACTION CLUSTER",
+    "READ_SHARE_GROUP_STATE": "CLUSTER_ACTION CLUSTER",
+    "WRITE_SHARE_GROUP_STATE": "CLUSTER_ACTION CLUSTER",
+    "DELETE_SHARE_GROUP_STATE": "CLUSTER_ACTION CLUSTER",
+    "READ_SHARE_GROUP_STATE_SUMMARY": "CLUSTER_ACTION CLUSTER",
+    "DESCRIBE_SHARE_GROUP_OFFSETS": "DESCRIBE GROUP, DESCRIBE TOPIC",
+    "ALTER_SHARE_GROUP_OFFSETS": "READ GROUP, READ TOPIC",
+    "DELETE_SHARE_GROUP_OFFSETS": "DELETE GROUP, READ TOPIC",
+    "SHARE_FETCH": "READ GROUP, READ TOPIC",
+    "SHARE_ACKNOWLEDGE": "READ GROUP, READ TOPIC",
 }
 
 
-def test_every_handler_names_what_kafka_asks_for() -> None:
+CONTROLLERS = {
+    "FETCH": "CLUSTER_ACTION CLUSTER",
+    "API_VERSIONS": "",
+    "VOTE": "CLUSTER_ACTION CLUSTER",
+    "BEGIN_QUORUM_EPOCH": "CLUSTER_ACTION CLUSTER",
+    "END_QUORUM_EPOCH": "CLUSTER_ACTION CLUSTER",
+    "DESCRIBE_QUORUM": "DESCRIBE CLUSTER",
+    "DESCRIBE_CLUSTER": "",
+}
+"""On a controller's listeners."""
+
+
+@pytest.mark.parametrize(("handlers", "table"), [(HANDLERS, KAFKA), (CONTROLLER_HANDLERS, CONTROLLERS)])
+def test_every_handler_names_what_kafka_asks_for(handlers: Mapping[int, Handler], table: dict[str, str]) -> None:
     """All APIs, no more and no less than the table."""
     declared = {
         ApiKey(key).name: ", ".join(f"{need.operation.name} {need.resource.name}" for need in handler.needs)
-        for key, handler in HANDLERS.items()
+        for key, handler in handlers.items()
     }
-    assert declared == KAFKA
+    assert declared == table
 
 
 def test_what_is_needed_is_declared_in_the_module() -> None:
     """As a tuple of `Access`, nothing that is made up on the way."""
-    for module in MODULES:
+    for module in (*MODULES, *CONTROLLER_MODULES):
         assert isinstance(module.NEEDS, tuple), module.__name__
         assert all(type(need) is Access for need in module.NEEDS), module.__name__
 

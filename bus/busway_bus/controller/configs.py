@@ -1,19 +1,24 @@
-"""Commands on the settings of topics.
+"""Commands on the settings of topics and groups.
 
-What lives here: replacing all settings of a topic and changing single ones (KIP-339), as decisions. Settings of brokers come
+What lives here: replacing all settings of one and changing single ones (KIP-339), as decisions. Settings of brokers come
 from their properties file and are read-only on one node.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 from busway_bus.controller.controller import Surroundings, only_checked, several
 from busway_bus.controller.topics import check_name
-from busway_bus.kernel.config_def import ConfigError, ConfigType
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigType
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.group_configs import GROUP_CONFIGS, check_group_configs
+from busway_bus.kernel.limits import CONFIG_VALUE_BYTES_MAX
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, parse_topic_configs
-from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage
+from busway_bus.metadata.features import check_levels
+from busway_bus.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from busway_bus.metadata.records import ConfigRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -32,14 +37,16 @@ Update = tuple[str, int, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterTopicConfigs:
-    """Change the settings of topics, each whole or not at all; the reply has None for each that is changed, or why not.
+class AlterConfigs:
+    """Change the settings of topics or of groups, each whole or not at all; the reply has None for each that is changed, or why not.
 
     Attributes:
-        updates: of each topic.
+        kind: TOPIC_RESOURCE or GROUP_RESOURCE.
+        updates: of each of them, by its name.
         incremental: whether settings that are not named stay, or go back to their defaults.
     """
 
+    kind: int
     updates: tuple[tuple[str, tuple[Update, ...]], ...]
     incremental: bool
     validate_only: bool = False
@@ -47,13 +54,15 @@ class AlterTopicConfigs:
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[KafkaError | None, ...]]:
         """One decision for all of them."""
 
-        def alteration(topic: str, updates: Sequence[Update]) -> Callable[[ClusterImage], Decision[None]]:
-            if self.incremental:
-                return lambda newest: change(newest, topic, updates)
-            values = {name: value or "" for name, _, value in updates}
-            return lambda newest: replace_all(newest, topic, values)
+        kind: _Kind = _Groups(surroundings.config) if self.kind == GROUP_RESOURCE else _Topics()
 
-        alterations = (alteration(topic, updates) for topic, updates in self.updates)
+        def alteration(resource: str, updates: Sequence[Update]) -> Callable[[ClusterImage], Decision[None]]:
+            if self.incremental:
+                return lambda newest: _change(kind, newest, resource, updates)
+            values = {name: value or "" for name, _, value in updates}
+            return lambda newest: _replace_all(kind, newest, resource, values)
+
+        alterations = (alteration(resource, updates) for resource, updates in self.updates)
         return only_checked(several(image, alterations), validate_only=self.validate_only)
 
 
@@ -70,26 +79,91 @@ def check_request(updates: Sequence[Update]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}")
 
 
-def replace_all(image: ClusterImage, topic: str, configs: Mapping[str, str]) -> Decision[None]:
-    """Make `configs` all the settings that a topic has of its own.
+class _Kind(Protocol):
+    """What has settings."""
+
+    resource: int
+    keys: Mapping[str, ConfigKey]
+
+    def check(self, image: ClusterImage, name: str) -> None:
+        """Refuse one that can have none.
+
+        Raises:
+            KafkaError: why.
+        """
+
+    def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
+        """What one has of its own."""
+        ...
+
+    def check_values(self, configs: Mapping[str, str | None]) -> None:
+        """Refuse settings that are not allowed, or not together.
+
+        Raises:
+            ConfigError: why.
+        """
+
+
+class _Topics:
+    """Topics."""
+
+    resource = TOPIC_RESOURCE
+    keys = TOPIC_CONFIGS
+
+    def check(self, image: ClusterImage, name: str) -> None:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        check_name(name)
+        if name not in image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+    def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
+        return image.topic_configs(name)
+
+    def check_values(self, configs: Mapping[str, str | None]) -> None:
+        parse_topic_configs(configs)
+
+
+class _Groups:
+    """Groups, which need not be there yet."""
+
+    resource = GROUP_RESOURCE
+    keys = GROUP_CONFIGS
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def check(self, image: ClusterImage, name: str) -> None:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+
+    def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
+        return image.group_configs(name)
+
+    def check_values(self, configs: Mapping[str, str | None]) -> None:
+        check_group_configs(self._config, configs)
+
+
+def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mapping[str, str]) -> Decision[None]:
+    """Make `configs` all the settings that something has of its own.
 
     Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION or INVALID_CONFIG.
+        KafkaError: it is not there, may have none, or INVALID_CONFIG.
     """
-    _check_topic(image, topic)
-    _check_values(configs)
-    gone = {name: None for name in image.topic_configs(topic) if name not in configs}
-    return _decision(topic, {**gone, **configs})
+    kind.check(image, resource)
+    _check_values(kind, image, configs)
+    gone = {name: None for name in kind.current(image, resource) if name not in configs}
+    return _decision(kind, resource, {**gone, **configs})
 
 
-def change(image: ClusterImage, topic: str, operations: Sequence[Update]) -> Decision[None]:
-    """Carry out (name, operation, value) on a topic's settings; what is deleted and not set changes nothing.
+def _change(kind: _Kind, image: ClusterImage, resource: str, operations: Sequence[Update]) -> Decision[None]:
+    """Carry out (name, operation, value) on the settings of something; what is deleted and not set changes nothing.
 
     Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG or INVALID_REQUEST.
+        KafkaError: it is not there, may have none, INVALID_CONFIG or INVALID_REQUEST.
     """
-    _check_topic(image, topic)
-    current = image.topic_configs(topic)
+    kind.check(image, resource)
+    current = kind.current(image, resource)
     changes: dict[str, str | None] = {}
     for name, operation, value in operations:
         if operation == ConfigOperation.DELETE:
@@ -98,15 +172,15 @@ def change(image: ClusterImage, topic: str, operations: Sequence[Update]) -> Dec
         elif operation == ConfigOperation.SET:
             changes[name] = value
         elif operation in {ConfigOperation.APPEND, ConfigOperation.SUBTRACT}:
-            changes[name] = _edit_list(name, ConfigOperation(operation), current, value or "")
+            changes[name] = _edit_list(kind, name, ConfigOperation(operation), current, value or "")
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: operation {operation} is not known")
-    _check_values({**current, **changes})
-    return _decision(topic, changes)
+    _check_values(kind, image, {**current, **changes})
+    return _decision(kind, resource, changes)
 
 
-def _edit_list(name: str, operation: ConfigOperation, current: Mapping[str, str], value: str) -> str:
-    key = TOPIC_CONFIGS.get(name)
+def _edit_list(kind: _Kind, name: str, operation: ConfigOperation, current: Mapping[str, str], value: str) -> str:
+    key = kind.keys.get(name)
     if key is None or key.type is not ConfigType.LIST:
         text = f"Can't {operation.name} to key {name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
@@ -121,24 +195,20 @@ def _edit_list(name: str, operation: ConfigOperation, current: Mapping[str, str]
     return ",".join(items)
 
 
-def _check_topic(image: ClusterImage, topic: str) -> None:
-    if not topic:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    check_name(topic)
-    if topic not in image.topics:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
-
-
-def _check_values(configs: Mapping[str, str | None]) -> None:
+def _check_values(kind: _Kind, image: ClusterImage, configs: Mapping[str, str | None]) -> None:
+    if any(len((value or "").encode()) > CONFIG_VALUE_BYTES_MAX for value in configs.values()):
+        text = f"The configuration value cannot be added because it exceeds the maximum value size of {CONFIG_VALUE_BYTES_MAX} bytes."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     try:
-        parse_topic_configs(configs)
+        check_levels(image.features, configs)
+        kind.check_values(configs)
     except ConfigError as problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
 
 
-def _decision(topic: str, changes: Mapping[str, str | None]) -> Decision[None]:
+def _decision(kind: _Kind, resource: str, changes: Mapping[str, str | None]) -> Decision[None]:
     records = tuple(
-        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
+        ConfigRecord(resource_type=kind.resource, resource_name=resource, name=name, value=value)
         for name, value in changes.items()
     )
     return Decision(records=records, reply=None)

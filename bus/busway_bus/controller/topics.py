@@ -18,8 +18,9 @@ from busway_bus.kernel.config_def import ConfigError
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import CREATED_PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
 from busway_bus.kernel.topic_configs import parse_topic_configs
-from busway_bus.kernel.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.delta import placement
+from busway_bus.metadata.features import check_levels
 from busway_bus.metadata.image import TOPIC_RESOURCE, ClusterImage, TopicImage, metric_name
 from busway_bus.metadata.records import TOPIC, ConfigRecord, RemoveTopicRecord, TopicRecord
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -102,7 +103,7 @@ def create(image: ClusterImage, topic: NewTopic, surroundings: Surroundings) -> 
             INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT or INVALID_CONFIG.
     """
     _check_new_name(image, topic.name)
-    _check_configs(topic.configs)
+    _check_configs(image, topic.configs)
     topic_id = surroundings.new_id()
     placed = new_partitions(image, topic_id, _replicas(image, topic, surroundings.config))
     settings = (
@@ -127,11 +128,12 @@ def _check_new_name(image: ClusterImage, name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
-def _check_configs(configs: Mapping[str, str | None]) -> None:
+def _check_configs(image: ClusterImage, configs: Mapping[str, str | None]) -> None:
     if empty := [key for key, value in configs.items() if value is None]:
         text = f"Null value not supported for topic configs: {', '.join(empty)}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     try:
+        check_levels(image.features, configs)
         parse_topic_configs(configs)
     except ConfigError as problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
@@ -208,6 +210,9 @@ def grow(image: ClusterImage, growth: Growth) -> Decision[UUID]:
     if growth.name == TRANSACTIONS_TOPIC:
         text = "growing the topic of transactions would move transactional ids to other partitions"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if growth.name == SHARE_STATE_TOPIC:
+        text = "growing the topic of share groups' state would move share partitions to other partitions"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     topic = image.topics.get(growth.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -255,7 +260,7 @@ def delete(image: ClusterImage, topic: str | UUID) -> Decision[tuple[str, UUID]]
     """Delete one topic.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, or INVALID_REQUEST for the topic of transactions.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, or INVALID_REQUEST for the topics of transactions and of share groups' state.
     """
     name = image.names.get(topic) if isinstance(topic, UUID) else topic
     if name is None:
@@ -265,6 +270,9 @@ def delete(image: ClusterImage, topic: str | UUID) -> Decision[tuple[str, UUID]]
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     if name == TRANSACTIONS_TOPIC:
         text = f"{name} is the broker's own: without it open transactions would never end"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if name == SHARE_STATE_TOPIC:
+        text = f"{name} is the broker's own: without it share groups would get again what they are done with"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     return Decision(records=(RemoveTopicRecord(topic_id=existing.topic_id),), reply=(name, existing.topic_id))
 

@@ -3,10 +3,10 @@
 What lives here: their settings, and the topics that regular expressions match. What does not: any rule about groups (`groups`).
 """
 
-from collections.abc import Generator, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final
 
-from busway_bus.groups.consumer_values import ConsumerLimits, GroupSettings
+from busway_bus.groups.consumer_values import ConsumerLimits, GroupSettings, MigrationPolicy
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.patterns import BadPattern, Pattern
 from busway_bus.metadata.image import ClusterImage
@@ -15,17 +15,25 @@ MATCHED_AT_ONCE: Final = 100
 """Topics that are compared with all regular expressions of a group while all others wait."""
 
 
-def consumer_limits(config: BrokerConfig) -> ConsumerLimits:
-    """What is set for consumer groups."""
-    settings = GroupSettings(
-        session_timeout_ms=config.get("group.consumer.session.timeout.ms"),
-        heartbeat_interval_ms=config.get("group.consumer.heartbeat.interval.ms"),
-        assignment_interval_ms=config.get("group.consumer.assignment.interval.ms"),
-    )
+def consumer_limits(config: BrokerConfig, setting: Callable[[str, str], Any]) -> ConsumerLimits:
+    """What is set for consumer groups.
+
+    Args:
+        setting: see `metadata.group_settings`.
+    """
+
+    def of_group(group_id: str) -> GroupSettings:
+        return GroupSettings(
+            session_timeout_ms=setting(group_id, "consumer.session.timeout.ms"),
+            heartbeat_interval_ms=setting(group_id, "consumer.heartbeat.interval.ms"),
+            assignment_interval_ms=setting(group_id, "consumer.assignment.interval.ms"),
+        )
+
     return ConsumerLimits(
         max_size=config.get("group.consumer.max.size"),
         assignors=tuple(config.get("group.consumer.assignors")),
-        of_group=lambda group_id: settings,
+        migration=MigrationPolicy(config.get("group.consumer.migration.policy")),
+        of_group=of_group,
     )
 
 

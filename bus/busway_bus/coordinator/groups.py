@@ -7,24 +7,34 @@ not: any rule about groups (`groups.shard`), storage and waiting (`runtime`).
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.coordinator.consumer_groups import consumer_limits, matching
+from busway_bus.coordinator.refusals import Refusals
+from busway_bus.coordinator.stretches import in_stretches
 from busway_bus.coordinator.transactional import TransactionalRuntime
 from busway_bus.coordinator.verifications import TransactionalProducer, Verifications
+from busway_bus.groups.balance import Plan
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.consumer import ConsumerGroup
+from busway_bus.groups.consumer_target import plan_of, write_part
 from busway_bus.groups.consumer_values import Beat, Beaten
+from busway_bus.groups.explained import ExplainedShard
 from busway_bus.groups.group import Committer, Group
+from busway_bus.groups.history import History
+from busway_bus.groups.memory import GroupMemory, pending_share
+from busway_bus.groups.modern import Assignment
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.shard import GroupShard
 from busway_bus.groups.topics import Topics
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
-from busway_bus.kernel.limits import OFFSETS_PER_COMMIT_MAX
+from busway_bus.kernel.limits import GROUPS_RESOLVED_AT_ONCE_MAX, MEMBERS_PER_TICK_MAX
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction, TransactionVerifier
+from busway_bus.metadata.group_settings import group_settings
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -66,24 +76,51 @@ class GroupCoordinator:
         self._create_topic = create_topic
         self._cluster = cluster
         self._tasks: set[asyncio.Task[None]] = set()
+        settings = group_settings(config, cluster)
+        refusals = Refusals(log, machine.monotonic_s)
         self._limits = GroupLimits(
             min_session_timeout_ms=config.get("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.get("group.max.session.timeout.ms"),
             initial_rebalance_delay_ms=config.get("group.initial.rebalance.delay.ms"),
             max_size=config.get("group.max.size"),
             max_offset_metadata_bytes=config.get("offset.metadata.max.bytes"),
-            consumer=consumer_limits(config),
+            consumer=consumer_limits(config, settings),
+            memory=GroupMemory(refused=refusals.tell),
+            pending=pending_share(refused=refusals.tell),
         )
         topics = Topics(cluster)
+        history = History(machine.wall_ms)
+
+        def new_shard() -> ExplainedShard:
+            return ExplainedShard(
+                history,
+                limits=self._limits,
+                new_member_id=self._new_member_id,
+                topics=topics,
+                share_session_ms=lambda group_id: settings(group_id, "share.session.timeout.ms"),
+            )
+
         self.runtime = TransactionalRuntime(
             OFFSETS_TOPIC,
-            lambda: GroupShard(limits=self._limits, new_member_id=self._new_member_id, topics=topics),
+            new_shard,
             replicas=replicas,
             machine=machine,
             image=lambda: cluster().topics.get(OFFSETS_TOPIC),
+            loaded=self._live,
         )
         self._creating = asyncio.Lock()
+        self._resolving = asyncio.Semaphore(GROUPS_RESOLVED_AT_ONCE_MAX)
         self._verifications = Verifications()
+
+    def _live(self, number: int, shard: ExplainedShard) -> None:
+        """What is written from now on is news."""
+        shard.live = True
+        if self._limits.offsets.full:
+            log.warning(
+                "with the groups and offsets of %s-%d there are more than may be let in: new ones are refused",
+                OFFSETS_TOPIC,
+                number,
+            )
 
     def _new_member_id(self, prefix: str) -> str:
         """A member id as Kafka makes them: what the client calls itself, and a random part."""
@@ -109,7 +146,12 @@ class GroupCoordinator:
         """
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
         self.runtime.decide(number, lambda shard: shard.create(group_id, request, now))
-        return await self.runtime.park(number, lambda shard, waiter: shard.join(group_id, request, waiter, now), parked)
+        joined = await self.runtime.park(
+            number, lambda shard, waiter: shard.join(group_id, request, waiter, now), parked
+        )
+        if joined.unassigned:
+            self._balance(number, group_id)
+        return joined
 
     async def sync(self, group_id: str, request: Sync, parked: Parked) -> Synced:
         """Hand in or fetch assignments; returns when they are durable."""
@@ -123,10 +165,33 @@ class GroupCoordinator:
             number, lambda shard: shard.heartbeat(group_id, member_id, instance_id, generation, now)
         )
 
-    async def leave(self, group_id: str, identities: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Take members, named by member id and instance id, out of their group; a code for each."""
-        number, now = self.runtime.partition_of(group_id), self.runtime.now()
-        return await self.runtime.write(number, lambda shard: shard.leave(group_id, identities, now))
+    async def leave(
+        self, group_id: str, identities: Sequence[tuple[str, str | None]], reasons: Sequence[str | None] = ()
+    ) -> list[ErrorCode]:
+        """Take members, named by member id and instance id, out of their group, each for its reason; a code for each. Those of a consumer group
+        go so many at a time that others are served in between; where some cannot go any more, those before are out all the same."""
+        number = self.runtime.partition_of(group_id)
+        codes: list[ErrorCode] = []
+        out: set[tuple[str, str | None]] = set()
+        while True:
+            shard, begin = self.runtime.shards().get(number), len(codes)
+            modern = shard is not None and isinstance(shard.groups.get(group_id), ConsumerGroup)
+            end = begin + MEMBERS_PER_TICK_MAX if modern else len(identities)
+            part = identities[begin:end]
+            leave = functools.partial(
+                _left, group_id=group_id, identities=part, now=self.runtime.now(), reasons=reasons[begin:end]
+            )
+            try:
+                told = await self.runtime.write(number, leave)
+            except KafkaError as problem:
+                if not codes:
+                    raise
+                told = [problem.code] * len(part)
+            # One that is named twice is out, and not unknown, as where all go at once.
+            codes += [ErrorCode.NONE if one in out else code for one, code in zip(part, told, strict=True)]
+            out.update(one for one, code in zip(part, told, strict=True) if code is ErrorCode.NONE)
+            if len(codes) == len(identities):
+                return codes
 
     async def beat(self, group_id: str, beat: Beat) -> Beaten:
         """A member of a consumer group joins, stays or leaves; returns when that is durable.
@@ -137,17 +202,49 @@ class GroupCoordinator:
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
         beaten = await self.runtime.write(number, lambda shard: shard.beat(group_id, beat, now))
         if beaten.unresolved:
-            task = asyncio.ensure_future(self._resolve(number, group_id, beaten.unresolved))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._go_on(self._resolve(number, group_id, beaten.unresolved))
+        if beaten.unassigned:
+            self._balance(number, group_id)
         return beaten
 
-    async def _resolve(self, number: int, group_id: str, regexes: Sequence[str]) -> None:
-        """Look which topics the regular expressions of a group match, a little at a time, and write it down."""
+    def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _balance(self, number: int, group_id: str) -> None:
+        """Balance a large consumer group a step at a time, where nobody does it already."""
+        shard, now = self.runtime.shards().get(number), self.runtime.now()
+        plan = None if shard is None else plan_of(shard.groups, group_id, now)
+        if plan is not None:
+            self._go_on(self._carry_out(number, plan))
+
+    async def _carry_out(self, number: int, plan: Plan) -> None:
+        """Balance a consumer group as it was when it was planned; who is to have what is written in parts, and counts with the last."""
         try:
-            version, found = await self._replicas.turns.run("", matching(regexes, self._cluster()))
-            now = self.runtime.now()
-            await self.runtime.write(number, lambda shard: shard.resolve(group_id, found, version, now))
+            targets = await self._replicas.turns.run("", plan.steps)
+            for part, last in plan.parts(targets):
+                write = functools.partial(_write_part, plan=plan, part=part, now=self.runtime.now(), last=last)
+                if not await self.runtime.write(number, write):
+                    break
+        except KafkaError as problem:
+            log.warning("who is to have what in group %s cannot be written: %s", plan.group.group_id, problem)
+        finally:
+            plan.group.unplanned()
+
+    async def _resolve(self, number: int, group_id: str, regexes: Sequence[str]) -> None:
+        """Look which topics the regular expressions of a group match, a little at a time, and write it down, one after the other."""
+        try:
+            async with self._resolving:
+                image = self._cluster()
+                for regex in regexes:
+                    _, found = await self._replicas.turns.run("", matching([regex], image))
+                    version = image.topics if regex == regexes[-1] else None
+                    resolve = functools.partial(
+                        _resolved, group_id=group_id, found=found, version=version, now=self.runtime.now()
+                    )
+                    if not await self.runtime.write(number, resolve):
+                        return
         except KafkaError as problem:
             log.warning("what the regular expressions of group %s match cannot be written: %s", group_id, problem)
             shard = self.runtime.shards().get(number)
@@ -179,7 +276,7 @@ class GroupCoordinator:
                 lambda shard: shard.commit(group_id, committer, part, now=now, wall_ms=wall_ms),
             )
 
-        return await _in_stretches(offsets, write)
+        return await in_stretches(offsets, write)
 
     async def commit_in_transaction(
         self,
@@ -200,22 +297,34 @@ class GroupCoordinator:
         Raises:
             KafkaError: see `GroupShard.commit` too; what `verifier` says; TRANSACTION_ABORTABLE where the transaction has ended
                 meanwhile; INVALID_PRODUCER_EPOCH where a newer producer has taken over.
+                What is left of a large commit is refused likewise: a next transaction of this producer may have the same epoch.
         """
         number = self.runtime.partition_of(group_id)
-        if not self.runtime.is_open(number, producer.producer_id, producer.epoch):
-            await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add)
-        wall_ms = self._machine.wall_ms()
+        producer_id, epoch = producer.producer_id, producer.epoch
+        with self._verifications.following(producer_id) as ongoing:
+            if not self.runtime.is_open(number, producer_id, epoch):
+                await self._verifications.verify(
+                    verifier, producer, (OFFSETS_TOPIC, number), add=add, host=committer.host
+                )
+            known, wall_ms = self.runtime.shard(number), self._machine.wall_ms()
 
-        def write(part: Mapping[Place, NewOffset]) -> Awaitable[dict[Place, ErrorCode]]:
-            now = self.runtime.now()
-            return self.runtime.write_in_transaction(
-                number,
-                producer.producer_id,
-                producer.epoch,
-                lambda shard: shard.commit(group_id, committer, part, now=now, wall_ms=wall_ms),
-            )
+            def decide(
+                shard: GroupShard, part: Mapping[Place, NewOffset], now: int
+            ) -> Decision[dict[Place, ErrorCode]]:
+                if shard is not known:
+                    raise KafkaError(
+                        ErrorCode.NOT_COORDINATOR, "whether the transaction has ended meanwhile is not known"
+                    )
+                if not ongoing():
+                    self.runtime.check_epoch(number, producer_id, epoch)
+                    raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction has ended meanwhile")
+                return shard.commit(group_id, committer, part, now=now, wall_ms=wall_ms)
 
-        return await _in_stretches(offsets, write)
+            def write(part: Mapping[Place, NewOffset]) -> Awaitable[dict[Place, ErrorCode]]:
+                operation = functools.partial(decide, part=part, now=self.runtime.now())
+                return self.runtime.write_in_transaction(number, producer_id, epoch, operation, committer.host)
+
+            return await in_stretches(offsets, write)
 
     async def end_transaction(self, number: int, marker: EndTransaction) -> ErrorCode:
         """Write the end of a producer's transaction to a partition of the offsets topic, and let what it committed there be in force;
@@ -259,11 +368,19 @@ class GroupCoordinator:
 
     # Groups
 
+    def explanation(self, group_id: str) -> str | None:
+        """The last rebalances of a group, as `History.text` has them; None where nothing is known of it.
+
+        Raises:
+            KafkaError: the coordinator is not here, or is loading.
+        """
+        return self.shard(group_id).explanation(group_id)
+
     def group(self, group_id: str) -> Group | None:
         """The group, None where there is none."""
         return self.shard(group_id).groups.get(group_id)
 
-    def shard(self, group_id: str) -> GroupShard:
+    def shard(self, group_id: str) -> ExplainedShard:
         """What is kept beside the group, in the same partition."""
         return self.runtime.shard(self.runtime.partition_of(group_id))
 
@@ -301,26 +418,23 @@ class GroupCoordinator:
         return topic in self._cluster().topics and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 
 
-async def _in_stretches(
-    offsets: Mapping[Place, NewOffset], write: Callable[[Mapping[Place, NewOffset]], Awaitable[dict[Place, ErrorCode]]]
-) -> dict[Place, ErrorCode]:
-    """Write offsets, so many at a time that others are served in between; a code for each. Each stretch is judged as a commit by itself:
-    what was written before one that is refused stays.
+def _left(
+    shard: ExplainedShard,
+    group_id: str,
+    identities: Sequence[tuple[str, str | None]],
+    now: int,
+    reasons: Sequence[str | None],
+) -> Decision[list[ErrorCode]]:
+    return shard.leave(group_id, identities, now, reasons)
 
-    Raises:
-        KafkaError: the first stretch is refused.
-    """
-    if len(offsets) <= OFFSETS_PER_COMMIT_MAX:
-        return await write(offsets)
-    codes: dict[Place, ErrorCode] = {}
-    places = tuple(offsets)
-    for start in range(0, len(places), OFFSETS_PER_COMMIT_MAX):
-        part = {place: offsets[place] for place in places[start : start + OFFSETS_PER_COMMIT_MAX]}
-        try:
-            codes.update(await write(part))
-        except KafkaError as problem:
-            if not codes:
-                raise
-            codes.update(dict.fromkeys(part, problem.code))
-        await asyncio.sleep(0)
-    return codes
+
+def _resolved(
+    shard: GroupShard, group_id: str, found: Mapping[str, frozenset[str]], version: object, now: int
+) -> Decision[bool]:
+    return shard.resolve(group_id, found, version, now)
+
+
+def _write_part(
+    shard: GroupShard, plan: Plan, part: Mapping[str, Assignment], now: int, *, last: bool
+) -> Decision[bool]:
+    return write_part(shard.groups, plan, part, now, last=last)

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from busway_bus.coordinator.replay import apply_records, latest_records
+from busway_bus.coordinator.replay import apply_all, apply_records, latest_records
 from busway_bus.coordinator.replies import refusal
-from busway_bus.coordinator.shard import Shard
+from busway_bus.coordinator.shard import IncrementalShard, Shard
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.partition_state import Role
@@ -123,6 +123,10 @@ class Loader(Generic[S]):
 
     async def _load(self, stored: PartitionLog) -> S:
         shard = self._new_shard()
+        if isinstance(shard, IncrementalShard):
+            steps = apply_all(shard, stored.batches(stored.start_offset), self._now(), start_offset=stored.start_offset)
+            await self._replicas.slices.run(steps)  # nobody else has the shard yet
+            return shard
         records = await self._replicas.slices.run(latest_records(shard, stored.batches()))
         await self._replicas.turns.run("", apply_records(shard, records, self._now()))
         return shard

@@ -16,6 +16,8 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 _YIELD_EVERY: Final = 50
 """Markers that are written while all others wait."""
+_BEGIN_TOGETHER: Final = 50
+"""Markers of peers that begin to be written in one round of the loop, however many ask."""
 
 
 class LocalMarkerWriter:
@@ -24,6 +26,15 @@ class LocalMarkerWriter:
     def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator) -> None:
         self._replicas = replicas
         self._groups = groups
+        self._begin = asyncio.Semaphore(_BEGIN_TOGETHER)
+
+    async def write_for_peer(
+        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        """As `write`, when there is room in a round of the loop: a request may have thousands of them, and many peers one each."""
+        async with self._begin:
+            await asyncio.sleep(0)
+        return await self.write(marker, partitions)
 
     async def write(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]

@@ -1,13 +1,13 @@
 """Which records of a log count for the shard that keeps its state there, and in which order it is told of them.
 
-What lives here: of each key the last record, unless that is a tombstone; of transactions only what was committed, and what is open yet.
-What does not: reading the log (`log.partition_log`), and when that is done (`loading`).
+What lives here: of each key the last record, unless that is a tombstone; of transactions only what was committed, and what is open yet;
+every record where they build on each other. What does not: reading the log (`log.partition_log`), and when that is done (`loading`).
 """
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
-from busway_bus.coordinator.shard import Record, Shard, TransactionalShard
+from busway_bus.coordinator.shard import IncrementalShard, Record, Shard, TransactionalShard
 from busway_bus.kernel.open_transactions import OpenTransactions
 from busway_protocol.records.batch import read_header, verify_crc
 from busway_protocol.records.control import read_marker
@@ -37,7 +37,7 @@ def latest_records(shard: Shard, batches: Iterable[Buffer]) -> Generator[None, N
         ProtocolError: a batch or a record is damaged.
     """
     last: dict[bytes, bytes | None] = {}
-    undecided: OpenTransactions[bytes, bytes] = OpenTransactions(lambda key, value: 0)
+    undecided: OpenTransactions[bytes, bytes] = OpenTransactions()
     for batch in batches:
         header = read_header(batch)
         verify_crc(batch, header)
@@ -89,6 +89,27 @@ def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[No
         yield
     if transactional is not None:
         yield from _apply_pending(transactional, latest.pending, now)
+
+
+def apply_all(
+    shard: IncrementalShard, batches: Iterable[Buffer], now: int, *, start_offset: int
+) -> Generator[None, None, None]:
+    """Let a shard have every record of a log from its start on, a batch at a time.
+
+    Raises:
+        ProtocolError: a batch or a record is damaged.
+    """
+    for batch in batches:
+        header = read_header(batch)
+        verify_crc(batch, header)
+        if not header.is_control:
+            for record in decode_records(batch):
+                if record.key is not None and record.offset >= start_offset:
+                    decoded = shard.decode(record.key, record.value)
+                    if decoded is not None:
+                        shard.at(record.offset)
+                        shard.apply(decoded, now)
+        yield
 
 
 def _apply_pending(

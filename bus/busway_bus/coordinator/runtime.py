@@ -17,7 +17,7 @@ from busway_bus.coordinator import replies
 from busway_bus.coordinator.loading import Loader
 from busway_bus.coordinator.placement import partition_for
 from busway_bus.coordinator.replies import Durable
-from busway_bus.coordinator.shard import Record, Shard
+from busway_bus.coordinator.shard import IncrementalShard, Record, Shard
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import RECORDS_PER_OWN_BATCH_MAX
 from busway_bus.metadata.image import TopicImage
@@ -36,14 +36,16 @@ class Loaded(Generic[S]):
 
     Attributes:
         durable: done when all that was appended is; None when it is already.
+        incremental: the shard, where it is told of offsets.
         timer: when it is looked at next, with the moment of its deadline.
     """
 
-    __slots__ = ("durable", "number", "shard", "timer")
+    __slots__ = ("durable", "incremental", "number", "shard", "timer")
 
     def __init__(self, number: int, shard: S) -> None:
         self.number = number
         self.shard = shard
+        self.incremental: IncrementalShard | None = shard if isinstance(shard, IncrementalShard) else None
         self.durable: Durable | None = None
         self.timer: tuple[int, asyncio.TimerHandle] | None = None
 
@@ -185,7 +187,7 @@ class Runtime(Generic[S]):
         decision = operation(loaded.shard)
         try:
             if decision.records:
-                self._append(loaded, decision.records, BatchBuilder, loaded.shard.apply)
+                self._append(loaded, decision, BatchBuilder, loaded.shard.apply)
         except KafkaError as problem:
             replies.fail([waiter for waiter, _ in decision.due], problem)
             raise
@@ -200,7 +202,7 @@ class Runtime(Generic[S]):
     def _append(
         self,
         loaded: Loaded[S],
-        records: tuple[Record, ...],
+        decision: Decision[Any],
         new_batch: Callable[[], BatchBuilder],
         apply: Callable[[Record, int], None],
     ) -> None:
@@ -209,18 +211,22 @@ class Runtime(Generic[S]):
         Raises:
             KafkaError: they cannot be written; those of batches before are, and are applied.
         """
-        for start in range(0, len(records), RECORDS_PER_OWN_BATCH_MAX):
-            part = records[start : start + RECORDS_PER_OWN_BATCH_MAX]
+        records: tuple[Record, ...] = decision.records
+        at_once = len(records) if decision.whole else RECORDS_PER_OWN_BATCH_MAX
+        for start in range(0, len(records), at_once):
+            part = records[start : start + at_once]
             builder, wall_ms = new_batch(), self._machine.wall_ms()
             for record in part:
                 builder.append(wall_ms, *loaded.shard.encode(record))
             try:
                 partition = self._replicas.find(self._topic, loaded.number)
-                _, durable = self._replicas.append(partition, builder.build())
+                info, durable = self._replicas.append(partition, builder.build())
             except KafkaError as problem:
                 raise replies.refusal(problem) from problem
             now = self.now()
-            for record in part:
+            for offset, record in enumerate(part, info.first_offset):
+                if loaded.incremental is not None:
+                    loaded.incremental.at(offset)
                 apply(record, now)
             self._appended(loaded, durable)
 

@@ -1,7 +1,7 @@
 """What the runtime asks of the state that one partition of an internal topic holds.
 
-What lives here: the interface, and what more it asks where records may be part of a transaction. What does not: any such state; it
-need not know this module, as it only has to have these methods.
+What lives here: the interface, and what more it asks where records may be part of a transaction, or build on those before. What does not:
+any such state; it need not know this module, as it only has to have these methods.
 
 A shard is pure. Its operations are methods of its own that return a `Decision`; they may change what is lost with the coordinator
 anyway (who waits, timers), but what the log keeps changes by `apply` alone, now and when the log is read. So where a decision's
@@ -21,7 +21,8 @@ class Shard(Protocol):
 
     @staticmethod
     def encode(record: Record, /) -> tuple[bytes, bytes | None]:
-        """The record's key and value as they are stored. Of all records with one key the last says everything: None ends it."""
+        """The record's key and value as they are stored. Of all records with one key the last says everything: None ends it. Only of an
+        `IncrementalShard` all count."""
         ...
 
     @staticmethod
@@ -58,10 +59,22 @@ class TransactionalShard(Shard, Protocol):
     one has written and what was taken over before may be told of in any order that leaves the order for each key.
     """
 
-    def apply_pending(self, record: Record, producer_id: int, now: int, /) -> None:
-        """Keep a record that is in the log until the producer's transaction is over."""
+    def apply_pending(self, record: Record, producer_id: int, now: int, /, host: str = ...) -> None:
+        """Keep a record that is in the log until the producer's transaction is over; for a host where that is known."""
         ...
 
     def end_transaction(self, producer_id: int, now: int, /, *, committed: bool) -> None:
         """The marker that ends the producer's transaction is in the log; there may be nothing that it has written."""
+        ...
+
+
+@runtime_checkable
+class IncrementalShard(Shard, Protocol):
+    """The state of a partition whose records build on those before: it is told of all of them in order, and where each is.
+
+    No transaction writes there.
+    """
+
+    def at(self, offset: int, /) -> None:
+        """The record that is applied next is at this offset of the log."""
         ...

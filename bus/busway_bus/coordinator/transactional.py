@@ -13,6 +13,7 @@ from busway_bus.coordinator.runtime import Runtime
 from busway_bus.coordinator.shard import Record, TransactionalShard
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.log.producer_state import ProducerState
 from busway_protocol.errors import KafkaError
 from busway_protocol.records.builder import BatchBuilder
 
@@ -29,17 +30,28 @@ class TransactionalRuntime(Runtime[T]):
         Raises:
             KafkaError: as `shard`.
         """
+        return self._producers(number).is_open(producer_id, producer_epoch)
+
+    def check_epoch(self, number: int, producer_id: int, producer_epoch: int) -> None:
+        """Refuse a producer that another has taken over from.
+
+        Raises:
+            KafkaError: as `shard`, and INVALID_PRODUCER_EPOCH.
+        """
+        self._producers(number).check_epoch(producer_id, producer_epoch)
+
+    def _producers(self, number: int) -> ProducerState:
         self._find(number)
         try:
             partition = self._replicas.find(self._topic, number)
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
-        return partition.log.producers.is_open(producer_id, producer_epoch)
+        return partition.log.producers
 
     async def write_in_transaction(
-        self, number: int, producer_id: int, producer_epoch: int, operation: Callable[[T], Decision[R]]
+        self, number: int, producer_id: int, producer_epoch: int, operation: Callable[[T], Decision[R]], host: str
     ) -> R:
-        """As `write`, but the records count only when the producer's transaction is committed.
+        """As `write`, but the records count only when the producer's transaction is committed; until then they take a host's share.
 
         Raises:
             KafkaError: as `write`, and INVALID_PRODUCER_EPOCH where a newer producer has taken over.
@@ -56,9 +68,9 @@ class TransactionalRuntime(Runtime[T]):
             )
 
         def apply(record: Record, now: int) -> None:
-            shard.apply_pending(record, producer_id, now)
+            shard.apply_pending(record, producer_id, now, host)
 
-        self._append(loaded, decision.records, new_batch, apply)
+        self._append(loaded, decision, new_batch, apply)
         await replies.durably(loaded.durable)
         return decision.reply
 

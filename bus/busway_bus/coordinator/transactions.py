@@ -11,15 +11,16 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from busway_bus.coordinator.markers import Markers
+from busway_bus.coordinator.refusals import Refusals
 from busway_bus.coordinator.runtime import Runtime
 from busway_bus.kernel.config import BrokerConfig
-from busway_bus.kernel.limits import TRANSACTIONS_BYTES_MAX, TRANSACTIONS_PER_TICK_MAX
+from busway_bus.kernel.limits import TRANSACTIONS_PER_TICK_MAX
 from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import MarkerWriter
 from busway_bus.metadata.image import TopicImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.transactions.fencing import Identity
-from busway_bus.transactions.shard import Begun, Ended, Levels, TransactionShard
+from busway_bus.transactions.shard import Begun, Ended, Levels, TransactionShard, transactions_share
 from busway_bus.transactions.transaction import Place, Transaction
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -57,9 +58,10 @@ class TransactionCoordinator:
         self._create_topic = create_topic
         self._version = version
         self._new_producer_id = new_producer_id
+        share = transactions_share(refused=Refusals(log, machine.monotonic_s).tell)
         self.runtime = Runtime(
             TRANSACTIONS_TOPIC,
-            TransactionShard,
+            functools.partial(TransactionShard, share),
             replicas=replicas,
             machine=machine,
             image=image,
@@ -89,12 +91,13 @@ class TransactionCoordinator:
 
     # Producers
 
-    async def begin(self, transactional_id: str, timeout_ms: int, expected: Identity | None) -> Identity:
+    async def begin(self, transactional_id: str, timeout_ms: int, expected: Identity | None, *, host: str) -> Identity:
         """A producer begins with this id: its producer id and epoch, when that is durable.
 
         Args:
             timeout_ms: a transaction that is open for longer is aborted.
             expected: the identity that it had, where it goes on (KIP-360).
+            host: whose share of the memory the id takes from now on.
 
         Raises:
             KafkaError: INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED or POLICY_VIOLATION; the coordinator is
@@ -114,14 +117,20 @@ class TransactionCoordinator:
                     new_id,
                     self._levels(0),
                     now=self.runtime.now(),
-                    has_room=self._held_bytes() < TRANSACTIONS_BYTES_MAX,
+                    host=host,
                 ),
             )
 
         return await self._settled(transactional_id, lambda: self._with_id(number, transactional_id, decide))
 
     async def add(
-        self, transactional_id: str, identity: Identity, partitions: Collection[Place], *, client_version: int
+        self,
+        transactional_id: str,
+        identity: Identity,
+        partitions: Collection[Place],
+        *,
+        client_version: int,
+        host: str,
     ) -> None:
         """Add partitions to a producer's transaction; returns when that is durable.
 
@@ -132,7 +141,10 @@ class TransactionCoordinator:
 
         async def attempt() -> None:
             await self.runtime.write(
-                number, lambda shard: shard.add(transactional_id, identity, partitions, levels, self.runtime.now())
+                number,
+                lambda shard: shard.add(
+                    transactional_id, identity, partitions, levels, now=self.runtime.now(), host=host
+                ),
             )
 
         await self._settled(transactional_id, attempt)
@@ -163,6 +175,7 @@ class TransactionCoordinator:
         partitions: Collection[Place],
         *,
         add: bool,
+        host: str,
     ) -> Mapping[Place, ErrorCode]:
         """Whether a producer may write to partitions as part of its transaction; see `TransactionVerifier`. The codes are those of
         AddPartitionsToTxn, and TRANSACTION_ABORTABLE for a partition that was not added."""
@@ -171,7 +184,7 @@ class TransactionCoordinator:
             if not transactional_id:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
             if add:
-                await self.add(transactional_id, identity, partitions, client_version=2)
+                await self.add(transactional_id, identity, partitions, client_version=2, host=host)
                 return dict.fromkeys(partitions, ErrorCode.NONE)
             if not self._config.get("transaction.partition.verification.enable"):
                 return dict.fromkeys(partitions, ErrorCode.NONE)
@@ -206,9 +219,6 @@ class TransactionCoordinator:
             if not await self.markers.over(transactional_id, within_s=within_s):
                 raise
         return await attempt()
-
-    def _held_bytes(self) -> int:
-        return sum(shard.held_bytes for shard in self.runtime.shards().values())
 
     # Looking
 

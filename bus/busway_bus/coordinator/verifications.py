@@ -1,11 +1,14 @@
 """Asking whether a partition belongs to a producer's transaction, and noticing where that ends before the answer is acted upon (KIP-890).
 
-What lives here: the question, and the codes that it is answered with. What does not: who knows (`kernel.transactions.TransactionVerifier`).
+What lives here: the question, the codes that it is answered with, and whether the answer holds still. What does not: who knows
+(`kernel.transactions.TransactionVerifier`).
 
-Between the answer and the append nothing may be awaited. What ends in between is told by `ended`: an append after the marker would open
-a transaction that nobody ends.
+Between the answer, or looking whether it holds, and the append nothing may be awaited. What ends in between is told by `ended`: an append
+after the marker would open a transaction that nobody ends.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,7 +32,7 @@ class TransactionalProducer:
 
 
 class Verifications:
-    """Those that are under way."""
+    """Those that are under way, or are acted upon."""
 
     def __init__(self) -> None:
         self._under_way: dict[int, set[object]] = {}
@@ -38,26 +41,38 @@ class Verifications:
         """A transaction of this producer ends: what is being asked for it holds no more."""
         self._under_way.pop(producer_id, None)
 
+    @contextmanager
+    def following(self, producer_id: int) -> Iterator[Callable[[], bool]]:
+        """Tell, when asked, whether no transaction of a producer has ended since."""
+        question = object()
+        self._under_way.setdefault(producer_id, set()).add(question)
+        try:
+            yield lambda: question in self._under_way.get(producer_id, ())
+        finally:
+            others = self._under_way.get(producer_id, set())
+            others.discard(question)
+            if not others:
+                self._under_way.pop(producer_id, None)
+
     async def verify(
-        self, verifier: TransactionVerifier, producer: TransactionalProducer, partition: tuple[str, int], *, add: bool
+        self,
+        verifier: TransactionVerifier,
+        producer: TransactionalProducer,
+        partition: tuple[str, int],
+        *,
+        add: bool,
+        host: str,
     ) -> None:
         """Return when the producer may write to the partition as a part of its transaction.
 
         Raises:
             KafkaError: it may not; TRANSACTION_ABORTABLE where the transaction has ended meanwhile.
         """
-        question = object()
-        self._under_way.setdefault(producer.producer_id, set()).add(question)
-        try:
+        with self.following(producer.producer_id) as ongoing:
             codes = await verifier.verify(
-                producer.transactional_id, producer.producer_id, producer.epoch, (partition,), add=add
+                producer.transactional_id, producer.producer_id, producer.epoch, (partition,), add=add, host=host
             )
-            holds = question in self._under_way.get(producer.producer_id, ())
-        finally:
-            others = self._under_way.get(producer.producer_id, set())
-            others.discard(question)
-            if not others:
-                self._under_way.pop(producer.producer_id, None)
+            holds = ongoing()
         code = codes[partition]
         if code is not ErrorCode.NONE:
             raise KafkaError(_CODES.get(code, code))

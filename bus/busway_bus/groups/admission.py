@@ -46,11 +46,11 @@ def _has_room(request: Join, state: State, roster: Roster, limits: GroupLimits) 
 
 
 def _has_memory(request: Join, roster: Roster) -> bool:
-    """Whether what the member brings fits: a refusal, so that one group cannot take the memory of all."""
+    """Whether what the member brings fits: a refusal, so that neither a group nor a host can take the memory of all."""
     member = roster.members.get(request.member_id)
     more = protocols_bytes(request.protocols)
     if member is not None:
         more -= protocols_bytes(member.protocols)
     else:
         more += MEMBER_BYTES + len(request.client_id) + 2 * len(request.instance_id or "")
-    return roster.has_room(more)
+    return roster.has_room(request.client_host, more)

@@ -30,12 +30,17 @@ WRITE_AGAIN_MS: Final = 1_000
 
 
 class ClassicGroup(ClassicView):
-    """One group."""
+    """One group.
+
+    Attributes:
+        put_out: is told of each member that is in the group no more.
+    """
 
     def __init__(self, group_id: str, limits: GroupLimits, new_id: Callable[[str], str]) -> None:
         super().__init__(group_id, limits.memory)
         self._limits = limits
         self._new_id = new_id
+        self.put_out: Callable[[Member], None] = lambda member: None
         self._join_deadline_ms: int | None = None
         self._delay_until_ms: int | None = None
         self._sync_deadline_ms: int | None = None
@@ -78,7 +83,7 @@ class ClassicGroup(ClassicView):
         return self._rejoin(self.members[request.member_id], request, waiter, now)
 
     def _join_unknown(self, request: Join, waiter: Waiter, now: int) -> Joined | None:
-        member_id = self._new_id(request.instance_id or request.client_id)
+        member_id = self._new_id(request.called)
         if request.instance_id is not None:
             owner = self.roster.owner(request.instance_id)
             if owner is not None:
@@ -86,7 +91,7 @@ class ClassicGroup(ClassicView):
         elif request.needs_known_id:
             if len(self.roster.pending) >= PENDING_GROUP_MEMBERS_MAX:
                 return Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
-            self.roster.hand_out(member_id, now + request.session_timeout_ms)
+            self.roster.hand_out(member_id, now + request.session_timeout_ms, request.client_host)
             return Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         self._add(member_id, request, waiter, now)
         return None
@@ -120,6 +125,7 @@ class ClassicGroup(ClassicView):
     def _renew(self, member: Member, request: Join, now: int) -> None:
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.host, member.from_log = request.client_host, False
         self.roster.change_protocols(member, request.protocols)
         self.roster.touch(member, now)
 
@@ -180,7 +186,7 @@ class ClassicGroup(ClassicView):
         if self.state is State.STABLE:
             self._unsynced.discard(member.member_id)
             return self._synced(member.assignment)
-        if not self.roster.has_room(sum(len(assignment) for _, assignment in request.assignments)):
+        if not self.roster.has_room_for(request.assignments, member.host):
             return Synced(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
         if request.member_id == self.roster.leader:
             return self._assign(member, dict(request.assignments), now)
@@ -231,6 +237,15 @@ class ClassicGroup(ClassicView):
             self._rebalance(now)
         return error
 
+    def dismiss(self, now: int) -> tuple[tuple[Waiter, Joined | Synced], ...]:
+        """What those are to be told that wait, where the group is to be of another kind: they have to join again."""
+        for member in self.roster:
+            if member.parked:
+                self._turn_away(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+                self.roster.touch(member, now)
+        due, self._due = tuple(self._due), []
+        return due
+
     def abandon(self) -> list[Waiter]:
         """This node looks after the group no longer: those that wait, whom nothing here will answer."""
         self.roster.pending.clear()
@@ -279,7 +294,7 @@ class ClassicGroup(ClassicView):
     def _remove(self, member_id: str) -> None:
         self._unsynced.discard(member_id)
         self._turn_away(self.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, "")
-        self.roster.remove(member_id)
+        self.put_out(self.roster.remove(member_id))
 
     def _turn_away(self, member: Member, error: ErrorCode, member_id: str) -> None:
         """Answer what is parked for a member with an error."""
@@ -381,7 +396,8 @@ class ClassicGroup(ClassicView):
     def apply(self, key: Key, value: GroupMetadataValue | None, now: int) -> None:
         """Let what was written down be in force, None where the group was deleted.
 
-        Members that this coordinator has not met, as its log was read, get one session from now to show themselves.
+        Members that this coordinator has not met, as its log was read, get one session from now to show themselves. Those of a generation
+        without a leader, which `downgrade` writes, have to join again: somebody has gone, whose partitions nobody has.
         """
         if value is None:
             self.roster.pending.clear()
@@ -405,3 +421,5 @@ class ClassicGroup(ClassicView):
         self._enter(Event.ASSIGNED if value.members else Event.EMPTIED, since_ms if since_ms >= 0 else now)
         self._unsynced.discard(value.leader or "")
         self._join_deadline_ms = self._delay_until_ms = None
+        if value.members and value.leader is None:
+            self._rebalance(now)

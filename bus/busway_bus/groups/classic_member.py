@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from busway_bus.groups.classic_values import Join
 from busway_bus.groups.records import MemberMetadata
 from busway_bus.kernel.decision import Waiter
+from busway_bus.kernel.fair_share import NOBODY
 from busway_bus.kernel.limits import MEMBER_BYTES
 
 
@@ -19,7 +20,14 @@ def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member; times in ms. `join` and `sync` hold the waiter of a parked request."""
+    """A member; times in ms. `join` and `sync` hold the waiter of a parked request.
+
+    Attributes:
+        client_host: what is told of it; as in Kafka a static member keeps the one that it began with.
+        host: whose share it takes, that of who joined for it last.
+        from_log: whether nobody has joined for it here, so that all that is known of it is what was written down last.
+        counted: host and bytes that are counted for it.
+    """
 
     member_id: str
     instance_id: str | None
@@ -32,7 +40,9 @@ class Member:
     assignment: bytes = b""
     join: Waiter | None = None
     sync: Waiter | None = None
-    counted_bytes: int = 0
+    host: str = NOBODY
+    from_log: bool = False
+    counted: tuple[str, int] = (NOBODY, 0)
 
     @property
     def size_bytes(self) -> int:
@@ -74,6 +84,7 @@ class Member:
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             protocols=request.protocols,
             deadline_ms=now + request.session_timeout_ms,
+            host=request.client_host,
         )
 
     def succeeded(self, newcomer: "Member") -> "Member":
@@ -96,6 +107,8 @@ class Member:
             protocols=((protocol or "", written.subscription),),
             deadline_ms=now + written.session_timeout,
             assignment=written.assignment,
+            host=written.client_host,
+            from_log=True,
         )
 
 

@@ -49,8 +49,12 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     (State.EMPTY, Event.EMPTIED): State.EMPTY,
     (State.STABLE, Event.EMPTIED): State.EMPTY,
     (State.EMPTY, Event.DELETED): State.DEAD,
-    # In a log that another coordinator wrote, which made a group of another kind of this one.
+    # A group that the coordinator balances was made of it; or a log is read.
     (State.STABLE, Event.DELETED): State.DEAD,
+    (State.PREPARING, Event.DELETED): State.DEAD,
+    (State.COMPLETING, Event.DELETED): State.DEAD,
+    # A log is read, where a generation without a leader was written, whose members are to join again.
+    (State.PREPARING, Event.ASSIGNED): State.STABLE,
 }
 """(state, event) → the state after it."""
 

@@ -5,9 +5,10 @@ What lives here: the values. What does not: the states (`classic_states`), who i
 
 from dataclasses import dataclass, field
 
+from busway_bus.groups.committed import OffsetMemory
 from busway_bus.groups.consumer_values import ConsumerLimits
-from busway_bus.groups.memory import GroupMemory
-from busway_bus.kernel.limits import PENDING_OFFSETS_BYTES_MAX
+from busway_bus.groups.memory import GroupMemory, pending_share
+from busway_bus.kernel.fair_share import FairShare
 from busway_protocol.errors import ErrorCode
 
 
@@ -25,11 +26,17 @@ class Join:
     protocols: tuple[tuple[str, bytes], ...]
     needs_known_id: bool
     can_skip_assignment: bool
+    reason: str | None = None
+
+    @property
+    def called(self) -> str:
+        """What a member id that is made for it begins with."""
+        return self.client_id if self.instance_id is None else self.instance_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """The answer to a join."""
+    """The answer to a join; `unassigned` tells whether a group that the coordinator balances is to be balanced a step at a time."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -38,6 +45,7 @@ class Joined:
     leader: str = ""
     members: tuple[tuple[str, str | None, bytes], ...] = ()
     skip_assignment: bool = False
+    unassigned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +77,7 @@ class GroupLimits:
     Attributes:
         memory: of their members.
         pending: of offsets within transactions.
+        offsets: of offsets that are in force, and of groups beside their members.
         consumer: what is set for groups that the coordinator balances.
     """
 
@@ -79,6 +88,5 @@ class GroupLimits:
     max_offset_metadata_bytes: int = 4_096
     consumer: ConsumerLimits = field(default_factory=ConsumerLimits)
     memory: GroupMemory = field(default_factory=GroupMemory)
-    pending: GroupMemory = field(
-        default_factory=lambda: GroupMemory(PENDING_OFFSETS_BYTES_MAX, PENDING_OFFSETS_BYTES_MAX)
-    )
+    pending: FairShare = field(default_factory=pending_share)
+    offsets: OffsetMemory = field(default_factory=OffsetMemory)

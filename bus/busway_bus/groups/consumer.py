@@ -1,14 +1,15 @@
 """A consumer group that the coordinator balances (KIP-848): what heartbeats and the clock do to it.
 
-What lives here: joining, staying, leaving; when the group's epoch goes up, and when it is balanced anew. What does not: the state
-(`consumer_view`), one member's next step (`reconcile`), who is to have what (`target`), resolving regular expressions (the coordinator).
+What lives here: joining, staying, leaving; when the group's epoch goes up. What does not: the state (`consumer_view`), when it is balanced
+anew (`consumer_target`), one member's next step (`reconcile`), resolving regular expressions (the coordinator).
 
 Nothing that the log keeps changes here: each method returns the records that do it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from busway_bus.groups.consumer_member import LEFT_FOR_A_WHILE, ConsumerMember
@@ -18,36 +19,39 @@ from busway_bus.groups.consumer_records import (
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
 )
-from busway_bus.groups.consumer_values import Beat, Beaten, ConsumerLimits
-from busway_bus.groups.consumer_view import ConsumerView, target_record
+from busway_bus.groups.consumer_target import ConsumerTarget, is_within
+from busway_bus.groups.consumer_values import Beat, Beaten, ConsumerLimits, Said
+from busway_bus.groups.consumer_view import target_record
 from busway_bus.groups.memory import GroupMemory
 from busway_bus.groups.modern import NO_PARTITIONS, Assignment
+from busway_bus.groups.names import NO_NAMES
 from busway_bus.groups.reconcile import reconcile
 from busway_bus.groups.stored import Change
-from busway_bus.groups.target import ASSIGNORS, Subscriber
 from busway_bus.groups.topics import Topics
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.fair_share import NOBODY
 from busway_bus.kernel.limits import GROUP_PATTERNS_MAX
 from busway_bus.kernel.patterns import BadPattern, Pattern
 from busway_protocol.errors import ErrorCode, KafkaError
 
+R = TypeVar("R")
 REGEX_REFRESH_MIN_MS: Final = 10_000
 """Regular expressions of a group are not resolved anew before, whatever comes."""
 
 
-class ConsumerGroup(ConsumerView):
+class ConsumerGroup(ConsumerTarget):
     """One group."""
 
     def __init__(self, group_id: str, memory: GroupMemory, limits: ConsumerLimits, topics: Topics) -> None:
-        super().__init__(group_id, memory, limits.of_group)
-        self._limits = limits
-        self._topics = topics
+        super().__init__(group_id, memory, limits, topics)
         self._seen: tuple[object, int] = (None, 0)
         """The topics that the group was last compared with, and the epoch that it has since then if what was decided was written."""
         self._resolved_in: object = None
+        self._resolved_ms: int | None = None
+        """When all regular expressions were last resolved here; what their records say may be older, as they are written where they change."""
+        self._too_wide: set[str] = set()
+        """Regular expressions that match more than there is room for."""
         self._asked_ms: int | None = None
         """When what is being resolved was asked for; it is asked for again where nothing comes of that."""
 
@@ -60,25 +64,11 @@ class ConsumerGroup(ConsumerView):
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID,
                 INVALID_REGULAR_EXPRESSION.
         """
-        if len(self.members) >= self._limits.max_size and beat.member_id not in self.members:
-            text = f"The consumer group has reached its maximum capacity of {self._limits.max_size} members."
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+        self._check_full(beat.member_id)
         records: list[Change] = []
         member = self._seat(beat, records)
         updated = _with(member, beat)
-        if not self.has_room(updated.size_bytes - (member.size_bytes if member.member_id in self.members else 0)):
-            text = "The members of consumer groups hold as much as there is room for."
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
-        if updated != member:
-            records.append(updated.metadata_record(self.group_id))
-        resubscribed = updated.topics != member.topics
-        new_regex, settled = self._change_regex(member, updated, records)
-        unresolved = self._unresolved(member, updated, now)
-        epoch = self._next_epoch(member, updated, records, raise_it=resubscribed or (new_regex and settled))
-        target_epoch, target = self._next_target(updated, epoch, now, records)
-        stepped = self._step(updated, target_epoch, target, beat, changed=resubscribed or new_regex)
-        if stepped != updated:
-            records.append(stepped.assignment_record(self.group_id))
+        stepped, unassigned = self._advance(member, updated, beat.said, now, records)
         settings = self.settings
         if beat.member_id in self.members:
             self.touch(beat.member_id, now + settings.session_timeout_ms)
@@ -88,9 +78,39 @@ class ConsumerGroup(ConsumerView):
             epoch=stepped.epoch,
             interval_ms=settings.heartbeat_interval_ms,
             assigned={topic_id: tuple(sorted(held)) for topic_id, held in stepped.assigned.items()} if told else None,
-            unresolved=unresolved,
+            unresolved=self._unresolved(member, updated, now),
+            unassigned=unassigned,
         )
         return Decision(records=tuple(records), reply=reply)
+
+    def _check_full(self, member_id: str) -> None:
+        if len(self.members) >= self._limits.max_size and member_id not in self.members:
+            text = f"The consumer group has reached its maximum capacity of {self._limits.max_size} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+    def _advance(
+        self, member: ConsumerMember, updated: ConsumerMember, said: Said, now: int, records: list[Change]
+    ) -> tuple[ConsumerMember, bool]:
+        """Let a member be what it says anew, and take its next step; who has what goes with it where that is due, or has to be planned, as
+        is told beside it.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, or what `reconcile` refuses it with.
+        """
+        if updated.regex in self._too_wide and self.regexes[updated.regex]:
+            text = f"What `{updated.regex}` matches is more than the members of a group may hold; let it match fewer topics."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+        self.check_room(member if member.member_id in self.members else None, updated)
+        if updated != member:
+            records.append(updated.metadata_record(self.group_id))
+        resubscribed = updated.topics != member.topics
+        new_regex, settled = self._change_regex(member, updated, records)
+        epoch = self._next_epoch(member, updated, records, raise_it=resubscribed or (new_regex and settled))
+        target_epoch, target, unassigned = self._next_target(updated, epoch, now, records)
+        stepped = self._step(updated, target_epoch, target, said, changed=resubscribed or new_regex)
+        if stepped != updated:
+            records.append(stepped.assignment_record(self.group_id))
+        return stepped, unassigned
 
     def _seat(self, beat: Beat, records: list[Change]) -> ConsumerMember:
         """The member as it is, a new one where it joins; one that takes a static member's place has that member's partitions."""
@@ -106,7 +126,10 @@ class ConsumerGroup(ConsumerView):
             return member
         held = self.static_member(beat.instance_id)
         if not joins:
-            return self._same_static(held, beat)
+            held = self._same_static(held, beat.member_id, beat.instance_id)
+            if beat.epoch >= 0:
+                _check_epoch(held, beat)
+            return held
         if held is None:
             return self.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id)
         if held.epoch != LEFT_FOR_A_WHILE and held.classic is None:
@@ -115,21 +138,23 @@ class ConsumerGroup(ConsumerView):
                 f"instance id is owned by {held.member_id} member."
             )
             raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
-        successor = replace(held, member_id=beat.member_id, epoch=0, previous_epoch=0)
+        return self._succeed(held, beat.member_id, records)
+
+    def _succeed(self, held: ConsumerMember, member_id: str, records: list[Change]) -> ConsumerMember:
+        """The member that takes a static member's place under another id."""
+        successor = replace(held, member_id=member_id, epoch=0, previous_epoch=0)
         records += self.member_tombstones(held.member_id)
         records.append(successor.metadata_record(self.group_id))
-        records.append(target_record(self.group_id, beat.member_id, self.target.get(held.member_id, NO_PARTITIONS)))
+        records.append(target_record(self.group_id, member_id, self.target.get(held.member_id, NO_PARTITIONS)))
         records.append(successor.assignment_record(self.group_id))
         return successor
 
-    def _same_static(self, held: ConsumerMember | None, beat: Beat) -> ConsumerMember:
+    def _same_static(self, held: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
         if held is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance_id} is unknown.")
-        if held.member_id != beat.member_id:
-            text = f"Static member {beat.member_id} with instance id {beat.instance_id} was fenced by member {held.member_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if held.member_id != member_id:
+            text = f"Static member {member_id} with instance id {instance_id} was fenced by member {held.member_id}."
             raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, text)
-        if beat.epoch >= 0:
-            _check_epoch(held, beat)
         return held
 
     # The group's epoch
@@ -138,94 +163,40 @@ class ConsumerGroup(ConsumerView):
         self, member: ConsumerMember, updated: ConsumerMember, records: list[Change], *, raise_it: bool
     ) -> int:
         """The group's epoch after this: higher where subscriptions have changed, or topics since they were last looked at."""
-        version, seen_epoch = self._seen
-        if not raise_it and version is self._topics.version and self.epoch >= seen_epoch:
+        picture, seen_epoch = self._seen
+        if not raise_it and picture is self._topics.picture and self.epoch >= seen_epoch:
             return self.epoch
         number = self._topics.hash_of(self._subscribed_after([member], [updated]))
         raise_it |= number != self.metadata_hash
         epoch = self.epoch + raise_it
         if raise_it:
             records.append(_epoch_record(self.group_id, epoch, number))
-        self._seen = self._topics.version, epoch
+        self._seen = self._topics.picture, epoch
         if self.old_metadata:
             records.append((ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None))
         return epoch
 
     def _subscribed_after(self, before: Iterable[ConsumerMember], after: Iterable[ConsumerMember]) -> set[str]:
         """The topics that the group reads when these members are those, as far as they are resolved."""
-        names, regexes = self.subscribed.copy(), self.regexes.copy()
-        for members, by in ((before, -1), (after, 1)):
+        less: Counter[str] = Counter()
+        more: Counter[str] = Counter()
+        regexes = self.regexes.copy()
+        for members, topics, by in ((before, less, -1), (after, more, 1)):
             for member in members:
                 if by < 0 and member.member_id not in self.members:
                     continue
-                for topic in member.topics:
-                    names[topic] += by
+                topics.update(member.topics)
                 if member.regex:
                     regexes[member.regex] += by
-        found = {topic for topic, count in names.items() if count > 0}
-        for regex, resolved in self.resolved.items():
-            if regexes[regex] > 0:
-                found |= resolved.topics
-        return found
-
-    def _next_target(
-        self, updated: ConsumerMember, epoch: int, now: int, records: list[Change]
-    ) -> tuple[int, Assignment]:
-        """What the member is to have, and in which epoch: by a new target where the group's epoch has gone up and it is time."""
-        replaced = self.static_member(updated.instance_id)
-        before = updated if replaced is None else replaced
-        due = self.target_timestamp_ms + self.settings.assignment_interval_ms
-        if self.target_epoch >= epoch or (self.target_timestamp_ms and now < due):
-            return self.target_epoch, self.target.get(before.member_id, NO_PARTITIONS)
-        members = {**self.members, updated.member_id: updated}
-        if before.member_id != updated.member_id:
-            members.pop(before.member_id, None)
-        targets = self._assign(
-            members, {**self.target, updated.member_id: self.target.get(before.member_id, {})}, updated
-        )
-        for member_id, target in targets.items():
-            if self.target.get(member_id) != target:
-                records.append(target_record(self.group_id, member_id, target))
-        records.append(
-            (
-                ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id),
-                ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now),
-            )
-        )
-        return epoch, targets.get(updated.member_id, NO_PARTITIONS)
-
-    def _assign(
-        self, members: Mapping[str, ConsumerMember], had: Mapping[str, Assignment], updated: ConsumerMember
-    ) -> dict[str, Assignment]:
-        ids: dict[frozenset[str], frozenset[UUID]] = {}
-        subscribers = []
-        for member_id, member in sorted(members.items()):
-            names = self.topics_of(member)
-            if names not in ids:
-                ids[names] = self._topics.ids_of(names)
-            subscribers.append(
-                Subscriber(
-                    member_id=member_id,
-                    instance_id=member.instance_id,
-                    topics=ids[names],
-                    target=had.get(member_id, NO_PARTITIONS),
-                )
-            )
-        every = {topic_id for topic_ids in ids.values() for topic_id in topic_ids}
-        partitions = {topic_id: self._topics.partitions(topic_id) for topic_id in sorted(every)}
-        return ASSIGNORS[self.preferred_assignor(members.values())](subscribers, partitions)
-
-    def preferred_assignor(self, members: Iterable[ConsumerMember]) -> str:
-        """The assignor that most members would have, the broker's first where none would have one."""
-        votes: dict[str, int] = {}
-        for member in members:
-            if member.assignor is not None:
-                votes[member.assignor] = votes.get(member.assignor, 0) + 1
-        served = [name for name in sorted(votes) if name in ASSIGNORS]
-        return max(served, key=lambda name: votes[name]) if served else self._limits.assignors[0]
+        names = {*self.subscribed, *more}
+        if less != more:
+            names -= {topic for topic, by in less.items() if self.subscribed[topic] + more[topic] <= by}
+        if all(regexes[regex] > 0 for regex in self.resolved):
+            return names.union(self.by_regex)
+        return names.union(*(resolved.topics for regex, resolved in self.resolved.items() if regexes[regex] > 0))
 
     def _step(
-        self, member: ConsumerMember, target_epoch: int, target: Assignment, beat: Beat, *, changed: bool
+        self, member: ConsumerMember, target_epoch: int, target: Assignment, said: Said, *, changed: bool
     ) -> ConsumerMember:
         if not changed and member.reconciled and member.epoch == target_epoch:
             return member
@@ -233,11 +204,22 @@ class ConsumerGroup(ConsumerView):
             member,
             target_epoch,
             target,
-            said=beat.said,
-            subscribed=self._topics.ids_of(self.topics_of(member)),
+            said=said,
+            reads=self._reads(member),
             subscription_changed=changed,
             taken=self._taken_by_another(member),
         )
+
+    def _reads(self, member: ConsumerMember) -> Callable[[UUID], bool]:
+        """Whether a member subscribes to a topic."""
+        found = self.resolved.get(member.regex or "")
+        sets = (member.topics,) if found is None else (member.topics, found.topics)
+
+        def reads(topic_id: UUID) -> bool:
+            name = self._topics.name_of(topic_id)
+            return any(name in names for names in sets)
+
+        return reads
 
     def _taken_by_another(self, member: ConsumerMember) -> Callable[[UUID, int], bool]:
         """Whether a partition is still had by somebody else; the member whose static place this one takes is nobody else."""
@@ -259,13 +241,13 @@ class ConsumerGroup(ConsumerView):
             KafkaError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
         """
         if beat.instance_id is not None:
-            member = self._same_static(self.static_member(beat.instance_id), beat)
+            member = self._same_static(self.static_member(beat.instance_id), beat.member_id, beat.instance_id)
         else:
             member = self._member(beat.member_id)
         reply = Beaten(member_id=member.member_id, epoch=beat.epoch)
         if beat.instance_id is not None and beat.epoch == LEFT_FOR_A_WHILE:
             return Decision(records=(member.gone_for_a_while().assignment_record(self.group_id),), reply=reply)
-        return Decision(records=self._without([member.member_id]), reply=reply)
+        return self._put_out([member.member_id], now, reply)
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
         """Take members out, by their ids or, where that is empty, by their instance ids alone (an administrator's call)."""
@@ -280,11 +262,14 @@ class ConsumerGroup(ConsumerView):
             else:
                 codes.append(ErrorCode.NONE)
                 gone[member.member_id] = None
-        return Decision(records=self._without(list(gone)), reply=codes)
+        return self._put_out(list(gone), now, codes)
 
     def tick(self, now: int) -> Decision[None]:
         """Put out the members whose sessions are over, or that have not given up in time what they had to."""
-        return Decision(records=self._without(self.overdue(now)), reply=None)
+        return self._put_out(self.overdue(now), now, None)
+
+    def _put_out(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
+        return Decision(records=self._without(member_ids), reply=reply)
 
     def _without(self, member_ids: list[str]) -> tuple[Change, ...]:
         """The records by which members are in the group no more."""
@@ -323,6 +308,7 @@ class ConsumerGroup(ConsumerView):
             except BadPattern as problem:
                 text = f"SubscribedTopicRegex `{new}` is not a valid regular expression: {problem}."
                 raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
+            self._too_wide.discard(new)
             return True, False
         return True, new in self.resolved if new else bool(old)
 
@@ -339,10 +325,12 @@ class ConsumerGroup(ConsumerView):
         wanted = sorted(regex for regex, count in regexes.items() if count > 0)
         if not wanted or (self._asked_ms is not None and now <= self._asked_ms + REGEX_REFRESH_MIN_MS):
             return ()
-        last = next(iter(self.resolved.values()), None)
-        if last is not None and now <= last.timestamp_ms + REGEX_REFRESH_MIN_MS:
+        last_ms = self._resolved_ms
+        if last_ms is None:
+            last_ms = max((resolved.timestamp_ms for resolved in self.resolved.values()), default=None)
+        if last_ms is not None and is_within(REGEX_REFRESH_MIN_MS + 1, last_ms, now):
             return ()
-        old = last is not None and now > last.timestamp_ms + self._limits.regex_refresh_ms
+        old = last_ms is not None and now > last_ms + self._limits.regex_refresh_ms
         if not old and len(wanted) == len(self.resolved) and self._resolved_in is self._topics.version:
             return ()
         self._asked_ms = now
@@ -350,35 +338,48 @@ class ConsumerGroup(ConsumerView):
 
     def resolution_failed(self) -> None:
         """What was to be resolved is not, and will be asked for again."""
-        self._asked_ms = None
+        self._asked_ms = self._resolved_in = self._resolved_ms = None
 
-    def resolve(self, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[None]:
-        """Take in what regular expressions match.
+    def resolve(self, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
+        """Take in what regular expressions match; what has changed is written.
 
         Args:
             found: the topics by regular expression.
-            version: of the topics in which they were looked for.
+            version: of the topics in which they were looked for; None where more of them follow.
         """
-        self._asked_ms = None
-        self._resolved_in = version
+        if version is not None:
+            self._asked_ms, self._resolved_in, self._resolved_ms = None, version, now
         records: list[Change] = []
-        names = {topic for topic, count in self.subscribed.items() if count > 0}
-        changed = False
-        for regex in sorted(self.regexes):
-            before = self.resolved.get(regex)
-            topics = found.get(regex)
-            if topics is None:
-                names |= before.topics if before is not None else frozenset()
+        delta: Counter[str] = Counter()
+        more, changed = 0, False
+        known = sorted(found.keys() & self.regexes.keys())
+        for regex in known:
+            before = self.resolved[regex].topics if regex in self.resolved else None
+            topics = found[regex]
+            self._too_wide.discard(regex)
+            if topics == before:
                 continue
-            changed |= topics != (before.topics if before is not None else frozenset())
-            names |= topics
+            bytes_more = self.matches.more_bytes(before or NO_NAMES, topics)
+            if not self._holding.fits({NOBODY: more + bytes_more}):
+                self._too_wide.add(regex)
+                continue
+            more += bytes_more
+            changed |= topics != (before or NO_NAMES)
+            delta.update(topics)
+            delta.subtract(before or ())
             value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=0, timestamp=now)
             records.append((ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex), value))
+        names = self._subscribed_after((), ())
+        for topic, by in delta.items():
+            if by > 0:
+                names.add(topic)
+            elif topic not in self.subscribed and self.by_regex.get(topic, 0) + by <= 0:
+                names.discard(topic)
         number = self._topics.hash_of(names)
-        if changed or (records and number != self.metadata_hash):
+        if changed or (known and number != self.metadata_hash):
             records.append(_epoch_record(self.group_id, self.epoch + 1, number))
-            self._seen = self._topics.version, self.epoch + 1
-        return Decision(records=tuple(records), reply=None)
+            self._seen = self._topics.picture, self.epoch + 1
+        return Decision(records=tuple(records), reply=True)
 
 
 def _with(member: ConsumerMember, beat: Beat) -> ConsumerMember:

@@ -69,7 +69,16 @@ class ConsumerMember(ModernMember):
     def size_bytes(self) -> int:
         """What it holds."""
         owned = sum(1 + len(partitions) for held in (self.assigned, self.revoking) for partitions in held.values())
-        return member_bytes(self) + len(self.regex or "") + PARTITION_BYTES * owned
+        spoken = () if self.classic is None else self.classic.supported_protocols
+        protocols = sum(len(protocol.name) + len(protocol.metadata) for protocol in spoken)
+        return member_bytes(self) + len(self.regex or "") + protocols + PARTITION_BYTES * owned
+
+    @property
+    def protocol(self) -> str | None:
+        """What a member of the classic protocol is told that the group speaks: what it put first; None for any other."""
+        if self.classic is None:
+            return None
+        return next((protocol.name for protocol in self.classic.supported_protocols), "")
 
     def moved(self, epoch: int, state: MemberState, assigned: Owned, revoking: Owned = NOTHING) -> "ConsumerMember":
         """The member after a step towards its target."""

@@ -5,7 +5,10 @@ What lives here: the values. What does not: what becomes of them (`consumer_hear
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from uuid import UUID
+
+from busway_bus.kernel.limits import ASSIGNED_AT_ONCE_MAX
 
 Said = Mapping[UUID, Collection[int]] | None
 """What a member says that it has, by topic; None where it does not say."""
@@ -46,6 +49,7 @@ class Beaten:
     Attributes:
         assigned: what the member may read; None where that has not changed.
         unresolved: regular expressions that are to be resolved, for this group.
+        unassigned: whether the group is to be balanced a step at a time.
     """
 
     member_id: str
@@ -53,6 +57,7 @@ class Beaten:
     interval_ms: int = 0
     assigned: Mapping[UUID, tuple[int, ...]] | None = None
     unresolved: tuple[str, ...] = ()
+    unassigned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +69,39 @@ class GroupSettings:
     assignment_interval_ms: int = 1_000
 
 
+class MigrationPolicy(Enum):
+    """Which way groups with members may change between the classic and the consumer protocol, with Kafka's names."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether a classic group becomes a consumer group with the first member that is for one."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
+
+    @property
+    def downgrades(self) -> bool:
+        """Whether a consumer group becomes a classic one when only members of the classic protocol are left."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerLimits:
     """Kafka's group.consumer.* settings.
 
     Attributes:
         assignors: the names of those that are served; the first is for groups whose members do not ask for one.
+        migration: which way groups with members may change their protocol.
+        assigned_at_once: see `ASSIGNED_AT_ONCE_MAX`.
         of_group: what is set for a group of this id.
     """
 
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
     regex_refresh_ms: int = 600_000
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    assigned_at_once: int = ASSIGNED_AT_ONCE_MAX
     of_group: Callable[[str], GroupSettings] = lambda group_id: GroupSettings()

@@ -24,13 +24,13 @@ from busway_bus.groups.consumer_records import (
     TargetTopicPartitions,
 )
 from busway_bus.groups.consumer_values import GroupSettings
+from busway_bus.groups.ends import Ends
 from busway_bus.groups.group import Committer, GroupKind, PlaceCheck
 from busway_bus.groups.memory import GroupMemory
 from busway_bus.groups.modern import Assignment, ModernGroup
+from busway_bus.groups.names import SharedNames
 from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.groups.stored import Change, Key, Value
-from busway_bus.kernel.deadlines import Deadlines
-from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -64,7 +64,11 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         regexes: how many members subscribe by each regular expression.
         resolved: the topics of each.
         by_regex: how many regular expressions match a topic.
+        matches: the names that they match, which count for no host: apart from members' sets, or what a host holds would depend on which of
+            the two came first, and be another after a restart.
         assignors: how many members would have each assignor.
+        classic_members: how many members use the classic protocol.
+        speakers: how many of them speak each of its protocols.
         owners: who has a partition, by topic; it is not given to anyone else.
         old_metadata: whether a record is there that Kafka wrote before 4.1.
     """
@@ -77,11 +81,13 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         self.regexes: Counter[str] = Counter()
         self.resolved: dict[str, Resolved] = {}
         self.by_regex: Counter[str] = Counter()
+        self.matches = SharedNames(self._holding)
         self.assignors: Counter[str] = Counter()
         self.owners: dict[UUID, dict[int, str]] = {}
+        self.classic_members = 0
+        self.speakers: Counter[str] = Counter()
         self.old_metadata = False
-        self._revocations = Deadlines()
-        self._revocation_ends: dict[str, int] = {}
+        self._revocations = Ends()
 
     @property
     def settings(self) -> GroupSettings:
@@ -100,7 +106,9 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """What a member subscribes to, as far as its regular expression is resolved."""
         found = self.resolved.get(member.regex or "")
-        return member.topics if found is None else member.topics | found.topics
+        if found is None:
+            return member.topics
+        return member.topics | found.topics if member.topics else found.topics
 
     # Records
 
@@ -125,7 +133,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
             self._count(before, -1)
             self._disown(before)
             self._revocations.discard(key.member_id)
-            self._revocation_ends.pop(key.member_id, None)
             self.drop_member(key.member_id)
 
     def _apply_assignment(self, key: Any, value: Any, now: int) -> None:
@@ -143,11 +150,22 @@ class ConsumerView(ModernGroup[ConsumerMember]):
             for topic_id, numbers in held.items():
                 self.owners.setdefault(topic_id, {}).update(dict.fromkeys(numbers, member.member_id))
         self.put_member(member)
-        if not self.has_session(member.member_id):
-            self.touch(member.member_id, now + self.settings.session_timeout_ms)
+        other_protocol = before is not None and (before.classic is None) is not (member.classic is None)
+        if other_protocol or not self.has_session(member.member_id):
+            self.touch(member.member_id, now + self.session_timeout_ms(member))
         self._watch_revocation(before, member, now)
 
+    def session_timeout_ms(self, member: ConsumerMember) -> int:
+        """How long a member may be silent; those of the classic protocol have said it themselves."""
+        return self.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+
     def _count(self, member: ConsumerMember, by: int) -> None:
+        if member.classic is not None:
+            self.classic_members += by
+            for spoken in {protocol.name for protocol in member.classic.supported_protocols}:
+                self.speakers[spoken] += by
+                if self.speakers[spoken] <= 0:
+                    del self.speakers[spoken]
         for counter, name in ((self.regexes, member.regex), (self.assignors, member.assignor)):
             if name:
                 counter[name] += by
@@ -165,17 +183,14 @@ class ConsumerView(ModernGroup[ConsumerMember]):
                     self.owners.pop(topic_id, None)
 
     def _watch_revocation(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
-        """A member that has to give partitions up has so long for it, from the moment on in which it was told."""
-        if member.state is not MemberState.UNREVOKED:
-            self._revocation_ends.pop(member.member_id, None)
+        """A member that has to give partitions up has so long for it, from the moment on in which it was told; members of
+        the classic protocol are waited for otherwise."""
+        if member.state is not MemberState.UNREVOKED or member.classic is not None:
             self._revocations.discard(member.member_id)
             return
         told = (member.epoch, member.revoking, member.rebalance_timeout_ms)
         if before is None or (before.epoch, before.revoking, before.rebalance_timeout_ms) != told:
-            end = now + max(member.rebalance_timeout_ms, 0)
-            self._revocation_ends[member.member_id] = end
-            self._revocations.discard(member.member_id)
-            self._revocations.put(member.member_id, end)
+            self._revocations.put(member.member_id, now + max(member.rebalance_timeout_ms, 0))
 
     def _apply_target_metadata(self, key: Any, value: Any, now: int) -> None:
         if value is None:
@@ -193,11 +208,12 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def _apply_regex(self, key: Any, value: Any, now: int) -> None:
         before = self.resolved.pop(key.regular_expression, None)
         if value is not None:
-            self.resolved[key.regular_expression] = Resolved(
-                topics=frozenset(value.topics), version=value.version, timestamp_ms=value.timestamp
-            )
-            self.by_regex.update(value.topics)
+            topics = self.matches.take(frozenset(value.topics))
+            resolved = Resolved(topics=topics, version=value.version, timestamp_ms=value.timestamp)
+            self.resolved[key.regular_expression] = resolved
+            self.by_regex.update(topics)
         if before is not None:
+            self.matches.give_back(before.topics)
             self.by_regex.subtract(before.topics)
             for topic in before.topics:
                 if self.by_regex[topic] <= 0:
@@ -234,13 +250,8 @@ class ConsumerView(ModernGroup[ConsumerMember]):
 
     def overdue(self, now: int) -> list[str]:
         """The members whose sessions are over, or that have not given up in time what they had to."""
-        late: list[str] = []
-        for member_id in self._revocations.due(now, MEMBERS_PER_TICK_MAX):
-            end = self._revocation_ends.get(member_id)
-            if end is not None and end <= now:
-                late.append(member_id)
-                self._revocations.put(member_id, now + WRITE_AGAIN_MS)
-        return [member_id for member_id in dict.fromkeys([*self.expired(now), *late]) if member_id in self.members]
+        late = dict.fromkeys([*self.expired(now), *self._revocations.late(now, self.members)])
+        return [member_id for member_id in late if member_id in self.members]
 
     # Offsets
 
@@ -303,8 +314,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         return None if self.reads(topic) else committed.commit_timestamp_ms
 
 
-WRITE_AGAIN_MS: Final = 1_000
-"""When a member is put out again whose end could not be written."""
 _APPLY: Final[dict[type[Any], Callable[[ConsumerView, Any, Any, int], None]]] = {
     ConsumerGroupMetadataKey: ConsumerView._apply_group,
     ConsumerGroupPartitionMetadataKey: ConsumerView._apply_old_metadata,

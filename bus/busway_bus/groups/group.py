@@ -15,6 +15,7 @@ from busway_bus.groups.classic_values import Join, Joined, Sync, Synced
 from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.groups.stored import Change, Key, Value
 from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.fair_share import NOBODY
 from busway_protocol.errors import ErrorCode, KafkaError
 
 PlaceCheck = Callable[[str, UUID, int], None]
@@ -37,6 +38,7 @@ class Committer:
         epoch: the generation, or the member's epoch; less than 0 for one that is no member.
         version: of OffsetCommit, which members of some groups need a newer one of.
         transactional: whether a producer's transaction decides when the offsets count.
+        host: from which it comes, whose share is taken by what a transaction commits.
     """
 
     member_id: str
@@ -44,6 +46,7 @@ class Committer:
     epoch: int
     version: int
     transactional: bool = False
+    host: str = NOBODY
 
 
 class Group(ABC):

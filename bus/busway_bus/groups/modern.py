@@ -9,15 +9,18 @@ All of it but the sessions is what the log says, and changes by the methods that
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 from busway_bus.groups.group import Group
 from busway_bus.groups.memory import GroupMemory, Holding
+from busway_bus.groups.names import NO_NAMES, SharedNames
 from busway_bus.kernel.deadlines import Deadlines
+from busway_bus.kernel.fair_share import NOBODY
 from busway_bus.kernel.limits import MEMBER_BYTES, MEMBERS_PER_TICK_MAX
+from busway_protocol.errors import ErrorCode, KafkaError
 
 Assignment = Mapping[UUID, tuple[int, ...]]
 """Partitions by topic, in their order; no topic is here without any."""
@@ -67,14 +70,14 @@ class ModernMember:
 
     @property
     def size_bytes(self) -> int:
-        """What it holds."""
+        """What it holds beside the names of its topics, which its group holds once for all members that have the same."""
         return member_bytes(self)
 
 
 def member_bytes(member: ModernMember) -> int:
-    """What a member holds of all that members of every kind have."""
+    """What a member holds of all that members of every kind have, beside the names of its topics."""
     own = (member.member_id, member.instance_id or "", member.rack_id or "", member.client_id, member.client_host)
-    return MEMBER_BYTES + sum(map(len, own)) + sum(map(len, member.topics))
+    return MEMBER_BYTES + sum(map(len, own))
 
 
 M = TypeVar("M", bound=ModernMember)
@@ -89,6 +92,7 @@ class ModernGroup(Group, Generic[M]):
     """One group.
 
     Attributes:
+        names: sets of topics' names that the group holds.
         epoch: goes up with every change of members, subscriptions or topics.
         target_epoch: the group's epoch that the target assignment is for; the group is to be balanced anew while it is lower.
         target_timestamp_ms: when that was computed.
@@ -101,7 +105,9 @@ class ModernGroup(Group, Generic[M]):
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
         super().__init__(group_id)
         self._holding = Holding(memory)
-        self._held: dict[str, int] = {}
+        self.names = SharedNames(self._holding)
+        self._held: dict[str, tuple[str, int]] = {}
+        """By member id, what is counted for it: a host and bytes."""
         self.epoch = 1
         self.target_epoch = 1
         self.target_timestamp_ms = 0
@@ -148,19 +154,34 @@ class ModernGroup(Group, Generic[M]):
         """The member that has a static member's place."""
         return self.members.get(self.static.get(instance_id, "")) if instance_id is not None else None
 
-    def has_room(self, more_bytes: int) -> bool:
-        """Whether the members may hold so much more."""
-        return self._holding.fits(more_bytes)
+    def check_room(self, before: M | None, after: M) -> None:
+        """Whether a member may hold what it brings, beside what its host holds.
+
+        Args:
+            before: the member as it is counted, None for one that is not here.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED.
+        """
+        had = before.topics if before is not None else NO_NAMES
+        more = self.names.more_bytes(had, after.topics) + after.size_bytes
+        if before is not None:
+            more -= before.size_bytes
+        refusal = self._holding.refusal(after.client_host, more)
+        if refusal is not None:
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, refusal)
 
     # What is written down
 
     def put_member(self, member: M) -> None:
         """Let a member be so from now on, one that was here or a new one."""
         before = self.members.get(member.member_id)
-        self.members[member.member_id] = member
-        if before is None or before.topics != member.topics:
-            self.subscribed.update(member.topics)
+        if before is None or before.topics is not member.topics:
+            shared = self.names.take(member.topics, member.client_host)
+            member = member if shared is member.topics else replace(member, topics=shared)
+            self.subscribed.update(shared)
             self._unsubscribe(before)
+        self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         self._settle(member)
@@ -181,10 +202,11 @@ class ModernGroup(Group, Generic[M]):
 
     def _unsubscribe(self, member: M | None) -> None:
         if member is not None:
-            self.subscribed.subtract(member.topics)
+            self.names.give_back(member.topics)
             for topic in member.topics:
-                if self.subscribed[topic] <= 0:
-                    del self.subscribed[topic]
+                others = self.subscribed.pop(topic, 0) - 1
+                if others > 0:
+                    self.subscribed[topic] = others
 
     def put_target(self, member_id: str, target: Assignment) -> None:
         """Let this be what a member is to have."""
@@ -211,9 +233,10 @@ class ModernGroup(Group, Generic[M]):
     def _measure(self, member_id: str) -> None:
         """Count anew what is held for a member: it has changed."""
         member, target = self.members.get(member_id), self.target.get(member_id)
-        now = (member.size_bytes if member is not None else 0) + (assignment_bytes(target) if target else 0)
-        self._holding.change(now - self._held.pop(member_id, 0))
-        if now:
+        size = (member.size_bytes if member is not None else 0) + (assignment_bytes(target) if target else 0)
+        now = (member.client_host if member is not None else NOBODY, size)
+        self._holding.replace(self._held.pop(member_id, (NOBODY, 0)), now)
+        if size:
             self._held[member_id] = now
 
     # Sessions
@@ -235,6 +258,10 @@ class ModernGroup(Group, Generic[M]):
     def next_expiry(self) -> int | None:
         """When `expired` may find somebody, in ms; None for never."""
         return self._sessions.earliest()
+
+    def silent(self, member_id: str, now: int) -> bool:
+        """Whether the session of a member is over."""
+        return self._session_ends.get(member_id, now) <= now
 
     def expired(self, now: int) -> list[str]:
         """Members whose sessions are over, which are still in, and are told of again a while later if they stay; a bounded number of them,

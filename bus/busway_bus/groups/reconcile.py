@@ -4,7 +4,7 @@ What lives here: the step, which gives a partition only after its old owner has 
 what (`target`), and who asks when (`consumer_heartbeat`).
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from busway_bus.groups.consumer_member import ConsumerMember, MemberState, Owned
@@ -19,7 +19,7 @@ def reconcile(
     target: Assignment,
     *,
     said: Said,
-    subscribed: Collection[UUID],
+    reads: Callable[[UUID], bool],
     subscription_changed: bool,
     taken: Callable[[UUID, int], bool],
 ) -> ConsumerMember:
@@ -27,7 +27,7 @@ def reconcile(
 
     Args:
         said: what it says that it has.
-        subscribed: the topics that it subscribes to; of others it is to have nothing.
+        reads: whether it subscribes to a topic; of others it is to have nothing.
         taken: whether another member still has a partition.
 
     Raises:
@@ -35,16 +35,16 @@ def reconcile(
     """
     if member.state is MemberState.STABLE:
         if member.epoch != target_epoch:
-            return _towards(member, member.epoch, target_epoch, target, said=said, subscribed=subscribed, taken=taken)
-        return _without_other_topics(member, said, subscribed) if subscription_changed else member
+            return _towards(member, member.epoch, target_epoch, target, said=said, reads=reads, taken=taken)
+        return _without_other_topics(member, said, reads) if subscription_changed else member
     if member.state is MemberState.UNREVOKED and _still_has(said, member.revoking):
-        return _without_other_topics(member, said, subscribed) if subscription_changed else member
+        return _without_other_topics(member, said, reads) if subscription_changed else member
     if member.state is MemberState.UNKNOWN:
         if said is None or said:
             text = "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
             raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
-        return _towards(member, target_epoch, target_epoch, target, said=said, subscribed=subscribed, taken=taken)
-    return _towards(member, member.epoch, target_epoch, target, said=said, subscribed=subscribed, taken=taken)
+        return _towards(member, target_epoch, target_epoch, target, said=said, reads=reads, taken=taken)
+    return _towards(member, member.epoch, target_epoch, target, said=said, reads=reads, taken=taken)
 
 
 def _still_has(said: Said, revoking: Owned) -> bool:
@@ -55,12 +55,12 @@ def _still_has(said: Said, revoking: Owned) -> bool:
     )
 
 
-def _without_other_topics(member: ConsumerMember, said: Said, subscribed: Collection[UUID]) -> ConsumerMember:
+def _without_other_topics(member: ConsumerMember, said: Said, reads: Callable[[UUID], bool]) -> ConsumerMember:
     """Take from it what it subscribes to no more."""
-    others = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
+    others = [topic_id for topic_id in member.assigned if not reads(topic_id)]
     if not others:
         return member
-    assigned = {topic_id: held for topic_id, held in member.assigned.items() if topic_id in subscribed}
+    assigned = {topic_id: held for topic_id, held in member.assigned.items() if reads(topic_id)}
     revoking = {**member.revoking}
     for topic_id in others:
         revoking[topic_id] = {**revoking.get(topic_id, {}), **member.assigned[topic_id]}
@@ -76,7 +76,7 @@ def _towards(
     target: Assignment,
     *,
     said: Said,
-    subscribed: Collection[UUID],
+    reads: Callable[[UUID], bool],
     taken: Callable[[UUID, int], bool],
 ) -> ConsumerMember:
     assigned: dict[UUID, Mapping[int, int]] = {}
@@ -84,7 +84,7 @@ def _towards(
     giving: dict[UUID, list[int]] = {}
     unreleased = False
     for topic_id in sorted({*target, *member.assigned}):
-        wanted = target.get(topic_id, ()) if topic_id in subscribed else ()
+        wanted = target.get(topic_id, ()) if reads(topic_id) else ()
         has = member.assigned.get(topic_id, {})
         missing = [number for number in wanted if number not in has]
         free = [number for number in missing if not taken(topic_id, number)]

@@ -9,11 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from busway_bus.groups.classic_member import Member
 from busway_bus.groups.memory import GroupMemory, HandedOut, Holding
+from busway_bus.groups.names import names_bytes
 from busway_bus.groups.records import MemberMetadata
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Waiter
-from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
-from busway_protocol.errors import ErrorCode
+from busway_bus.kernel.fair_share import NOBODY
+from busway_bus.kernel.limits import SUBSCRIBED_ELEMENTS_MAX
+from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from busway_protocol.errors import ErrorCode, MalformedMessage
 
 
 class Roster:
@@ -35,6 +38,7 @@ class Roster:
         self._speakers: Counter[str] = Counter()
         self._static: dict[str, str] = {}
         self._sessions = Deadlines()
+        self._names_bytes = 0
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members.values())
@@ -42,9 +46,9 @@ class Roster:
     def __len__(self) -> int:
         return len(self.members)
 
-    def owner(self, instance_id: str) -> str | None:
+    def owner(self, instance_id: str | None) -> str | None:
         """The member id that a static member has now (KIP-345)."""
-        return self._static.get(instance_id)
+        return None if instance_id is None else self._static.get(instance_id)
 
     def identity_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Whether this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another one took its instance id."""
@@ -73,7 +77,7 @@ class Roster:
         member = self.members.pop(member_id)
         assert not member.parked, member_id
         self._count_protocols(member, -1)
-        self._holding.change(-member.counted_bytes)
+        self._holding.replace(member.counted, (member.host, 0))
         self._sessions.discard(member_id)
         if member.instance_id is not None:
             del self._static[member.instance_id]
@@ -95,9 +99,9 @@ class Roster:
 
     # Sessions
 
-    def hand_out(self, member_id: str, until_ms: int) -> None:
-        """Wait for the client that was given this id to come back with it."""
-        self.pending[member_id] = until_ms
+    def hand_out(self, member_id: str, until_ms: int, host: str) -> None:
+        """Wait for the client of this host that was given this id to come back with it."""
+        self.pending.hand_out(member_id, until_ms, host)
         self._sessions.put(member_id, until_ms)
 
     def touch(self, member: Member, now: int) -> None:
@@ -150,6 +154,11 @@ class Roster:
             self.add(successor if comes and successor else Member.restored(metadata, protocol, now))
         for metadata in written:
             member = self.members[metadata.member_id]
+            if member.from_log:
+                known = Member.restored(metadata, protocol, now)
+                member.session_timeout_ms = known.session_timeout_ms
+                member.rebalance_timeout_ms = known.rebalance_timeout_ms
+                self.change_protocols(member, known.protocols)
             member.assignment = metadata.assignment
             self.measure(member)
         if came:
@@ -187,14 +196,31 @@ class Roster:
 
     def measure(self, member: Member) -> None:
         """Count anew what a member holds: it has changed."""
-        before, member.counted_bytes = member.counted_bytes, member.size_bytes
-        self._holding.change(member.counted_bytes - before)
+        before, member.counted = member.counted, (member.host, member.size_bytes)
+        self._holding.replace(before, member.counted)
 
     # All together
 
-    def has_room(self, more_bytes: int) -> bool:
-        """Whether the members may hold so much more."""
-        return self._holding.fits(more_bytes)
+    def memory_without(self) -> GroupMemory:
+        """The memory of all groups as it would be without these members."""
+        return self._holding.without()
+
+    @property
+    def held_bytes(self) -> int:
+        """What the members hold."""
+        return self._holding.held
+
+    def has_room(self, host: str, more_bytes: int) -> bool:
+        """Whether members of a host may hold so much more."""
+        return self._holding.fits({host: more_bytes})
+
+    def has_room_for(self, assignments: Sequence[tuple[str, bytes]], host: str) -> bool:
+        """Whether each member may hold what is assigned to it; what is for nobody counts for the host that it comes from."""
+        more: Counter[str] = Counter()
+        for member_id, assignment in assignments:
+            member = self.members.get(member_id)
+            more[host if member is None else member.host] += len(assignment)
+        return self._holding.fits(more)
 
     def elect(self) -> bool:
         """See that the leader is one that has joined; False when nobody has."""
@@ -242,13 +268,26 @@ class Roster:
         return outcome
 
     def subscriptions(self, protocol_type: str | None, protocol: str | None) -> frozenset[str] | None:
-        """The topics that all of them together subscribe to; None when that cannot be told."""
-        if protocol_type != PROTOCOL_TYPE:
-            return None
+        """The topics that all of them together subscribe to, which count from now on as held instead of those before; None when that cannot
+        be told, or is too much."""
+        found = self._read(protocol) if protocol_type == PROTOCOL_TYPE else None
+        self._holding.change(NOBODY, -self._names_bytes)
+        self._names_bytes = 0 if found is None else names_bytes(found)
+        if found is not None and not self.has_room(NOBODY, self._names_bytes):
+            found, self._names_bytes = None, 0
+        self._holding.change(NOBODY, self._names_bytes)
+        return found
+
+    def _read(self, protocol: str | None) -> frozenset[str] | None:
         subscribed: set[str] = set()
-        for member in self:
-            topics = subscribed_topics(member.metadata(protocol))
-            if topics is None:
+        elements = 0
+        for metadata in {member.metadata(protocol) for member in self}:
+            try:
+                subscription = decode_subscription(metadata, bounded=True)
+            except MalformedMessage:
+                return None  # the group may speak a protocol of its own
+            elements += len(subscription.topics) + len(subscription.owned_partitions)
+            if elements > SUBSCRIBED_ELEMENTS_MAX:
                 return None
-            subscribed |= topics
+            subscribed.update(subscription.topics)
         return frozenset(subscribed)

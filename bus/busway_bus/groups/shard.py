@@ -6,23 +6,29 @@ is read. What does not: the group machine (`classic`), storage and waiting (`coo
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from busway_bus.groups import consumer_records
+from busway_bus.groups import consumer_records, share_records
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.committed import CommittedOffsets
 from busway_bus.groups.consumer import ConsumerGroup
 from busway_bus.groups.consumer_values import Beat, Beaten
 from busway_bus.groups.expiry import expired
 from busway_bus.groups.group import Committer, Group, GroupKind, of_kind
+from busway_bus.groups.migration import upgrade
+from busway_bus.groups.mixed import MixedGroup
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.pending import PendingOffsets, pending_bytes
 from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from busway_bus.groups.share import ShareGroup
 from busway_bus.groups.stored import Change, group_of, key_bytes, parse, value_bytes
 from busway_bus.groups.topics import Topics
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.fair_share import NOBODY
 from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, GROUPS_PER_TICK_MAX, OFFSETS_PER_EXPIRY_MAX
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -32,6 +38,7 @@ TopicExists = Callable[[str, UUID], bool]
 _KINDS: Final[Mapping[type[Any], GroupKind]] = {
     GroupMetadataKey: GroupKind.CLASSIC,
     **{layout[0]: GroupKind.CONSUMER for layout in consumer_records.LAYOUTS.values()},
+    **{key: GroupKind.SHARE for key, _, _ in share_records.LAYOUTS.values()},
 }
 """Which kind of group the records with a key are of."""
 
@@ -42,6 +49,7 @@ class GroupShard:
     Args:
         new_member_id: makes a member id of what a client calls itself.
         topics: those of the current picture of the cluster.
+        share_session_ms: how long a session of a member of a share group is, by the group's id.
 
     Attributes:
         groups: by group id.
@@ -55,12 +63,14 @@ class GroupShard:
         limits: GroupLimits,
         new_member_id: Callable[[str], str],
         topics: Topics | None = None,
+        share_session_ms: Callable[[str], int] = lambda _: 0,
     ) -> None:
+        self._share_session_ms = share_session_ms
         self._limits = limits
         self._topics = topics or Topics(ClusterImage)
         self._new_member_id = new_member_id
         self.groups: dict[str, Group] = {}
-        self.offsets: dict[str, dict[Place, CommittedOffset]] = {}
+        self.offsets = CommittedOffsets(limits.offsets)
         self.pending = PendingOffsets(limits.pending)
         self._deadlines = Deadlines()
 
@@ -95,6 +105,7 @@ class GroupShard:
         group.apply(key, value, now)
         if group.over:
             del self.groups[group_id]
+            self.offsets.group_went()
             self._deadlines.discard(group_id)
         else:
             self.watch(group)
@@ -104,21 +115,18 @@ class GroupShard:
         if value is not None:
             self.pending.overtake(key.group, place)
             self._group(key.group)
-            self.offsets.setdefault(key.group, {})[place] = CommittedOffset.from_record(value)
+            self.offsets.put(key.group, ((place, CommittedOffset.from_record(value)),))
             return
         self.pending.forget(key.group, place)
-        table = self.offsets.get(key.group, {})
-        table.pop(place, None)
-        if not table:
-            self.offsets.pop(key.group, None)
+        self.offsets.forget(key.group, place)
 
-    def apply_pending(self, change: Change, producer_id: int, now: int) -> None:
+    def apply_pending(self, change: Change, producer_id: int, now: int, host: str = NOBODY) -> None:
         """Keep one record until the producer's transaction is over; nothing but offsets is ever written within one."""
         key, value = change
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
             self._group(key.group)
             offset = CommittedOffset.from_record(value)
-            self.pending.put(producer_id, key.group, (key.topic, key.partition), offset)
+            self.pending.put(producer_id, key.group, (key.topic, key.partition), offset, host)
         else:
             self.apply(change, now)
 
@@ -126,7 +134,7 @@ class GroupShard:
         """Let what the producer's transaction has committed be in force, or forget it."""
         for group_id, offsets in self.pending.end(producer_id, committed=committed):
             self._group(group_id)
-            self.offsets.setdefault(group_id, {}).update(offsets)
+            self.offsets.put(group_id, offsets)
 
     def _group(self, group_id: str, kind: GroupKind | None = None) -> Group:
         """The group, an empty one of this kind where there is none; of any kind, a classic one where there is none.
@@ -135,6 +143,8 @@ class GroupShard:
             MalformedMessage: it is of another kind, by records that were not ended.
         """
         group = self.groups.get(group_id)
+        if group is None:
+            self.offsets.group_came()
         if group is None or (kind is not None and group.kind is not kind and group.replaceable):
             group = self.groups[group_id] = self._new_group(group_id, kind or GroupKind.CLASSIC)
         if kind is not None and group.kind is not kind:
@@ -143,9 +153,18 @@ class GroupShard:
 
     def _new_group(self, group_id: str, kind: GroupKind) -> Group:
         if kind is GroupKind.CONSUMER:
-            return ConsumerGroup(group_id, self._limits.memory, self._limits.consumer, self._topics)
+            return MixedGroup(group_id, self._limits, self._topics, self._new_member_id)
+        if kind is GroupKind.SHARE:
+            return self.new_share_group(group_id)
         assert kind is GroupKind.CLASSIC, kind
         return self._new_classic(group_id)
+
+    def new_share_group(self, group_id: str) -> ShareGroup:
+        """A share group that is not written down yet."""
+        session_ms = partial(
+            self._share_session_ms, group_id
+        )  # not by way of the shard: a group that is let go is gone at once
+        return ShareGroup(group_id, self._limits.memory, self._topics, session_ms)
 
     def _new_classic(self, group_id: str) -> ClassicGroup:
         return ClassicGroup(group_id, self._limits, self._new_member_id)
@@ -159,16 +178,23 @@ class GroupShard:
     def tick(self, now: int) -> Decision[None]:
         """Move the groups whose time has come, a bounded number of them; the rest is due at once."""
         decisions: list[Decision[None]] = []
-        for group_id in self._deadlines.due(now, GROUPS_PER_TICK_MAX):
-            group = self.groups.get(group_id)
+        for _ in range(GROUPS_PER_TICK_MAX):
+            due = self._deadlines.due(now, 1)
+            group = self.groups.get(due[0]) if due else None
             if group is not None:
-                decisions.append(group.tick(now))
-                self.watch(group)
+                decisions.append(self.step(group, now))
+            if not due or (decisions and decisions[-1].whole):
+                break
         return Decision(
             records=tuple(record for decision in decisions for record in decision.records),
             due=tuple(due for decision in decisions for due in decision.due),
             reply=None,
+            whole=any(decision.whole for decision in decisions),
         )
+
+    def step(self, group: Group, now: int) -> Decision[None]:
+        """Move a group whose time has come."""
+        return self.watched(group, group.tick(now))
 
     def watch(self, group: Group) -> None:
         """Look at the group when its next moment comes: whatever may have put that forward calls this."""
@@ -184,11 +210,17 @@ class GroupShard:
 
     def create(self, group_id: str, request: Join, now: int) -> Decision[None]:
         """Write down a group for its first member, before it joins: as in Kafka an empty one, without a protocol type yet, in the place of
-        one that the coordinator balanced and that is empty. One that would be refused leaves no group behind."""
+        one that the coordinator balanced and that is empty. One that would be refused leaves no group behind.
+
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no room for one more; so in all that begins one.
+        """
         group = self.groups.get(group_id)
         stays = group is not None and (group.kind is not GroupKind.CONSUMER or not group.empty)
         if stays or self._new_classic(group_id).refusal(request) is not None:
             return Decision(reply=None)
+        if group is None:
+            self.offsets.check_group()
         value = GroupMetadataValue(
             protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=now, members=[]
         )
@@ -198,9 +230,11 @@ class GroupShard:
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
         """Join a group that `create` wrote down; no reply yet where its rebalance has to end first."""
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or (group.kind is GroupKind.CONSUMER and group.empty):
             error = self._new_classic(group_id).refusal(request)
             assert error is not None, "a group that may be joined was written down"
+            if request.member_id and error is not ErrorCode.INVALID_SESSION_TIMEOUT:
+                error = ErrorCode.UNKNOWN_MEMBER_ID  # nobody is a member of what is not there, whatever else is wrong
             return Decision(reply=Joined(error=error, member_id=request.member_id))
         return self.watched(group, group.join(request, waiter, now))
 
@@ -214,11 +248,14 @@ class GroupShard:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int
     ) -> Decision[ErrorCode]:
-        """Note that a member is alive: it puts a session's end off and does nothing else, whose old end is looked at when it comes."""
+        """Note that a member is alive: it puts a session's end off, whose old end is looked at when it comes, and writes nothing."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
-        return Decision(reply=group.heartbeat(member_id, instance_id, generation, now))
+        code = group.heartbeat(member_id, instance_id, generation, now)
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.watch(group)  # how long the member has for it may have begun
+        return Decision(reply=code)
 
     def leave(self, group_id: str, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
         """Take members out of their group, each named by its member id, or by its instance id where that is empty."""
@@ -245,18 +282,35 @@ class GroupShard:
             absent = group is None
             text = f"Consumer group {group_id} not found." if absent else f"Group {group_id} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
-        if group is not None and not group.empty:
-            text = f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
-        new = ConsumerGroup(group_id, self._limits.memory, self._limits.consumer, self._topics)
+        if isinstance(group, ClassicGroup) and not group.empty:
+            return self._upgrade(group, beat, now)
+        if group is None:
+            self.offsets.check_group()
+        new = MixedGroup(group_id, self._limits, self._topics, self._new_member_id)
         decision = new.beat(beat, now)
         ended = () if group is None else group.tombstones()
         return replace(decision, records=(*ended, *decision.records))
 
-    def resolve(self, group_id: str, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[None]:
-        """Take in what regular expressions of a consumer group match, where it is still there."""
+    def _upgrade(self, group: ClassicGroup, beat: Beat, now: int) -> Decision[Beaten]:
+        """The first member of the consumer protocol joins a classic group: it is tried on a consumer group of its members, and all of that
+        is written together; those that wait in the classic group have to join again.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or what `ConsumerGroup.beat` refuses it with.
+        """
+        changes = upgrade(group, self._limits, self._topics)
+        limits = replace(self._limits, memory=group.roster.memory_without())
+        tried = MixedGroup(group.group_id, limits, self._topics, self._new_member_id)
+        for key, value in changes:
+            tried.apply(key, value, now)
+        decision = tried.beat(beat, now)
+        records = (*group.tombstones(), *changes, *decision.records)
+        return replace(decision, records=records, due=group.dismiss(now), whole=True)
+
+    def resolve(self, group_id: str, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
+        """Take in what regular expressions of a consumer group match, where it is still there, as is told."""
         group = self.groups.get(group_id)
-        return group.resolve(found, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=None)
+        return group.resolve(found, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=False)
 
     def resolution_failed(self, group_id: str) -> None:
         """What regular expressions of a group match could not be found out, and is to be asked for again."""
@@ -288,7 +342,8 @@ class GroupShard:
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, where there is no such group; COORDINATOR_NOT_AVAILABLE
-                while open transactions have more than they may; or what `Group.check_commit` refuses it with.
+                while all groups, or open transactions of its host, have more offsets than they may; or what `Group.check_commit`
+                refuses it with.
         """
         group = self.groups.get(group_id)
         if group is None and committer.epoch >= 0:
@@ -298,10 +353,11 @@ class GroupShard:
         if check is not None:
             for (topic, partition), offset in offsets.items():
                 check(topic, offset.topic_id, partition)
+        self.offsets.check(group_id, offsets, new_group=group is None)
         more = sum(pending_bytes(place, offset.metadata) for place, offset in offsets.items())
-        if committer.transactional and not self.pending.fits(more):
-            text = "open transactions have committed more offsets than there is room for"
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        refusal = self.pending.refusal(committer.host, more) if committer.transactional else None
+        if refusal is not None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal)
         return self._commit(group_id, offsets, wall_ms)
 
     def _commit(

@@ -1,12 +1,12 @@
 """Records of `__consumer_offsets` as they are stored.
 
 What lives here: the way to and from bytes, keys and values with the two-byte version in front, for groups of all kinds. What does not:
-the layouts (`records`, `consumer_records`), what they mean for a group.
+the layouts (`records`, `consumer_records`, `share_records`), what they mean for a group.
 """
 
 from typing import Any, Final
 
-from busway_bus.groups import consumer_records, records
+from busway_bus.groups import consumer_records, records, share_records
 from busway_bus.groups.records import GroupMetadataKey, Layouts, OffsetCommitKey, OffsetCommitValue
 from busway_protocol.compile import decode, encode
 from busway_protocol.errors import MalformedMessage
@@ -17,7 +17,7 @@ Key = Any
 Value = Any
 Change = tuple[Key, Value | None]
 """A record; None is a tombstone."""
-LAYOUTS: Final[Layouts] = {**records.LAYOUTS, **consumer_records.LAYOUTS}
+LAYOUTS: Final[Layouts] = {**records.LAYOUTS, **consumer_records.LAYOUTS, **share_records.LAYOUTS}
 
 
 def group_of(key: Key) -> str:

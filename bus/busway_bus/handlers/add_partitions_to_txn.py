@@ -3,8 +3,8 @@
 Versions: 2 answers PRODUCER_FENCED where older ones say INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible; 4 is a broker's, for several
 transactions, which may only be looked up (KIP-890); 5 may answer TRANSACTION_ABORTABLE.
 Behaviour: of one transaction all partitions or none. While the last transaction of the same id is ending that is waited for, for at most
-add.partitions.to.txn.retry.backoff.max.ms; then CONCURRENT_TRANSACTIONS. A transaction has at most 10,000 partitions
-(POLICY_VIOLATION).
+add.partitions.to.txn.retry.backoff.max.ms; then CONCURRENT_TRANSACTIONS. A transaction has at most 10,000 partitions,
+and all that begin on one host together as many as it leaves room for others' (POLICY_VIOLATION).
 *Not supported*: nothing is left out.
 """
 
@@ -68,7 +68,12 @@ async def _results(
         return _by_topic(transaction.topics, {**dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED), **codes})
     if transaction.verify_only:
         verified = await context.node.transactions.verify(
-            transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, places, add=False
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            places,
+            add=False,
+            host=context.client_host,
         )
         return _by_topic(transaction.topics, verified)
     code = await _added(transaction, places, context, client_version)
@@ -83,7 +88,11 @@ async def _added(
     identity = (transaction.producer_id, transaction.producer_epoch)
     try:
         await context.node.transactions.add(
-            transaction.transactional_id, identity, frozenset(places), client_version=client_version
+            transaction.transactional_id,
+            identity,
+            frozenset(places),
+            client_version=client_version,
+            host=context.client_host,
         )
     except KafkaError as problem:
         fenced = problem.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE

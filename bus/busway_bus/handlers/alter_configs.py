@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33, versions 0-2): replace all settings of topics.
+"""AlterConfigs (key 33, versions 0-2): replace all settings of topics and groups.
 
 Versions: 2 is flexible.
 Behaviour: what the request does not name goes back to its default; old clients still use this.
@@ -19,7 +19,11 @@ from busway_protocol.messages.configs import (
 
 API = ApiKey.ALTER_CONFIGS
 VERSIONS = (0, 2)
-NEEDS = (Access(Operation.ALTER_CONFIGS, Resource.CLUSTER), Access(Operation.ALTER_CONFIGS, Resource.TOPIC))
+NEEDS = (
+    Access(Operation.ALTER_CONFIGS, Resource.CLUSTER),
+    Access(Operation.ALTER_CONFIGS, Resource.TOPIC),
+    Access(Operation.ALTER_CONFIGS, Resource.GROUP),
+)
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:

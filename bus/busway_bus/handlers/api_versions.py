@@ -2,7 +2,9 @@
 
 Versions: 3 is flexible and carries the client's software name (KIP-511), 4 allows features whose lowest level is 0. The answer's
 header is always version 0. An unknown version is answered in version 0 (`server.dispatch`).
-Behaviour: computed from the list of handlers; features are finalized only when they are served whole.
+Behaviour: computed from the list of handlers, without those of features that are not in force; features are finalized only when they are
+served whole. The epoch of the finalized features is the offset of the metadata that they are read from, as in Kafka, so that a client keeps
+the newest levels that it was told.
 """
 
 import re
@@ -28,30 +30,38 @@ NAMED_SINCE = 3
 ZERO_LEVEL_SINCE = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
-_advertised: list[ApiVersion] = []
+_advertised: list[tuple[ApiVersion, str]] = []
 
 
-def advertise(served: Sequence[tuple[int, int, int]]) -> None:
-    """Take in (key, lowest, highest version) of every handler; the registry calls this once."""
+def advertise(served: Sequence[tuple[int, int, int, str]]) -> None:
+    """Take in (key, lowest, highest version, feature that it is a part of) of every handler; the registry calls this once."""
     _advertised[:] = [
-        ApiVersion(api_key=key, min_version=lowest, max_version=highest) for key, lowest, highest in sorted(served)
+        (ApiVersion(api_key=key, min_version=lowest, max_version=highest), feature)
+        for key, lowest, highest, feature in sorted(served)
     ]
+
+
+def is_named(request: ApiVersionsRequest) -> bool:
+    """Whether name and version of the client's software are such."""
+    names = (request.client_software_name, request.client_software_version)
+    return all(_SOFTWARE.match(name) for name in names)
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     """The list, unless the client gives itself a name that is none."""
-    names = (request.client_software_name, request.client_software_version)
-    if context.api_version >= NAMED_SINCE and not all(_SOFTWARE.match(name) for name in names):
+    if context.api_version >= NAMED_SINCE and not is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    lowest_told = 0 if context.api_version >= ZERO_LEVEL_SINCE else 1  # older clients cannot read a lowest level of 0
+    told_zero = context.api_version >= ZERO_LEVEL_SINCE  # older clients cannot read a lowest level of 0 (KAFKA-17492)
+    levels = context.node.image.features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=_advertised,
+        api_keys=[api for api, feature in _advertised if not feature or levels.get(feature, 0)],
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=max(lowest, lowest_told), max_version=highest)
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in SUPPORTED.items()
+            if lowest or told_zero
         ],
-        finalized_features_epoch=0,
+        finalized_features_epoch=context.node.metadata.image_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in context.node.image.features.items()

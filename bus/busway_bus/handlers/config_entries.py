@@ -1,23 +1,25 @@
 """A setting as DescribeConfigs and CreateTopics show it: value, where it comes from, what stands behind it.
 
-What lives here: the entries of a topic, of a broker and of the cluster, and changing a topic's. Sources are numbered as in KIP-226;
+What lives here: the entries of a topic, a group, a broker and the cluster, and changing those of topics and groups. Sources are numbered as in KIP-226;
 what stands behind a value is told as `ConfigHelper` of Kafka tells it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
-from busway_bus.controller.configs import AlterTopicConfigs, ConfigOperation, Update, check_request
+from busway_bus.controller.configs import AlterConfigs, ConfigOperation, Update, check_request
 from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.handlers.stretches import request_each
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS, SYNONYMS
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigKey, render
+from busway_bus.kernel.group_configs import GROUP_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
-from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from busway_bus.metadata.features import DEAD_LETTER_CONFIGS, has_dead_letters
+from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
 
 A = TypeVar("A")
@@ -30,6 +32,7 @@ class Source(IntEnum):
     CLUSTER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 CLUSTER_KEY: Final = "min.insync.replicas"
@@ -37,7 +40,7 @@ CLUSTER_KEY: Final = "min.insync.replicas"
 _OLD_NODE_ID: Final = "broker.id"
 _STATIC: Final = frozenset({"node.id"})
 """Kafka has no default for it: it is always told as one that is set."""
-_UNCHANGEABLE: Final = {8: "broker loggers", 16: "client metrics", 32: "groups"}
+_UNCHANGEABLE: Final = {8: "broker loggers", 16: "client metrics"}
 Synonym = tuple[str, str | None, Source]
 
 
@@ -67,6 +70,25 @@ def topic_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEn
         value = own.get(key.name, render(config.topic_default(key.name)))
         entries.append(_entry(key, value, chain))
     return entries
+
+
+def group_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a group that has `own` of its own."""
+    entries = []
+    for key in GROUP_CONFIGS.values():
+        chain = (
+            _broker_chain(config, key.synonyms) if key.synonyms else [(key.name, render(key.default), Source.DEFAULT)]
+        )
+        if key.name in own:
+            chain.insert(0, (key.name, render(key.parse(own[key.name])), Source.GROUP))
+        entries.append(_entry(key, chain[0][1], chain))
+    return entries
+
+
+def in_force(entries: Iterable[ConfigEntry], image: ClusterImage) -> list[ConfigEntry]:
+    """Those of a topic's or a group's settings that the cluster's levels have."""
+    shown = has_dead_letters(image.features)
+    return [entry for entry in entries if shown or not entry.name.startswith(DEAD_LETTER_CONFIGS)]
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
@@ -130,30 +152,32 @@ async def alter_each(
 
     Args:
         updates: what a resource asks for.
-        incremental: see `controller.configs.AlterTopicConfigs`.
+        incremental: see `controller.configs.AlterConfigs`.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     problems: list[KafkaError | None] = [None] * len(resources)
-    topics: dict[int, tuple[str, tuple[Update, ...]]] = {}
+    changed: dict[int, dict[int, tuple[str, tuple[Update, ...]]]] = {TOPIC_RESOURCE: {}, GROUP_RESOURCE: {}}
     for place, resource in enumerate(resources):
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             changes = updates(resource)
             check_request(changes)
-            if resource.resource_type == TOPIC_RESOURCE:
-                topics[place] = (resource.resource_name, tuple(changes))
+            if resource.resource_type in changed:
+                changed[resource.resource_type][place] = (resource.resource_name, tuple(changes))
             else:
                 _alter_other(resource, changes, context.node)
         except KafkaError as problem:
             problems[place] = problem
 
-    def command(stretch: tuple[tuple[str, tuple[Update, ...]], ...]) -> AlterTopicConfigs:
-        return AlterTopicConfigs(updates=stretch, incremental=incremental, validate_only=validate_only)
+    for kind, named in changed.items():
 
-    replies = await request_each(context.node.controller, tuple(topics.values()), command, context.for_controller)
-    for place, reply in zip(topics, replies, strict=True):
-        problems[place] = reply
+        def command(stretch: tuple[tuple[str, tuple[Update, ...]], ...], kind: int = kind) -> AlterConfigs:
+            return AlterConfigs(kind=kind, updates=stretch, incremental=incremental, validate_only=validate_only)
+
+        replies = await request_each(context.node.controller, tuple(named.values()), command, context.for_controller)
+        for place, reply in zip(named, replies, strict=True):
+            problems[place] = reply
     return [
         answer(
             error_code=ErrorCode.NONE if problem is None else problem.code,
@@ -166,7 +190,7 @@ async def alter_each(
 
 
 def _alter_other(resource: Any, changes: list[Update], node: NodeServices) -> None:
-    """Nothing but topics can be changed. To delete what is not set changes nothing: Kafka's tools do so when they tidy up.
+    """Nothing but topics and groups can be changed. To delete what is not set changes nothing: Kafka's tools do so when they tidy up.
 
     Raises:
         KafkaError: INVALID_REQUEST.

@@ -2,10 +2,12 @@
 
 Versions: 1 says by which protocol a member came.
 Behaviour: a group of another kind is answered with GROUP_ID_NOT_FOUND. Without access control everybody may do everything, and authorized
-operations say so.
+operations say so. A group that is named again is answered once, where Kafka answers it as often as it is named; what
+would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be asked for again.
 *Not supported*: nothing is left out.
 """
 
+import contextlib
 from collections.abc import Awaitable, Generator, Iterable, Mapping
 from typing import Final
 from uuid import UUID
@@ -14,7 +16,9 @@ from busway_bus.groups.consumer import ConsumerGroup
 from busway_bus.groups.consumer_member import ConsumerMember
 from busway_bus.groups.group import of_kind
 from busway_bus.groups.modern import NO_PARTITIONS
+from busway_bus.handlers.answer_room import AnswerRoom
 from busway_bus.handlers.authorized import GROUP_OPERATIONS
+from busway_bus.handlers.consumer_group_heartbeat import served
 from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.security.operations import Access, Operation, Resource
@@ -32,8 +36,12 @@ from busway_protocol.messages.groups_modern import (
 API = ApiKey.CONSUMER_GROUP_DESCRIBE
 VERSIONS = (0, 1)
 NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
-DESCRIBED_AT_ONCE: Final = 1
-"""Groups that are described while all others wait; of more, others get their turn between."""
+DESCRIBED_AT_ONCE: Final = 20
+"""Members, each with what it has of 50 partitions, that are described while all others wait; of more, others get their turn between."""
+_PARTITIONS_AT_ONCE: Final = 50
+ROW_BYTES: Final = 512
+"""What a group, a member and a topic of a member take in an answer, about, each with its name."""
+PARTITION_BYTES: Final = 16
 _CLASSIC, _CONSUMER = 0, 1
 
 
@@ -42,30 +50,62 @@ def handle(
 ) -> ConsumerGroupDescribeResponse | Awaitable[Large]:
     """Describe each group."""
     steps = _response(request, context)
-    return context.in_turns(steps) if len(request.group_ids) > DESCRIBED_AT_ONCE else finished(steps)
+    return context.in_turns(steps) if _is_much(request.group_ids, context) else finished(steps)
+
+
+def _is_much(group_ids: list[str], context: RequestContext) -> bool:
+    """Whether describing the groups takes longer than others should wait."""
+    effort = len(group_ids)
+    for group_id in group_ids[:DESCRIBED_AT_ONCE]:
+        with contextlib.suppress(KafkaError):
+            group = context.node.groups.group(group_id)
+            if isinstance(group, ConsumerGroup):
+                effort += len(group.members)
+                if effort > DESCRIBED_AT_ONCE:
+                    break
+                effort += sum(_partitions(group, member) for member in group) // _PARTITIONS_AT_ONCE
+    return effort > DESCRIBED_AT_ONCE
+
+
+def _partitions(group: ConsumerGroup, member: ConsumerMember) -> int:
+    held = (member.assigned, member.revoking, group.target.get(member.member_id, NO_PARTITIONS))
+    return sum(len(numbers) for topics in held for numbers in topics.values())
+
+
+def _size(group: ConsumerGroup, member: ConsumerMember) -> int:
+    """About what a member takes in an answer, and what that is made of."""
+    topics = len(member.assigned) + len(member.revoking) + len(group.target.get(member.member_id, NO_PARTITIONS))
+    return member.size_bytes + ROW_BYTES * (1 + topics) + PARTITION_BYTES * _partitions(group, member)
 
 
 def _response(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> Generator[None, None, ConsumerGroupDescribeResponse]:
-    """The answer, with a stop after each member; a group that is named again is looked at once."""
-    described: dict[str, DescribedGroup] = {}
-    for group_id in request.group_ids:
-        if group_id in described:
-            continue
-        answer = described[group_id] = yield from _describe(group_id, context)
+    """The answer, with a stop after each member."""
+    groups: list[DescribedGroup] = []
+    room = AnswerRoom()
+    for group_id in dict.fromkeys(request.group_ids):
+        answer = yield from _describe(group_id, context, room)
         if request.include_authorized_operations and answer.error_code == ErrorCode.NONE:
             answer.authorized_operations = GROUP_OPERATIONS
-    return ConsumerGroupDescribeResponse(
-        throttle_time_ms=0, groups=[described[group_id] for group_id in request.group_ids]
-    )
+        groups.append(answer)
+    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
 
 
-def _describe(group_id: str, context: RequestContext) -> Generator[None, None, DescribedGroup]:
+def _describe(group_id: str, context: RequestContext, room: AnswerRoom) -> Generator[None, None, DescribedGroup]:
     try:
+        if not served(context):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         group = of_kind(context.node.groups.group(group_id), group_id, ConsumerGroup)
+        members = tuple(group)
+        size = ROW_BYTES
+        for member in members:
+            size += _size(group, member)
+            yield
+        if not room.take(size):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except KafkaError as problem:
         return DescribedGroup(
             error_code=problem.code,
@@ -86,7 +126,7 @@ def _describe(group_id: str, context: RequestContext) -> Generator[None, None, D
         assignor_name=group.preferred_assignor(group),
         members=[],
     )
-    for member in tuple(group):
+    for member in members:
         answer.members.append(_member(group, member, context.node.image))
         yield
     return answer

@@ -2,14 +2,20 @@
 
 Versions: 1 has regular expressions, and members that make their own ids (KIP-1082).
 Behaviour: the coordinator balances the group by what its members say; a member is told what it may read, and gets a partition when its
-owner before has said that it has it no more.
-*Not supported*: members of both protocols in one group (as with `group.consumer.migration.policy` `disabled`)
+owner before has said that it has it no more. A large group is balanced a step at a time: its members have what they had until that is done.
+Racks move nothing: as in Kafka 4.3.1, whose server-side assignors take no racks into account, a member's rack is kept and told, and the racks
+of brokers are part of the number by which a group sees that its topics have changed (KIP-1101), and of nothing else.
+A group may have members of the classic protocol too (`group.consumer.migration.policy`); a group of more than 1,000 members does not
+change while they are in it. While `group.version` is 0, as in data directories of an earlier version, UNSUPPORTED_VERSION:
+`kafka-features --bootstrap-server … upgrade --feature group.version=1` raises it.
+*Not supported*: nothing is left out.
 """
 
 from uuid import UUID
 
 from busway_bus.groups.consumer_values import Beat
 from busway_bus.handlers.context import RequestContext
+from busway_bus.metadata.features import GROUP_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -29,17 +35,13 @@ LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 
 async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
     """Let the group have the heartbeat; answers when what it did is durable."""
+    if not served(context):
+        return _refused(ErrorCode.UNSUPPORTED_VERSION, None)
     try:
         _check(request, context)
         beaten = await context.node.groups.beat(request.group_id, _beat(request, context))
     except KafkaError as problem:
-        return ConsumerGroupHeartbeatResponse(
-            throttle_time_ms=0,
-            error_code=problem.code,
-            error_message=problem.message,
-            member_epoch=0,
-            heartbeat_interval_ms=0,
-        )
+        return _refused(problem.code, problem.message)
     assignment = None
     if beaten.assigned is not None:
         topics = [TopicPartitions(topic_id=topic, partitions=list(held)) for topic, held in beaten.assigned.items()]
@@ -51,6 +53,17 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
         member_epoch=beaten.epoch,
         heartbeat_interval_ms=beaten.interval_ms,
         assignment=assignment,
+    )
+
+
+def served(context: RequestContext) -> bool:
+    """Whether the cluster has consumer groups."""
+    return context.node.image.features.get(GROUP_VERSION, 0) > 0
+
+
+def _refused(code: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0, error_code=code, error_message=message, member_epoch=0, heartbeat_interval_ms=0
     )
 
 

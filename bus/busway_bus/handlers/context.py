@@ -6,15 +6,19 @@ What lives here: `NodeServices`, all that handlers see of the node, `RequestCont
 
 import asyncio
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from busway_bus.controller.controller import Controller, ControllerRequestContext
 from busway_bus.coordinator.groups import GroupCoordinator
 from busway_bus.coordinator.producer_ids import ProducerIds
+from busway_bus.coordinator.share_groups import ShareGroups
+from busway_bus.coordinator.share_state import ShareCoordinator
 from busway_bus.coordinator.transactions import TransactionCoordinator
+from busway_bus.handlers.answer_room import LargeAnswers
 from busway_bus.handlers.creations import Creations
+from busway_bus.handlers.metadata_answers import MetadataAnswers
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.principal import ANONYMOUS, Principal
 from busway_bus.kernel.transactions import MarkerWriter
@@ -23,6 +27,8 @@ from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.replication.turns import Turns
+from busway_bus.share.manager import SharePartitions
+from busway_protocol.compile import Chunk
 from busway_protocol.machine import Machine
 
 R = TypeVar("R")
@@ -52,10 +58,15 @@ class NodeServices:
     sessions: FetchSessions
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_states: ShareCoordinator
+    share_groups: ShareGroups
     markers: MarkerWriter
     producer_ids: ProducerIds
+    shares: SharePartitions
     creations: Creations
     turns: Turns
+    metadata_answers: MetadataAnswers
+    large_answers: LargeAnswers = field(default_factory=LargeAnswers)
 
     @property
     def node_id(self) -> int:
@@ -119,9 +130,23 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """An answer that is so large that it is put into bytes beside the event loop."""
+    """An answer that is so large that it is put into bytes beside the event loop.
+
+    Attributes:
+        keep: told of those bytes, for the next who asks the same.
+        over: called once when it is in bytes, or will never be.
+    """
 
     response: Any
+    keep: Callable[[list[Chunk]], None] | None = None
+    over: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An answer that is in bytes already, all but its header."""
+
+    body: list[Chunk]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +177,23 @@ class RequestContext:
         """On whose behalf this request asks the controller for something."""
         return ControllerRequestContext(principal=self.principal)
 
-    async def in_turns(self, steps: Generator[None, None, Any]) -> Large:
-        """A large answer, which `steps` makes a little at a time, while others get theirs."""
-        return Large(await self.node.turns.run(self.client_host, steps))
+    async def in_turns(
+        self, steps: Generator[None, None, Any], keep: Callable[[list[Chunk]], None] | None = None
+    ) -> Large:
+        """A large answer, which `steps` makes a little at a time, while others get theirs; `keep` is told of its bytes.
+
+        Raises:
+            PeerGone: nobody waits for it any more when it is its turn.
+        """
+        answers = self.node.large_answers
+        await answers.begin(self.client_host)
+        try:
+            if self.peer.gone:
+                raise PeerGone
+            return Large(await self.node.turns.run(self.client_host, steps), keep, answers.end)
+        except BaseException:
+            answers.end()
+            raise
 
 
 def finished(steps: Generator[None, None, R]) -> R:

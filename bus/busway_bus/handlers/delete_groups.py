@@ -1,7 +1,7 @@
 """DeleteGroups (key 42, versions 0-2): delete groups without members (KIP-229).
 
 Versions: 2 is flexible.
-Behaviour: the group's offsets go with it.
+Behaviour: the group's offsets go with it, and what is kept of a share group's records.
 *Not supported*: nothing is left out.
 """
 
@@ -25,7 +25,8 @@ async def handle(request: DeleteGroupsRequest, context: RequestContext) -> Delet
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         try:
-            code = await context.node.groups.delete(group_id)
+            shared = context.node.share_groups.is_share_group(group_id)
+            code = await (context.node.share_groups if shared else context.node.groups).delete(group_id)
         except KafkaError as problem:
             code = problem.code
         results.append(DeletableGroupResult(group_id=group_id, error_code=code))

@@ -1,11 +1,12 @@
 """DeleteRecords (key 21, versions 0-2): move the start of partitions forward (KIP-107).
 
 Versions: 2 is flexible.
-Behaviour: offset -1 means the high watermark; the new start survives a restart.
+Behaviour: offset -1 means the high watermark; the new start survives a restart. What the broker keeps for itself is not deleted from.
 *Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.topics import INTERNAL
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -42,6 +43,8 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
 def _delete(topic: str, deletion: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
     try:
         partition = context.node.replicas.find(topic, deletion.partition_index)
+        if topic in INTERNAL and "delete" in partition.log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of internal topic {topic} are not deleted")
         if "delete" not in partition.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"topic {topic} has not cleanup.policy=delete")
         offset = partition.high_watermark if deletion.offset == HIGH_WATERMARK else deletion.offset

@@ -1,25 +1,29 @@
-"""DescribeConfigs (key 32, versions 1-4): every setting of topics and brokers.
+"""DescribeConfigs (key 32, versions 1-4): every setting of topics, groups and brokers.
 
 Versions: 1 has synonyms and sources (KIP-226), 3 types and documentation (KIP-569), 4 is flexible.
 Behaviour: settings left at their default are listed too; a list of keys narrows the answer. A broker without a name stands for the
 defaults of the cluster. Settings of brokers are told as read-only, for here they are. A resource that is named twice is told once, with
 the settings that its first mention asks for.
-*Not supported*: broker loggers, groups and client metrics, which answer INVALID_REQUEST.
+Of a group the key `busway.rebalances`, where it is asked for by that name, is told by the group's coordinator: its last rebalances, a JSON array.
+*Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.
 """
 
 from collections.abc import Awaitable, Generator, Hashable
 from typing import Final
 
 from busway_bus.controller.topics import check_name
+from busway_bus.groups.group import GroupKind
 from busway_bus.handlers.config_entries import (
     ConfigEntry,
     broker_entries,
     check_broker,
     cluster_entries,
+    group_entries,
+    in_force,
     topic_entries,
 )
 from busway_bus.handlers.context import Large, RequestContext, finished
-from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -34,7 +38,16 @@ from busway_protocol.messages.configs import (
 
 API = ApiKey.DESCRIBE_CONFIGS
 VERSIONS = (1, 4)
-NEEDS = (Access(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER), Access(Operation.DESCRIBE_CONFIGS, Resource.TOPIC))
+NEEDS = (
+    Access(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),
+    Access(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
+    Access(Operation.DESCRIBE_CONFIGS, Resource.GROUP),
+)
+
+REBALANCES: Final = "busway.rebalances"
+_DYNAMIC_GROUP: Final = 8
+"""The source of what belongs to a group (KIP-1043)."""
+_STRING: Final = 2
 
 DESCRIBED_AT_ONCE: Final = 4
 """Resources that are described while all others wait: a broker takes some milliseconds."""
@@ -64,6 +77,10 @@ def _response(
             configs=[],
         )
         try:
+            if resource.resource_type == GROUP_RESOURCE and resource.configuration_keys == [REBALANCES]:
+                result.configs = [_rebalances(name[1], context)]
+                yield
+                continue
             settings = _settings(resource, context)
         except KafkaError as problem:
             result.error_code, result.error_message = problem.code, problem.message
@@ -78,6 +95,33 @@ def _response(
     return DescribeConfigsResponse(results=list(results.values()))
 
 
+def _rebalances(group_id: str, context: RequestContext) -> DescribeConfigsResourceResult:
+    """What is known of a group's last rebalances; no setting of the group, so that it is told where it is asked for alone.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND; INVALID_GROUP_ID for a share group; NOT_COORDINATOR and the like, where another broker is to be asked, or this one later.
+    """
+    groups = context.node.groups
+    if (group := groups.group(group_id)) is not None and group.kind is GroupKind.SHARE:
+        raise KafkaError(
+            ErrorCode.INVALID_GROUP_ID,
+            f"{group_id} is a share group, which is not balanced: its members share every partition",
+        )
+    text = groups.explanation(group_id)
+    if text is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"nothing is known of a group {group_id}")
+    return DescribeConfigsResourceResult(
+        name=REBALANCES,
+        value=text,
+        read_only=True,
+        config_source=_DYNAMIC_GROUP,
+        is_sensitive=False,
+        synonyms=[],
+        config_type=_STRING,
+        documentation=None,
+    )
+
+
 def _settings(resource: DescribeConfigsResource, context: RequestContext) -> Hashable:
     """What is the same for resources that have the same settings.
 
@@ -90,6 +134,10 @@ def _settings(resource: DescribeConfigsResource, context: RequestContext) -> Has
         if name not in node.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return TOPIC_RESOURCE, frozenset(node.image.topic_configs(name).items())
+    if resource.resource_type == GROUP_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return GROUP_RESOURCE, frozenset(node.image.group_configs(name).items())
     if resource.resource_type == BROKER_RESOURCE:
         if name:
             check_broker(name, node.node_id, "Broker id", " or empty string")
@@ -100,7 +148,9 @@ def _settings(resource: DescribeConfigsResource, context: RequestContext) -> Has
 def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list[ConfigEntry]:
     node, name = context.node, resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
-        return topic_entries(node.config, node.image.topic_configs(name))
+        return in_force(topic_entries(node.config, node.image.topic_configs(name)), node.image)
+    if resource.resource_type == GROUP_RESOURCE:
+        return in_force(group_entries(node.config, node.image.group_configs(name)), node.image)
     return broker_entries(node.config) if name else cluster_entries(node.config)
 
 

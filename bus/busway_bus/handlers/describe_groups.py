@@ -2,15 +2,20 @@
 
 Versions: 4 has static members, 5 is flexible, 6 answers GROUP_ID_NOT_FOUND where older ones say Dead.
 Behaviour: protocol and subscriptions are shown while the group is stable. Without access control everybody may do everything, and authorized operations say so.
-Groups of other kinds are answered as if they were not there, with a word on why.
+Groups of other kinds are answered as if they were not there, with a word on why. A group that is named again is answered once, where
+Kafka answers it as often as it is named; what would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be
+asked for again.
 *Not supported*: nothing is left out.
 """
 
+import contextlib
 from collections.abc import Awaitable, Generator
 from typing import Final
 
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_states import State
+from busway_bus.groups.group import Group
+from busway_bus.handlers.answer_room import AnswerRoom
 from busway_bus.handlers.authorized import GROUP_OPERATIONS
 from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_bus.security.operations import Access, Operation, Resource
@@ -27,33 +32,53 @@ API = ApiKey.DESCRIBE_GROUPS
 VERSIONS = (0, 6)
 NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP),)
 NOT_FOUND_SINCE = 6
+ROW_BYTES: Final = 512
+"""What a group takes in an answer beside its members."""
 
 
 DESCRIBED_AT_ONCE: Final = 50
-"""Groups that are described while all others wait; of more, others get their turn between."""
+"""Groups, each with 64 KiB of its members, that are described while all others wait; of more, others get their turn between."""
+_BYTES_AT_ONCE: Final = 64 * 1024
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse | Awaitable[Large]:
     """Describe each group."""
     steps = _response(request, context)
-    return context.in_turns(steps) if len(request.groups) > DESCRIBED_AT_ONCE else finished(steps)
+    return context.in_turns(steps) if _is_much(request.groups, context) else finished(steps)
+
+
+def _is_much(group_ids: list[str], context: RequestContext) -> bool:
+    if len(group_ids) > DESCRIBED_AT_ONCE:
+        return True
+    held = 0
+    for group_id in group_ids:
+        with contextlib.suppress(KafkaError):
+            held += _size(context.node.groups.group(group_id))
+    return len(group_ids) + held // _BYTES_AT_ONCE > DESCRIBED_AT_ONCE
+
+
+def _size(group: Group | None) -> int:
+    return ROW_BYTES + (group.roster.held_bytes if isinstance(group, ClassicGroup) else 0)
 
 
 def _response(request: DescribeGroupsRequest, context: RequestContext) -> Generator[None, None, DescribeGroupsResponse]:
-    """The answer, with a stop after each group; one that is named again is looked at once."""
-    described: dict[str, DescribedGroup] = {}
-    for group_id in request.groups:
-        if group_id not in described:
-            answer = described[group_id] = _describe(group_id, context)
-            if request.include_authorized_operations and answer.error_code == ErrorCode.NONE:
-                answer.authorized_operations = GROUP_OPERATIONS
-            yield
-    return DescribeGroupsResponse(groups=[described[group_id] for group_id in request.groups])
+    """The answer, with a stop after each group."""
+    groups: list[DescribedGroup] = []
+    room = AnswerRoom()
+    for group_id in dict.fromkeys(request.groups):
+        answer = _describe(group_id, context, room)
+        if request.include_authorized_operations and answer.error_code == ErrorCode.NONE:
+            answer.authorized_operations = GROUP_OPERATIONS
+        groups.append(answer)
+        yield
+    return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, context: RequestContext, room: AnswerRoom) -> DescribedGroup:
     try:
         group = context.node.groups.group(group_id)
+        if not room.take(_size(group)):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except KafkaError as problem:
         return _empty(group_id, problem.code, "")
     if not isinstance(group, ClassicGroup):

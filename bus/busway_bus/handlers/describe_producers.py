@@ -1,11 +1,14 @@
 """DescribeProducers (key 61, version 0): who has written to a partition of late, and which transactions are open in it (KIP-664).
 
 Behaviour: the producers that a partition remembers (producer.id.expiration.ms), with the first offset of an open transaction, which is
-what `kafka-transactions.sh find-hanging` looks for.
+what `kafka-transactions.sh find-hanging` looks for. A topic or partition that is named again is answered once, where Kafka answers it as often
+as it is named; a partition that would make the answer too large is answered with NOT_LEADER_OR_FOLLOWER, upon which Kafka's client asks for it
+again.
 """
 
 from collections.abc import Awaitable, Generator
 
+from busway_bus.handlers.answer_room import AnswerRoom
 from busway_bus.handlers.context import Large, RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -23,6 +26,8 @@ VERSIONS = (0, 0)
 NEEDS = (Access(Operation.READ, Resource.TOPIC),)
 STEP = 500
 """Producers that are told between two others' requests."""
+ROW_BYTES = 256
+"""What each takes in an answer, and what that is made of."""
 
 
 def handle(request: DescribeProducersRequest, context: RequestContext) -> Awaitable[Large]:
@@ -34,14 +39,22 @@ def _response(
     request: DescribeProducersRequest, context: RequestContext
 ) -> Generator[None, None, DescribeProducersResponse]:
     response = DescribeProducersResponse(topics=[])
+    room = AnswerRoom()
+    named: dict[str, dict[int, None]] = {}
     for topic in request.topics:
-        answer = TopicResponse(name=topic.name, partitions=[])
+        named.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    for name, numbers in named.items():
+        answer = TopicResponse(name=name, partitions=[])
         response.topics.append(answer)
-        for number in topic.partition_indexes:
+        for number in numbers:
             partition = PartitionResponse(partition_index=number, error_code=ErrorCode.NONE, active_producers=[])
             answer.partitions.append(partition)
             try:
-                producers = context.node.replicas.find(topic.name, number).log.producers
+                producers = context.node.replicas.find(name, number).log.producers
+                if not room.take(ROW_BYTES * (1 + len(producers))):
+                    raise KafkaError(
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER, "the answer is full; ask for this partition again"
+                    )
             except KafkaError as problem:
                 partition.error_code, partition.error_message = problem.code, problem.message
                 yield

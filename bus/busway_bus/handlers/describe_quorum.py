@@ -37,7 +37,7 @@ def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQ
         TopicData(
             topic_name=topic.topic_name,
             partitions=[
-                _quorum(context.node) if hosted else _not_hosted(partition.partition_index, context.api_version)
+                _quorum(context.node) if hosted else not_hosted(partition.partition_index, context.api_version)
                 for partition in topic.partitions
             ],
         )
@@ -72,7 +72,8 @@ def _quorum(node: NodeServices) -> PartitionData:
     )
 
 
-def _not_hosted(number: int, version: int) -> PartitionData:
+def not_hosted(number: int, version: int) -> PartitionData:
+    """The answer about a partition that is not the metadata log's."""
     text = "This server does not host this topic-partition." if version >= TEXTS_SINCE else ""
     return PartitionData(
         partition_index=number,

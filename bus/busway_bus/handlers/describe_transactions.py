@@ -1,13 +1,17 @@
 """DescribeTransactions (key 65, version 0): the state of transactions by name (KIP-664).
 
 Versions: 0 is the only one.
-Behaviour: while a transaction is ending, the partitions that have no marker yet are shown.
+Behaviour: while a transaction is ending, the partitions that have no marker yet are shown. An id that is named again is answered once, where
+Kafka answers it as often as it is named; what would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be
+asked for again.
 *Not supported*: nothing is left out.
 """
 
+import contextlib
 from collections.abc import Awaitable, Generator
 from typing import Final
 
+from busway_bus.handlers.answer_room import AnswerRoom
 from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_bus.transactions.transaction import by_topic
@@ -24,7 +28,10 @@ API = ApiKey.DESCRIBE_TRANSACTIONS
 VERSIONS = (0, 0)
 NEEDS = (Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID), Access(Operation.DESCRIBE, Resource.TOPIC))
 DESCRIBED_AT_ONCE: Final = 20
-"""Transactions that are described while all others wait; of more, others get their turn between."""
+"""Transactions, each with 100 partitions, that are described while all others wait; of more, others get their turn between."""
+_PARTITIONS_AT_ONCE: Final = 100
+ROW_BYTES: Final = 256
+"""What a transaction and each of its partitions take in an answer, about: each may be of another topic, with its name."""
 
 
 def handle(
@@ -32,22 +39,32 @@ def handle(
 ) -> DescribeTransactionsResponse | Awaitable[Large]:
     """Describe each."""
     steps = _response(request, context)
-    return context.in_turns(steps) if len(request.transactional_ids) > DESCRIBED_AT_ONCE else finished(steps)
+    return context.in_turns(steps) if _is_much(request.transactional_ids, context) else finished(steps)
+
+
+def _is_much(transactional_ids: list[str], context: RequestContext) -> bool:
+    """Whether describing them takes longer than others should wait."""
+    effort = len(transactional_ids)
+    for transactional_id in transactional_ids[:DESCRIBED_AT_ONCE]:
+        with contextlib.suppress(KafkaError):
+            known, _ = context.node.transactions.transaction(transactional_id)
+            effort += len(known.partitions) // _PARTITIONS_AT_ONCE
+    return effort > DESCRIBED_AT_ONCE
 
 
 def _response(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> Generator[None, None, DescribeTransactionsResponse]:
-    """The answer, with a stop after each; one that is named again is looked at once."""
-    described: dict[str, DescribeTransactionState] = {}
-    for transactional_id in request.transactional_ids:
-        if transactional_id not in described:
-            described[transactional_id] = _described(transactional_id, context)
-            yield
-    return DescribeTransactionsResponse(transaction_states=[described[name] for name in request.transactional_ids])
+    """The answer, with a stop after each."""
+    states: list[DescribeTransactionState] = []
+    room = AnswerRoom()
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        states.append(_described(transactional_id, context, room))
+        yield
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _described(transactional_id: str, context: RequestContext) -> DescribeTransactionState:
+def _described(transactional_id: str, context: RequestContext, room: AnswerRoom) -> DescribeTransactionState:
     answer = DescribeTransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -62,6 +79,8 @@ def _described(transactional_id: str, context: RequestContext) -> DescribeTransa
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         known, partitions = context.node.transactions.transaction(transactional_id)
+        if not room.take(ROW_BYTES * (1 + len(partitions))):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except KafkaError as problem:
         answer.error_code = problem.code
         return answer

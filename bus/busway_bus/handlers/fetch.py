@@ -301,7 +301,7 @@ class _Fetch(Pending):
             if batches is None:
                 return 0
             size = len(batches)
-            data.records = _pieces(batches)
+            data.records = pieces(batches)
         except (ProtocolError, OSError) as problem:
             raise KafkaError(partition.damaged(problem)) from problem
         self._sizes[partition] = size
@@ -337,11 +337,11 @@ async def _rest(pause: ColdPages | None) -> None:
     if pause is None:
         await asyncio.sleep(0)
         return
-    with contextlib.suppress(OSError):  # whoever reads it is told
+    with contextlib.suppress(ProtocolError, OSError):  # whoever reads it is told
         await off_loop(pause.warm)
 
 
-def _pieces(batches: FileSlice) -> Any:
+def pieces(batches: FileSlice) -> Any:
     """What the encoder takes for records: bytes, or a list of pieces that it passes on to the socket as they are."""
     size = len(batches)
     if size < READ_AT_ONCE_BYTES:

@@ -1,36 +1,49 @@
-"""FindCoordinator (key 10, versions 0-6): which broker looks after a group or a transactional id.
+"""FindCoordinator (key 10, versions 0-6): which broker looks after a group, a transactional id or a share group's partition.
 
 Versions: 1 has a key type, 3 is flexible, 4 asks for many at once (KIP-699), 6 knows share groups (KIP-932).
 Behaviour: the leader of the partition that keeps a key coordinates it; the topic of offsets, or of transactions, is made when somebody asks
-first. While that partition has no leader, COORDINATOR_NOT_AVAILABLE.
-*Not supported*: share groups, refused with INVALID_REQUEST.
+first. While that partition has no leader, COORDINATOR_NOT_AVAILABLE. The key of a share group's partition is group:topic id:partition; where
+`share.version` is 0 there is no coordinator of that type, INVALID_REQUEST.
+*Not supported*: nothing is left out.
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from busway_bus.coordinator.placement import partition_for
-from busway_bus.handlers.context import NodeServices, RequestContext
-from busway_bus.kernel.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 log = logging.getLogger("busway.coordinator")
+_SHARE_KEY: Final = re.compile(r"(.+):[\w-]{22}(?:==)?:[+-]?\d{1,10}\Z", re.ASCII | re.DOTALL)
 
 API = ApiKey.FIND_COORDINATOR
 VERSIONS = (0, 6)
-NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID))
+NEEDS = (
+    Access(Operation.DESCRIBE, Resource.GROUP),
+    Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),
+    Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),
+)
 BATCHED_SINCE = 4
-GROUP, TRANSACTION = 0, 1
-TOPICS: Final[Mapping[int, str]] = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+SHARE_SINCE = 6
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+TOPICS: Final[Mapping[int, str]] = {
+    GROUP: OFFSETS_TOPIC,
+    TRANSACTION: TRANSACTIONS_TOPIC,
+    SHARE: SHARE_STATE_TOPIC,
+}
 
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Answer every key."""
-    missing, ensure = "", _ensure(request.key_type, context.node)
+    missing, ensure = "", _ensure(request, context)
     if ensure is not None:
         try:
             await ensure()
@@ -47,18 +60,35 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
     )
 
 
-def _ensure(key_type: int, node: NodeServices) -> Callable[[], Awaitable[None]] | None:
-    """What makes sure that there are coordinators of this type; None where there are none."""
-    if key_type == GROUP:
+def _ensure(request: FindCoordinatorRequest, context: RequestContext) -> Callable[[], Awaitable[None]] | None:
+    """What makes sure that there are coordinators of this type; None where there are none, or nobody asks for one that could be."""
+    node = context.node
+    if request.key_type == GROUP:
         return node.groups.ensure
-    return node.transactions.ensure if key_type == TRANSACTION else None
+    if request.key_type == SHARE:
+        wanted = _shares(context) and any(map(_is_share_key, request.coordinator_keys))
+        return node.share_states.ensure if wanted else None
+    return node.transactions.ensure if request.key_type == TRANSACTION else None
+
+
+def _shares(context: RequestContext) -> bool:
+    """Whether there are coordinators of share groups' state."""
+    return context.api_version >= SHARE_SINCE and context.node.image.features.get(SHARE_VERSION, 0) > 0
+
+
+def _is_share_key(key: str) -> bool:
+    """Whether it is group:topic id:partition."""
+    match = _SHARE_KEY.match(key)
+    return match is not None and bool(match[1].strip())
 
 
 def _served(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
     """The coordinator, unless there are none of this type."""
     code, text = ErrorCode.NONE, ""
-    if key_type not in TOPICS:
+    if key_type not in TOPICS or (key_type == SHARE and not _shares(context)):
         code, text = ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served by this version"
+    elif key_type == SHARE and not _is_share_key(key):
+        code, text = ErrorCode.INVALID_REQUEST, f"{key!r} is not group:topic id:partition"
     elif missing:
         code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, missing
     if code is not ErrorCode.NONE:

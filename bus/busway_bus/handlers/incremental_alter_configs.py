@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44, versions 0-1): change single settings of topics (KIP-339).
+"""IncrementalAlterConfigs (key 44, versions 0-1): change single settings of topics and groups (KIP-339).
 
 Versions: 1 is flexible.
 Behaviour: set, delete, append to a list, take from a list; a resource is changed whole or not at all.
@@ -21,7 +21,11 @@ from busway_protocol.messages.configs import (
 
 API = ApiKey.INCREMENTAL_ALTER_CONFIGS
 VERSIONS = (0, 1)
-NEEDS = (Access(Operation.ALTER_CONFIGS, Resource.CLUSTER), Access(Operation.ALTER_CONFIGS, Resource.TOPIC))
+NEEDS = (
+    Access(Operation.ALTER_CONFIGS, Resource.CLUSTER),
+    Access(Operation.ALTER_CONFIGS, Resource.TOPIC),
+    Access(Operation.ALTER_CONFIGS, Resource.GROUP),
+)
 
 
 async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:

@@ -4,7 +4,7 @@ Versions: 2 is flexible, 3 brings back an id and epoch to be raised (KIP-360), 4
 INVALID_PRODUCER_EPOCH (KIP-588), 5 may answer abortable errors (KIP-890).
 Behaviour: without a transactional id a new id each time, also for who names one: it need not be his, and the next epoch of it would fence
 whose it is. With one its id in the next epoch, which fences whoever had it; an open transaction is aborted first. As many transactional
-ids are kept as fit into memory (POLICY_VIOLATION), which Kafka does not bound.
+ids are kept as fit into memory, and of one host as many as leave as much free to others (POLICY_VIOLATION), which Kafka does not bound.
 *Not supported*: two-phase commit (KIP-939), which Kafka 4.3 does not serve either.
 """
 
@@ -42,5 +42,8 @@ async def _identity(request: InitProducerIdRequest, context: RequestContext) -> 
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     return await node.transactions.begin(
-        request.transactional_id, request.transaction_timeout_ms, None if expected[0] == NONE else expected
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        None if expected[0] == NONE else expected,
+        host=context.client_host,
     )

@@ -37,6 +37,7 @@ async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGrou
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         needs_known_id=context.api_version >= KNOWN_ID_SINCE,
         can_skip_assignment=context.api_version >= SKIP_SINCE,
+        reason=request.reason,
     )
     try:
         joined = await context.node.groups.join(request.group_id, join, context.peer.waits)

@@ -30,7 +30,8 @@ async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGr
     members = request.members if batched else [MemberIdentity(member_id=request.member_id)]
     identities = [(member.member_id, member.group_instance_id) for member in members]
     try:
-        codes = await context.node.groups.leave(request.group_id, identities)
+        reasons = [member.reason for member in members]
+        codes = await context.node.groups.leave(request.group_id, identities, reasons)
     except KafkaError as problem:
         return LeaveGroupResponse(error_code=problem.code)
     if not batched:

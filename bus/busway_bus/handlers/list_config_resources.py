@@ -1,12 +1,12 @@
 """ListConfigResources (key 74, versions 0-1): what can have settings (KIP-1142).
 
 Versions: 0 asks for the resources of client metrics alone (KIP-714), 1 for any type.
-Behaviour: every topic and every broker; a type that is none at all is UNSUPPORTED_VERSION, as in Kafka.
-*Not supported*: settings of groups, client metrics and broker loggers; there are none to list.
+Behaviour: every topic, every broker and every group that has settings of its own; a type that is none at all is UNSUPPORTED_VERSION, as in Kafka.
+*Not supported*: settings of client metrics and broker loggers; there are none to list.
 """
 
 from busway_bus.handlers.context import RequestContext
-from busway_bus.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
@@ -16,8 +16,8 @@ API = ApiKey.LIST_CONFIG_RESOURCES
 VERSIONS = (0, 1)
 NEEDS = (Access(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),)
 TYPES_SINCE = 1
-LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
-TYPES = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER, CLIENT_METRICS, GROUP})
+LOGGER, CLIENT_METRICS = 8, 16
+TYPES = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER, CLIENT_METRICS, GROUP_RESOURCE})
 
 
 def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
@@ -36,5 +36,11 @@ def handle(request: ListConfigResourcesRequest, context: RequestContext) -> List
     if TOPIC_RESOURCE in types:
         resources += [
             ConfigResource(resource_name=name, resource_type=TOPIC_RESOURCE) for name in context.node.image.topics
+        ]
+    if GROUP_RESOURCE in types:
+        resources += [
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind, name in context.node.image.configs
+            if kind == GROUP_RESOURCE
         ]
     return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)

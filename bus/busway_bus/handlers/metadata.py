@@ -16,9 +16,10 @@ from uuid import UUID
 
 from busway_bus.controller.topics import check_name
 from busway_bus.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.handlers.context import Encoded, Large, RequestContext, finished
+from busway_bus.handlers.metadata_answers import Asked
 from busway_bus.handlers.topic_creation import create_topic
-from busway_bus.kernel.topics import INTERNAL, TRANSACTIONS_TOPIC
+from busway_bus.kernel.topics import INTERNAL, OWN
 from busway_bus.metadata.image import NO_LEADER, ClusterImage, TopicImage
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -42,16 +43,18 @@ NEEDS = (
 IDS_ALONE_SINCE = 12
 DESCRIBED_AT_ONCE: Final = 500
 """Topics and partitions that are described while all others wait; of more, others get their turn between."""
+KEPT_FROM: Final = 50
+"""Topics and partitions from which on an answer that tells of all of them is kept for the next who asks."""
 
 TopicKey = tuple[str | None, UUID]
 """A topic as it is asked for: by its name, or by its id."""
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[Large]:
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Encoded | Awaitable[Large]:
     """Describe what is asked for, and have made what is not there."""
     image = context.node.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return _described([*image.topics.values()], request, context)
+        return _all(image, request, context)
     if context.api_version < IDS_ALONE_SINCE and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics
     ):
@@ -59,15 +62,32 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     by_id = any(topic.topic_id != ZERO_UUID for topic in request.topics)
     keys = dict.fromkeys((None, topic.topic_id) if by_id else (topic.name, ZERO_UUID) for topic in request.topics)
     topics = [image.topics.get((image.names.get(key[1]) if by_id else key[0]) or "") or key for key in keys]
-    return _described(topics, request, context)
+    steps = _response(topics, image, request, context)
+    return context.in_turns(steps) if _count(topics) > DESCRIBED_AT_ONCE else finished(steps)
 
 
-def _described(
-    topics: list[TopicImage | TopicKey], request: MetadataRequest, context: RequestContext
-) -> MetadataResponse | Awaitable[Large]:
-    steps = _response(topics, request, context)
-    partitions = sum(len(topic.partitions) for topic in topics if isinstance(topic, TopicImage))
-    return context.in_turns(steps) if len(topics) + partitions > DESCRIBED_AT_ONCE else finished(steps)
+def _all(
+    image: ClusterImage, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Encoded | Awaitable[Large]:
+    answers = context.node.metadata_answers
+    asked = Asked(
+        version=context.api_version,
+        listener=context.listener,
+        controller_id=context.node.controller.leader_id,
+        topic_operations=request.include_topic_authorized_operations,
+        cluster_operations=request.include_cluster_authorized_operations,
+    )
+    if (body := answers.find(image, asked)) is not None:
+        return Encoded(body)
+    topics: list[TopicImage | TopicKey] = [*image.topics.values()]
+    steps = _response(topics, image, request, context)
+    if _count(topics) < KEPT_FROM:
+        return finished(steps)
+    return context.in_turns(steps, functools.partial(answers.keep, image, asked))
+
+
+def _count(topics: list[TopicImage | TopicKey]) -> int:
+    return len(topics) + sum(len(topic.partitions) for topic in topics if isinstance(topic, TopicImage))
 
 
 def _missing(name: str | None, topic_id: UUID, creates: bool, context: RequestContext) -> MetadataResponseTopic:
@@ -80,7 +100,7 @@ def _missing(name: str | None, topic_id: UUID, creates: bool, context: RequestCo
     answer = _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
     if creates:
         answer.is_internal = name in INTERNAL
-        if name != TRANSACTIONS_TOPIC:  # it comes with the transactions, and with settings of its own
+        if name not in OWN:  # they come with what they are for, and with settings of their own
             create = functools.partial(create_topic, context.node, context=context.for_controller)
             context.node.creations.start(name, create)
     return answer
@@ -121,10 +141,10 @@ def _partition(topic: TopicImage, number: int, image: ClusterImage, listener: st
 
 
 def _response(
-    topics: list[TopicImage | TopicKey], request: MetadataRequest, context: RequestContext
+    topics: list[TopicImage | TopicKey], image: ClusterImage, request: MetadataRequest, context: RequestContext
 ) -> Generator[None, None, MetadataResponse]:
     """The answer, with a stop after each topic and partition."""
-    node, image = context.node, context.node.image
+    node = context.node
     creates = bool(request.allow_auto_topic_creation and node.config.get("auto.create.topics.enable"))
     answers = []
     for topic in topics:

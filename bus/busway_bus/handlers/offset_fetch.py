@@ -3,15 +3,20 @@
 Versions: 2 asks for all topics with null, 5 has the leader epoch, 6 is flexible, 7 can ask for stable offsets (KIP-447),
 8 for many groups (KIP-709), 9 has member epochs (KIP-848), 10 topic ids.
 Behaviour: a partition without an offset answers -1, one committed for an earlier topic of the same name too. Where stable offsets are asked
-for, UNSTABLE_OFFSET_COMMIT is the answer for a partition whose offset an open transaction may change.
+for, UNSTABLE_OFFSET_COMMIT is the answer for a partition whose offset an open transaction may change. A topic or partition
+that is named again is answered once, where Kafka answers it as often as it is named; a group that would make the answer too large is answered
+with COORDINATOR_LOAD_IN_PROGRESS, and is to be asked for again.
 *Not supported*: nothing is left out.
 """
 
+import contextlib
 from collections.abc import Generator, Iterable, Sequence
+from typing import Final
 from uuid import UUID
 
 from busway_bus.groups.offsets import CommittedOffset
-from busway_bus.handlers.context import Large, RequestContext
+from busway_bus.handlers.answer_room import AnswerRoom
+from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -33,6 +38,10 @@ VERSIONS = (1, 10)
 NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
 GROUP_ERROR_SINCE = 2
 GROUPS_SINCE = 8
+FETCHED_AT_ONCE: Final = 1_000
+"""Offsets that are told while all others wait; of more, others get their turn between."""
+ROW_BYTES: Final = 256
+"""What a topic and an offset take in an answer beside metadata, and what that is made of."""
 TOPIC_IDS_SINCE = 10
 NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
@@ -59,11 +68,26 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
     topics = (
         _all(table)
         if request.topics is None
-        else [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
+        else _once((topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics)
     )
-    return OffsetFetchResponse(
-        error_code=code,
-        topics=[
+    steps = _one_group(topics, table, code)
+    much = sum(len(numbers) for _, _, numbers in topics) > FETCHED_AT_ONCE
+    return await context.in_turns(steps) if much else finished(steps)
+
+
+def _once(topics: Iterable[tuple[str | None, UUID, Sequence[int]]]) -> TopicPartitions:
+    """What is asked for, each topic and each partition of it once."""
+    asked: dict[tuple[str | None, UUID], dict[int, None]] = {}
+    for name, topic_id, numbers in topics:
+        asked.setdefault((name, topic_id), {}).update(dict.fromkeys(numbers))
+    return [(name, topic_id, tuple(numbers)) for (name, topic_id), numbers in asked.items()]
+
+
+def _one_group(topics: TopicPartitions, table: Table, code: ErrorCode) -> Generator[None, None, OffsetFetchResponse]:
+    """The answer before there were many groups in one, with a stop after each topic."""
+    answer = OffsetFetchResponse(error_code=code, topics=[])
+    for name, _, numbers in topics:
+        answer.topics.append(
             OffsetFetchResponseTopic(
                 name=name or "",
                 partitions=[
@@ -77,14 +101,44 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
                     for number, committed in _committed(table, name, numbers)
                 ],
             )
-            for name, _, numbers in topics
-        ],
-    )
+        )
+        yield
+    return answer
 
 
-async def _groups(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, stable: bool) -> Large:
-    """The answer for many groups; one whose offsets are all asked for is told once, however often it is named."""
+async def _groups(
+    groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, stable: bool
+) -> OffsetFetchResponse | Large:
+    """The answer for many groups, which waits for its turn among large ones where it is one."""
+    if _count(groups, context) <= FETCHED_AT_ONCE:
+        return await _many(groups, context, stable=stable)
+    answers = context.node.large_answers
+    await answers.begin(context.client_host)
+    try:
+        return Large(await _many(groups, context, stable=stable), over=answers.end)
+    except BaseException:
+        answers.end()
+        raise
+
+
+def _count(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext) -> int:
+    """How many offsets are asked for."""
+    count = len(groups)
+    for group in groups:
+        if group.topics is not None:
+            count += sum(len(topic.partition_indexes) for topic in group.topics)
+            continue
+        with contextlib.suppress(KafkaError):
+            count += len(context.node.groups.shard(group.group_id).offsets.get(group.group_id, ()))
+    return count
+
+
+async def _many(
+    groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, stable: bool
+) -> OffsetFetchResponse:
+    """One whose offsets are all asked for is told once, however often it is named."""
     answers: list[OffsetFetchResponseGroup] = []
+    room = AnswerRoom()
     whole: set[str] = set()
     for group in groups:
         if group.topics is None and group.group_id in whole:
@@ -98,23 +152,39 @@ async def _groups(groups: Sequence[OffsetFetchRequestGroup], context: RequestCon
         except KafkaError as problem:
             answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=problem.code))
         else:
-            answers.append(await context.node.turns.run(context.client_host, _group(group, table, context)))
-    return Large(OffsetFetchResponse(groups=answers))
+            topics = _topics(group, table, context)
+            if room.take(_size(topics, table)):
+                answers.append(await context.node.turns.run(context.client_host, _group(group, topics, table)))
+            else:
+                full = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=full))
+    return OffsetFetchResponse(groups=answers)
+
+
+def _topics(group: OffsetFetchRequestGroup, table: Table, context: RequestContext) -> TopicPartitions:
+    image = context.node.image
+    if group.topics is None:
+        return [(name, _id(image, name), numbers) for name, _, numbers in _all(table)]
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    return _once(
+        (image.names.get(topic.topic_id) if by_id else topic.name, topic.topic_id, topic.partition_indexes)
+        for topic in group.topics
+    )
+
+
+def _size(topics: TopicPartitions, table: Table) -> int:
+    """About what they take in an answer, and what that is made of."""
+    return sum(
+        ROW_BYTES * (1 + len(numbers))
+        + sum(len(committed.metadata) for _, committed in _committed(table, name, numbers))
+        for name, _, numbers in topics
+    )
 
 
 def _group(
-    group: OffsetFetchRequestGroup, table: Table, context: RequestContext
+    group: OffsetFetchRequestGroup, topics: TopicPartitions, table: Table
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     """One group's answer, with a stop after each topic."""
-    image = context.node.image
-    topics: TopicPartitions = []
-    if group.topics is None:
-        topics = [(name, _id(image, name), numbers) for name, _, numbers in _all(table)]
-    else:
-        for topic in group.topics:
-            by_id = context.api_version >= TOPIC_IDS_SINCE
-            name = image.names.get(topic.topic_id) if by_id else topic.name
-            topics.append((name, topic.topic_id, topic.partition_indexes))
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=[])
     for name, topic_id, numbers in topics:
         answer.topics.append(

@@ -15,13 +15,16 @@ class Pending:
         done: whether it is complete.
         response: the answer, None where none is owed.
         problem: what the request failed on, None where it did not.
+        needs_request: whether what came with the request is still to be worked on, and takes memory.
     """
 
-    __slots__ = ("_when_done", "done", "problem", "response")
+    __slots__ = ("_when_done", "_when_free", "done", "needs_request", "problem", "response")
 
     def __init__(self) -> None:
         self._when_done: Callable[[], None] | None = None
+        self._when_free: Callable[[], None] | None = None
         self.done = False
+        self.needs_request = False
         self.response: Any = None
         self.problem: Exception | None = None
 
@@ -31,6 +34,18 @@ class Pending:
             call()
         else:
             self._when_done = call
+
+    def when_free(self, call: Callable[[], None]) -> None:
+        """Call `call` when what came with the request is not needed any more."""
+        assert self.needs_request
+        self._when_free = call
+
+    def let_go(self) -> None:
+        """What came with the request is not needed any more."""
+        self.needs_request = False
+        if self._when_free is not None:
+            self._when_free()
+            self._when_free = None
 
     def complete(self, response: Any) -> None:
         """This is the answer."""

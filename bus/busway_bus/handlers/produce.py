@@ -12,7 +12,7 @@ what its producer sends waits. Clients may not write control batches.
 
 import asyncio
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from busway_bus.handlers.context import CloseConnection, RequestContext
 from busway_bus.handlers.pending import Pending
@@ -35,7 +35,7 @@ from busway_protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from busway_protocol.records.batch import CODEC_MASK, CRC_START, TRANSACTIONAL, CorruptBatch, read_header
+from busway_protocol.records.batch import CODEC_MASK, CRC_START, MAGIC, TRANSACTIONAL, CorruptBatch, read_header
 
 API = ApiKey.PRODUCE
 VERSIONS = (3, 13)
@@ -51,6 +51,9 @@ ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
 ZSTD_SINCE = 7
 ZSTD = 4
+MAGIC_AT: Final = 16
+ATTRIBUTES_AT: Final = CRC_START + 1
+"""Where a batch has the low byte of its attributes."""
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Pending | None:
@@ -69,7 +72,7 @@ class _Transactional(NamedTuple):
 class _Writing(Pending):
     """One request's batches on their way into the logs, and the answer to it: complete when the last of them is acknowledged."""
 
-    __slots__ = ("_allowance", "_context", "_request", "_transactional", "_waiting")
+    __slots__ = ("_allowance", "_context", "_request", "_taking", "_transactional", "_waiting")
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         super().__init__()
@@ -77,15 +80,23 @@ class _Writing(Pending):
         self._context = context
         self._allowance = Allowance()
         self._transactional: list[_Transactional] = []
+        self._taking = 0
+        """What has to end before all batches are in their logs, or refused."""
         self._waiting = 1  # for the end of this request itself, so that no acknowledgement completes it before
 
     def answer(self) -> "ProduceResponse | Pending | None":
         """Append everything."""
-        self.response = ProduceResponse(responses=[self._topic(topic) for topic in self._request.topic_data])
+        if self._request.transactional_id is None and _holds_transactional(self._request):
+            self.response = _nameless(self._request)
+        else:
+            self.response = ProduceResponse(responses=[self._topic(topic) for topic in self._request.topic_data])
         if self._transactional:
             self._take_in_transactional()
         self._waiting -= 1
         if self._waiting:
+            self.needs_request = self._taking > 0
+            if not self._taking:
+                self._let_batches_go()
             return self
         if self._request.acks:
             return self.response  # type: ignore[no-any-return]
@@ -115,7 +126,8 @@ class _Writing(Pending):
         except KafkaError as problem:
             _refuse(response, problem)
             return response
-        if len(records) > CRC_START + 1 and records[CRC_START + 1] & TRANSACTIONAL:
+        # Without a transactional id, the whole request was looked through before.
+        if self._request.transactional_id is not None and _attributes(records) & TRANSACTIONAL:
             self._transactional.append(_Transactional(partition, records, response))
         else:
             self._take_in(partition, records, response)
@@ -137,6 +149,7 @@ class _Writing(Pending):
             return
         if isinstance(written, asyncio.Task):
             self._waiting += 1
+            self._taking += 1
             written.add_done_callback(partial(self._written, partition, response))
         else:
             self._place(partition, response, written)
@@ -155,7 +168,20 @@ class _Writing(Pending):
         else:
             assert isinstance(problem, Exception)
             self.problem = problem
+        self._taken()
         self._one_less()
+
+    def _taken(self) -> None:
+        """Something of the request is in its log, or refused; when it is the last, the batches are let go."""
+        self._taking -= 1
+        if not self._taking:
+            self._let_batches_go()
+            if self.needs_request:
+                self.let_go()
+
+    def _let_batches_go(self) -> None:
+        self._request.topic_data = []
+        self._transactional = []
 
     def _place(self, partition: Partition, response: PartitionProduceResponse, info: AppendInfo) -> None:
         response.base_offset = info.first_offset
@@ -190,10 +216,6 @@ class _Writing(Pending):
         """Write the batches of the producer's transaction, those at once that it has begun in their partitions already."""
         try:
             producers = {read_header(records)[9:11] for _, records, _ in self._transactional}
-            if self._request.transactional_id is None:
-                raise KafkaError(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "batches of a transaction need a transactional id"
-                )
             if len(producers) > 1:
                 raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a transaction has one producer id and epoch")
         except CorruptBatch as problem:
@@ -203,6 +225,7 @@ class _Writing(Pending):
             self._refuse_transactional(problem)
             return
         ((producer_id, epoch),) = producers
+        assert self._request.transactional_id is not None, "who gives none was refused before"
         verifications = self._context.node.replicas.verifications
         unverified = []
         for batch in self._transactional:
@@ -212,6 +235,7 @@ class _Writing(Pending):
                 self._take_in(*batch)
         if unverified:
             self._waiting += 1
+            self._taking += 1
             work = partial(self._verify, self._request.transactional_id, (producer_id, epoch), unverified)
             verifications.in_turn(producer_id, work).add_done_callback(self._verified)
 
@@ -242,6 +266,7 @@ class _Writing(Pending):
             {(batch.partition.topic, batch.partition.number) for batch, _ in asked},
             add=add,
             abortable=self._context.api_version >= ABORTABLE_SINCE,
+            host=self._context.client_host,
         )
         for batch, verification in asked:
             key = batch.partition.topic, batch.partition.number
@@ -260,6 +285,7 @@ class _Writing(Pending):
         if problem is not None:
             assert isinstance(problem, Exception)
             self.problem = problem
+        self._taken()
         self._one_less()
 
     # The request
@@ -277,11 +303,40 @@ class _Writing(Pending):
             raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no records for this partition")
         if name in INTERNAL:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker alone")
-        if len(records) > CRC_START + 1:
-            attributes = records[CRC_START + 1]
-            if attributes & CODEC_MASK == ZSTD and self._context.api_version < ZSTD_SINCE:
-                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+        if self._context.api_version < ZSTD_SINCE and _attributes(records) & CODEC_MASK == ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
         return records
+
+
+def _attributes(records: memoryview) -> int:
+    """The low byte of a batch's attributes; 0 for what is no batch, in which that byte is something else."""
+    if len(records) > ATTRIBUTES_AT and records[MAGIC_AT] == MAGIC:
+        return records[ATTRIBUTES_AT]
+    return 0
+
+
+def _holds_transactional(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for batch in topic.partition_data:
+            if type(batch.records) is memoryview and _attributes(batch.records) & TRANSACTIONAL:
+                return True
+    return False
+
+
+def _nameless(request: ProduceRequest) -> ProduceResponse:
+    """Batches of a transaction without its name: nothing of the request is written, whatever else it holds, as in Kafka."""
+    problem = KafkaError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "batches of a transaction need a transactional id"
+    )
+    answer = ProduceResponse(responses=[])
+    for topic in request.topic_data:
+        refused = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[])
+        for batch in topic.partition_data:
+            response = PartitionProduceResponse(index=batch.index, error_code=ErrorCode.NONE, base_offset=-1)
+            _refuse(response, problem)
+            refused.partition_responses.append(response)
+        answer.responses.append(refused)
+    return answer
 
 
 def _refuse(response: PartitionProduceResponse, problem: KafkaError) -> None:

@@ -13,6 +13,7 @@ from busway_bus.handlers import (
     add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
+    alter_share_group_offsets,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -20,6 +21,8 @@ from busway_bus.handlers import (
     create_topics,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
+    delete_share_group_state,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -27,6 +30,7 @@ from busway_bus.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
@@ -36,6 +40,7 @@ from busway_bus.handlers import (
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    initialize_share_group_state,
     join_group,
     leave_group,
     list_config_resources,
@@ -49,9 +54,17 @@ from busway_bus.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    read_share_group_state,
+    read_share_group_state_summary,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    update_features,
+    write_share_group_state,
     write_txn_markers,
 )
 from busway_bus.handlers.api_versions import advertise
@@ -96,6 +109,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     list_partition_reassignments,
     offset_delete,
     describe_quorum,
+    update_features,
     describe_cluster,
     describe_producers,
     describe_transactions,
@@ -104,6 +118,18 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     consumer_group_describe,
     list_config_resources,
     describe_topic_partitions,
+    share_group_heartbeat,
+    share_group_describe,
+    initialize_share_group_state,
+    read_share_group_state,
+    write_share_group_state,
+    delete_share_group_state,
+    read_share_group_state_summary,
+    describe_share_group_offsets,
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    share_fetch,
+    share_acknowledge,
 )
 
 
@@ -114,6 +140,7 @@ class Handler:
     Attributes:
         advertised_min: lowest version told to clients; below `min_version` only where old clients need it.
         pipelined: whether the next request of a connection may begin before this one is answered.
+        feature: what it is a part of, advertised only where that is in force; empty for what always is.
         needs: what whoever asks has to be allowed; with several, which of them depends on what is asked for.
     """
 
@@ -122,11 +149,13 @@ class Handler:
     max_version: int
     advertised_min: int
     pipelined: bool
+    feature: str
     needs: tuple[Access, ...]
     handle: Callable[[Any, RequestContext], Any | Awaitable[Any]]
 
 
-def _handler(module: ModuleType) -> Handler:
+def handler_of(module: ModuleType) -> Handler:
+    """The API that a module serves."""
     key: ApiKey = module.API
     low, high = module.VERSIONS
     protocol_api = api(key)
@@ -137,10 +166,11 @@ def _handler(module: ModuleType) -> Handler:
         max_version=high,
         advertised_min=getattr(module, "ADVERTISED_MIN", low),
         pipelined=getattr(module, "PIPELINED", False),
+        feature=getattr(module, "FEATURE", ""),
         needs=module.NEEDS,
         handle=module.handle,
     )
 
 
-HANDLERS: Final[Mapping[int, Handler]] = {int(module.API): _handler(module) for module in MODULES}
-advertise([(h.key, h.advertised_min, h.max_version) for h in HANDLERS.values()])
+HANDLERS: Final[Mapping[int, Handler]] = {int(module.API): handler_of(module) for module in MODULES}
+advertise([(h.key, h.advertised_min, h.max_version, h.feature) for h in HANDLERS.values()])

@@ -1,6 +1,6 @@
 """Creating a topic because somebody asked for it, with the defaults: what Metadata and the coordinators share with CreateTopics.
 
-What lives here: the settings of internal topics. What does not: the rules (`controller.topics`).
+What lives here: the settings of internal topics, and of those that are made for dead letters. What does not: the rules (`controller.topics`).
 """
 
 from busway_bus.controller.controller import ITSELF, ControllerRequestContext
@@ -8,9 +8,10 @@ from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic, check_
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.stretches import request_each
 from busway_bus.kernel.limits import SEGMENT_BYTES_MIN
-from busway_bus.kernel.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.image import TopicImage
-from busway_protocol.errors import KafkaError
+from busway_bus.share.dead_letters import ALLOWED
+from busway_protocol.errors import ErrorCode, KafkaError
 
 
 async def create_topic(
@@ -31,6 +32,18 @@ async def create_topic(
     if isinstance(created, KafkaError):
         raise created
     return created
+
+
+async def create_dead_letter_topic(node: NodeServices, name: str) -> None:
+    """Have a topic that share groups may write dead letters to, unless somebody was faster; its times are those of the letters, as in Kafka.
+
+    Raises:
+        KafkaError: as `create_topic`.
+    """
+    settings = {ALLOWED: "true", "message.timestamp.type": "CreateTime"}
+    (created,) = await create_topics(node, (NewTopic(name=name, configs=settings),), ITSELF)
+    if isinstance(created, KafkaError) and created.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        raise created
 
 
 async def create_topics(
@@ -85,6 +98,24 @@ def _as_kept(topic: NewTopic, node: NodeServices) -> NewTopic:
                 "min.insync.replicas": str(in_sync),
                 "segment.bytes": str(segment_bytes),
                 "unclean.leader.election.enable": "false",
+            },
+        )
+    if topic.name == SHARE_STATE_TOPIC:
+        replicas = min(config.get("share.coordinator.state.topic.replication.factor"), brokers)
+        in_sync = min(config.get("share.coordinator.state.topic.min.isr"), replicas)
+        segment_bytes = max(config.get("share.coordinator.state.topic.segment.bytes"), SEGMENT_BYTES_MIN)
+        return NewTopic(
+            name=topic.name,
+            partitions=config.get("share.coordinator.state.topic.num.partitions"),
+            replication_factor=replicas,
+            configs={
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(in_sync),
+                # What the coordinator needs no more it deletes itself; a default of the broker's must not take more.
+                "retention.bytes": "-1",
+                "retention.ms": "-1",
+                "segment.bytes": str(segment_bytes),
             },
         )
     return topic

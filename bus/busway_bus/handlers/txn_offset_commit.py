@@ -43,7 +43,7 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
         try:
             codes = await _commit(request, offsets, context)
         except KafkaError as problem:
-            codes = dict.fromkeys(offsets, _known(problem.code, context.api_version))
+            codes = dict.fromkeys(offsets, problem.code)
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -51,8 +51,9 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
-                        error_code=codes.get(
-                            (topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        error_code=_known(
+                            codes.get((topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                            context.api_version,
                         ),
                     )
                     for partition in topic.partitions
@@ -76,6 +77,7 @@ async def _commit(
             epoch=request.generation_id,
             version=context.api_version,
             transactional=True,
+            host=context.client_host,
         ),
         offsets,
         producer=TransactionalProducer(

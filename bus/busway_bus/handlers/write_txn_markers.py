@@ -2,7 +2,8 @@
 
 Versions: 2 tells the transaction version, by which the epoch of a marker is judged (KIP-1228).
 Behaviour: a marker is acknowledged when it is committed. One with an epoch older than the producer's is refused with
-INVALID_PRODUCER_EPOCH, one of a coordinator that another has replaced with TRANSACTION_COORDINATOR_FENCED; one that is repeated is written
+INVALID_PRODUCER_EPOCH while a transaction of it is open; where none is there is nothing to end, and it is answered without an error where Kafka
+refuses it. One of a coordinator that another has replaced with TRANSACTION_COORDINATOR_FENCED; one that is repeated is written
 again. In `__consumer_offsets` the group coordinator writes it, so that offsets are in force from then on.
 """
 
@@ -46,7 +47,7 @@ async def _write(marker: WritableTxnMarker, context: RequestContext) -> Writable
         transaction_version=marker.transaction_version,
     )
     partitions = [(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
-    codes = await context.node.markers.write(end, partitions)
+    codes = await context.node.markers.write_for_peer(end, partitions)
     return WritableTxnMarkerResult(
         producer_id=marker.producer_id,
         topics=[

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
 from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigValue, closest
+from busway_bus.kernel.group_bounds import check_together
 from busway_bus.kernel.inert_configs import REFUSED_PREFIXES
+from busway_bus.kernel.quorum_configs import VoterAddress, check_roles, is_controller_alone, voters_of
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, parse_topic_configs
 
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - named to be refused
@@ -64,7 +66,8 @@ class BrokerConfig:
             values[name] = _key_of(name).parse(text)
         if "broker.id" in values and values.setdefault("node.id", values["broker.id"]) != values["broker.id"]:
             raise ConfigError("broker.id", "differs from node.id; remove broker.id")
-        _check_roles(values)
+        check_roles(values, int(str(values.get("node.id", BROKER_CONFIGS["node.id"].default))))
+        check_together(lambda name: values.get(name, BROKER_CONFIGS[name].default))
         for name in ("log.dir", "log.dirs"):
             directories = values.get(name)
             if isinstance(directories, list) and len(directories) != 1:
@@ -102,6 +105,16 @@ class BrokerConfig:
     def data_dir(self) -> str:
         """The one data directory."""
         return str((self.get("log.dirs") or self.get("log.dir"))[0])
+
+    @property
+    def is_controller_alone(self) -> bool:
+        """Whether this node is a controller and no broker."""
+        return is_controller_alone(self.properties)
+
+    @property
+    def voters(self) -> Mapping[int, VoterAddress]:
+        """Who votes on the metadata log, and where each is reached; empty where nobody is named."""
+        return voters_of(self.properties)
 
     def advertised_by(self, listener: Endpoint, *, port: int) -> Endpoint:
         """Where clients of a listener find this node.
@@ -148,16 +161,6 @@ def _key_of(name: str) -> ConfigKey:
     raise ConfigError(name, "unknown property" + (f", did you mean {hint}?" if hint else ". Remove it to start"))
 
 
-def _check_roles(values: Mapping[str, ConfigValue]) -> None:
-    roles = values.get("process.roles")
-    if isinstance(roles, list) and set(roles) != {"broker", "controller"}:
-        raise ConfigError("process.roles", "one node serves both roles, write broker,controller")
-    for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
-        voters = values.get(name)
-        if isinstance(voters, list) and len(voters) > 1:
-            raise ConfigError(name, f"{len(voters)} controllers are named, but clusters are not served yet; name one")
-
-
 def _check_advertised(listeners: tuple[Endpoint, ...], advertised: tuple[Endpoint, ...], *, explicit: bool) -> None:
     for key, endpoints in (("listeners", listeners), ("advertised.listeners", advertised)):
         if len({endpoint.name for endpoint in endpoints}) != len(endpoints):
@@ -196,7 +199,11 @@ def _endpoints(values: Mapping[str, ConfigValue], name: str) -> tuple[Endpoint, 
         return ()
     controllers = values.get("controller.listener.names")
     hidden = {str(controller).upper() for controller in controllers} if isinstance(controllers, list) else set()
-    protocols = _protocols(values)
+    alone = is_controller_alone(values)
+    protocols = {
+        **({} if "listener.security.protocol.map" in values else dict.fromkeys(hidden, "PLAINTEXT")),
+        **_protocols(values),
+    }
     endpoints = []
     for text in texts:
         listener, separator, address = text.partition("://")
@@ -204,7 +211,11 @@ def _endpoints(values: Mapping[str, ConfigValue], name: str) -> tuple[Endpoint, 
         host, colon, port = address.rpartition(":")
         if not separator or not colon or not port.isdigit() or int(port) > 65_535:
             raise ConfigError(name, f"{text!r} is not NAME://host:port")
-        if listener in hidden:
+        if alone and values.get(name) and name == "listeners" and listener not in hidden:
+            raise ConfigError(
+                name, f"a controller opens the listeners of controller.listener.names alone; remove {text!r}"
+            )
+        if (listener in hidden) is not alone:
             continue
         if protocols.get(listener, listener) != "PLAINTEXT":
             raise ConfigError(
@@ -212,6 +223,10 @@ def _endpoints(values: Mapping[str, ConfigValue], name: str) -> tuple[Endpoint, 
                 f"{text!r}: only PLAINTEXT is served; set listener.security.protocol.map={listener}:PLAINTEXT",
             )
         endpoints.append(Endpoint(name=listener, host=host.strip("[]"), port=int(port)))
-    if not endpoints:
+    if not endpoints and alone and name == "listeners":
+        raise ConfigError(
+            name, f"none of controller.listener.names is there; name one, such as {min(hidden)}://127.0.0.1:9093"
+        )
+    if not endpoints and not alone:
         raise ConfigError(name, "no broker listener is left; name one, such as PLAINTEXT://127.0.0.1:9092")
     return tuple(endpoints)

@@ -19,8 +19,10 @@ class Decision(Generic[R]):
     Attributes:
         reply: the answer to who asked; None where a core has parked the request, and a later decision answers it.
         due: (waiter, answer) of requests that were parked before.
+        whole: whether the records are appended together, so that a crash leaves all of them or none; without it very many may be parted.
     """
 
     records: tuple[Any, ...] = ()
     reply: R
     due: tuple[tuple[Waiter, Any], ...] = ()
+    whole: bool = False

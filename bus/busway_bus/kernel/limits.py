@@ -32,12 +32,26 @@ COMMANDS_MAX: Final = 10_000
 RECORDS_ENCODED_ON_LOOP_MAX: Final = 1_000
 """Records of a decision that are encoded between two others' requests; more of them, in another thread."""
 
+CONFIG_VALUE_BYTES_MAX: Final = 2**15 - 1
+"""Of one setting of a topic or a group, as in Kafka."""
+
 TOPIC_NAME_CHARS_MAX: Final = 249
 """Kafka's limit: the directory name `topic-partition` plus `.delete` suffix must fit a file name of 255 bytes."""
 
 RESPONSE_BYTES_MAX: Final = 96 * 1024 * 1024
 """What all connections together hold of answers that were not taken. What a fetch answers with stays in the files until there is
 room for it, so this is met only where very many clients do not read, or ask for much else and do not."""
+
+ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What one answer that describes many groups, transactions or producers takes: twice the largest group. What is behind that is answered with
+an error with which clients ask again, and for that alone."""
+
+LARGE_ANSWERS_AT_ONCE_MAX: Final = 2
+"""Answers that take turns to be made and are put into bytes beside the event loop, at one time, with all that they are made of: they share one
+core, so that more of them would be no faster."""
+
+METADATA_ANSWERS_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Answers that tell of all topics and are kept: one of 10,000 partitions takes 0.4 MiB, once for each version that is asked in."""
 
 WRITE_ROUND_BYTES_MAX: Final = 1024 * 1024
 """Bytes of files that go to all clients together before the event loop looks for requests again: a third of a millisecond's work, so
@@ -79,6 +93,10 @@ REQUEST_BYTES_LARGE: Final = 2 * 1024 * 1024
 
 REQUEST_BYTES_QUEUED_MAX: Final = 1024 * 1024
 """A connection that has so many bytes waiting behind the request that is worked on is not read from."""
+
+REQUEST_BYTES_WORKED_MAX: Final = 4 * 1024 * 1024
+"""The same of requests that are worked on beside each other, while batches wait for the coordinator of their transaction or are looked
+through: five of the size that producers make at most, as many as Kafka's have on their way, are let in nearly at once."""
 
 FRAME_GROWTH_BYTES_MIN: Final = 4 * 1024
 """A frame's buffer grows by so many bytes at least, and at most by `FRAME_GROWTH_BYTES_MAX`, however large the frame says it is."""
@@ -157,7 +175,8 @@ BAD_PEERS_LINES: Final = 20
 BAD_PEER_LOG_INTERVAL_MS: Final = 10_000
 
 GROUPS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What the members of all groups hold together: ten thousand consumers of a hundred topics each take a quarter of it."""
+"""What the members of all groups hold together: ten thousand consumers in groups of ten that read the same hundred topics take half of it.
+Of this, and of what else says so, a host gets at most as much as it leaves free (`fair_share`): one alone gets half."""
 
 GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 """What the members of one group hold: their leader gets all of it in one answer."""
@@ -165,11 +184,20 @@ GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 MEMBER_BYTES: Final = 1024
 """What a member takes beside what it chooses itself."""
 
+NAME_BYTES: Final = 176
+"""What a topic's name takes beside its letters in what a group reads: the string, its place in a set, which may be six places large, and
+in the count of who reads it."""
+
+SUBSCRIBED_ELEMENTS_MAX: Final = 100_000
+"""Topics and partitions in the different subscriptions of a classic group, which are read in one piece for each generation, in 20
+milliseconds: of one with more it is not known what it reads, and so it may be anything."""
+
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Members that were handed an id and have not come back with it yet, for one group."""
 
 TRANSACTIONS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What all transactional ids of a node may take: a hundred thousand of them. Kafka has no such bound, and anybody may make ids."""
+"""What all transactional ids of a node may take: a hundred thousand of them, of one host fifty thousand (`fair_share`). Kafka has no such
+bound, and anybody may make ids."""
 
 TRANSACTION_BYTES: Final = 512
 """What a transactional id takes beside its name and its partitions."""
@@ -207,8 +235,28 @@ GROUPS_PER_TICK_MAX: Final = 100
 MEMBERS_PER_TICK_MAX: Final = 20
 """Members of a group that the coordinator balances which are put out while all others wait: each takes three records along."""
 
+ASSIGNED_AT_ONCE_MAX: Final = 20_000
+"""Topics of all members, and partitions, of a group that is balanced within the heartbeat that asks for it, in 10 milliseconds; a larger one
+is balanced a step at a time, and its members get what they had until that is done."""
+
+ASSIGNED_PER_STEP_MAX: Final = 2_000
+"""The same in one step: about a millisecond."""
+
+TARGETS_WRITTEN_AT_ONCE_MAX: Final = 5_000
+"""Members and partitions that they are to have of a group which is balanced a step at a time, that are written while all others wait."""
+
+HASHED_SETS_MAX: Final = 2
+"""Sets of very many topics whose hash is kept, as groups ask for it whenever somebody joins: each may be as large as what a group holds."""
+
+MIGRATED_MEMBERS_MAX: Final = 1_000
+"""Members that a group may have which changes between the classic and the consumer protocol: all of it is written while all others wait."""
+
 GROUP_PATTERNS_MAX: Final = 100
-"""Different regular expressions that the members of one group may have: each keeps the names of all topics that it matches."""
+"""Different regular expressions that the members of one group may have: each is compared with all topics, and
+keeps the names of those that it matches."""
+
+GROUPS_RESOLVED_AT_ONCE_MAX: Final = 4
+"""Groups whose regular expressions are compared with all topics at a time: what one matches is in memory until it is written."""
 
 GROUPS_PER_EXPIRY_MAX: Final = 100
 """Groups of which is looked for what has expired while all others wait."""
@@ -219,8 +267,20 @@ OFFSETS_PER_EXPIRY_MAX: Final = 1_000
 OFFSETS_PER_COMMIT_MAX: Final = 1_000
 """Offsets of one commit that are written before others are served: each takes some 15 microseconds."""
 
+OFFSETS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What all groups of a node take beside their members, with the offsets that they have committed: 30,000 groups, or 140,000 offsets. Kafka has
+no such bound, and anybody may commit for groups that are not there, which are kept for `offsets.retention.minutes`, seven days. A log that is
+read may bring more; an offset that is there is moved on however much there is."""
+
+GROUP_BYTES: Final = 2048
+"""What a group takes beside its members and offsets."""
+
+OFFSET_BYTES: Final = 384
+"""What a committed offset takes, with metadata of some words."""
+
 PENDING_OFFSETS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Offsets of all groups that were committed within transactions that are open: they may be as many as producers like."""
+"""Offsets of all groups that were committed within transactions that are open: they may be as many as producers like. Of one host half
+(`fair_share`): fifty thousand partitions."""
 
 PENDING_OFFSET_BYTES: Final = 512
 """What one of them takes beside the names that it brings."""
@@ -234,9 +294,106 @@ STOP_WAIT_MS: Final = 5_000
 TYPED_SETTINGS_MAX: Final = 1_000
 """Different settings of topics that are remembered in their typed form, which takes half a millisecond to make."""
 
+PRODUCERS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What all partitions of a node remember of producers: 131,072 of them, each counted once for each partition that it has written to. Kafka has
+no such bound, and anybody may write with ids that nobody was given, which are remembered for `producer.id.expiration.ms`, a day."""
+
+IDLE_PRODUCERS_KEPT_MS: Final = 15 * 60_000
+"""While half of that is taken an idle producer is remembered for so long at most: clients give a batch up after two minutes by default."""
+
+PRODUCER_BYTES: Final = 512
+"""What one of them takes, with its last five batches."""
+
+VERIFICATION_BYTES: Final = 256
+"""What one of `VERIFICATIONS_MAX` takes."""
+
 VERIFICATIONS_MAX: Final = 10_000
 """Producers of one partition whose coordinator is being asked whether their transaction is ongoing, or has said no; of more, the oldest
 has to ask again."""
 
 ABORTED_PER_FETCH_MAX: Final = 10_000
 """Aborted transactions that a fetch names for one partition; where there are more in what would be read, less is read."""
+
+SHARE_SESSION_PARTITIONS_MAX: Final = 200_000
+"""Partitions in all share sessions together, as of fetch sessions; a session with which there would be more is refused."""
+
+SHARE_PARTITIONS_MAX: Final = 20_000
+"""Share partitions that are in memory, each of which takes two kilobytes. Where it is reached one that nobody uses makes room."""
+
+SHARE_PARTITIONS_LOOKED_AT_MAX: Final = 64
+"""Share partitions that are looked at for one that nobody uses."""
+
+SHARE_RECORDS_MAX: Final = 1_000_000
+"""Offsets between the first that is not done with and the last that was fetched, of all share partitions of a node: members may tell of
+each by itself, which takes 130 bytes."""
+
+SHARE_GROUP_RECORDS_MAX: Final = SHARE_RECORDS_MAX // 4
+"""The same of one group, so that another is served beside it."""
+
+SHARE_RELEASES_AT_ONCE_MAX: Final = 1_000
+"""Share partitions, and records that they have under way, that are looked at for a member that is gone, or for locks that
+have ended, while all others wait."""
+
+SHARE_STATES_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What all share partitions of a node's share coordinator may take in memory; Kafka has no such bound."""
+
+SHARE_STATE_BYTES: Final = 1024
+"""What a share partition takes beside the name of its group and its batches."""
+
+SHARE_STATE_BATCH_BYTES: Final = 160
+"""What each of its batches takes."""
+
+SHARE_STATE_BATCHES_MAX: Final = 20_000
+"""Batches of one share partition, twice as many as records of it may be on their way at a time: a snapshot is one record."""
+
+SHARE_SPAN_MAX: Final = SHARE_STATE_BATCHES_MAX // 2
+"""Offsets of one share partition from the first that is not done with to the last that was fetched, where some wait only for their dead
+letters: those that wait hold up nobody until there are so many."""
+
+DEAD_LETTERS_AT_ONCE_MAX: Final = 8
+"""Batches of dead letters that a node makes at a time: each may hold a batch of the source out of its codec."""
+
+DEAD_LETTERS_PER_BATCH_MAX: Final = 500
+"""Dead letters that one share partition writes at a time."""
+
+DEAD_LETTER_COMPLAINTS_MAX: Final = 1_000
+"""Groups whose dead letters cannot be written that are remembered, so that each is told of once."""
+
+SHARE_STATES_PER_TICK_MAX: Final = 100
+"""Share partitions whose snapshots are renewed, or that are forgotten, while all others wait."""
+
+SHARE_STATE_BATCHES_PER_TICK_MAX: Final = 2_000
+"""Batches that the snapshots of one turn have: they are put into one batch of the log. What one share partition has is one record."""
+
+SHARE_MEMBER_ID_CHARS_MAX: Final = 36
+"""Of the id of a share group's member: as many as one has that a client makes for itself, as in Kafka."""
+
+EXPLAINED_REBALANCES_MAX: Final = 50
+"""Rebalances of a group that are kept in memory for `busway groups explain`."""
+
+EXPLAINED_GROUP_BYTES_MAX: Final = 256 * 1024
+"""What the rebalances of a group that are kept may take, the last one aside: its answer is one string."""
+
+EXPLAINED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""What the rebalances of all groups that are kept may take: those of the groups that were quiet for longest go first."""
+
+EXPLAINED_REASONS_MAX: Final = 100
+"""Members of which is kept what happened to them in one rebalance; the others are counted."""
+
+EXPLAINED_MOVES_MAX: Final = 200
+"""Partitions of which is kept from whom to whom they went in one rebalance."""
+
+EXPLAINED_TEXT_MAX: Final = 200
+"""Characters that are kept of what a client chooses: its names, and the reasons that it gives."""
+
+EXPLAINED_ASSIGNMENT_BYTES_MAX: Final = 64 * 1024
+"""Assignments of a classic group that are looked at for who has what: that takes about ten milliseconds."""
+
+OBSERVERS_MAX: Final = 1_000
+"""Nodes that copy the metadata log without a vote and are counted by its leader: more are served as well, and wait for nothing."""
+
+OBSERVER_SESSION_MS: Final = 300_000
+"""An observer that has not fetched for so long is forgotten, as in Kafka."""
+
+PROPOSALS_MAX: Final = 10_000
+"""Batches of the metadata log that wait for a majority: a leader without one goes on taking them in until it notices."""

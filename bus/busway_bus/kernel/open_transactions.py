@@ -5,7 +5,7 @@ last in the log, as in Kafka. It is the same for bytes that are read from a log 
 already, and where it is kept.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -16,19 +16,15 @@ class OpenTransactions(Generic[K, V]):
     """Values by key and producer, told of in the order of the log.
 
     Args:
-        size: what a value under a key takes, in bytes.
-
-    Attributes:
-        held: bytes of all values, as `size` has them.
+        counted: is told of values that come, with 1, and of values that go, with -1.
     """
 
-    __slots__ = ("_keys", "_size", "_values", "held")
+    __slots__ = ("_counted", "_keys", "_values")
 
-    def __init__(self, size: Callable[[K, V], int]) -> None:
-        self._size = size
+    def __init__(self, counted: Callable[[Sequence[tuple[K, V]], int], None] = lambda values, by: None) -> None:
+        self._counted = counted
         self._values: dict[K, dict[int, tuple[V, bool]]] = {}
         self._keys: dict[int, dict[K, None]] = {}
-        self.held = 0
 
     def __contains__(self, key: K) -> bool:
         """Whether a transaction that is open has written this key."""
@@ -52,7 +48,7 @@ class OpenTransactions(Generic[K, V]):
         self._take(producer_id, key)
         self._values.setdefault(key, {})[producer_id] = value, True
         self._keys.setdefault(producer_id, {})[key] = None
-        self.held += self._size(key, value)
+        self._counted(((key, value),), 1)
 
     def overtake(self, key: K) -> None:
         """A value under the key is in force that stands later in the log: what is open counts no more, and is open all the same."""
@@ -73,6 +69,7 @@ class OpenTransactions(Generic[K, V]):
     def end(self, producer_id: int, *, committed: bool) -> list[tuple[K, V]]:
         """A transaction is over: what is in force from now on, nothing where it was aborted."""
         in_force: list[tuple[K, V]] = []
+        gone: list[tuple[K, V]] = []
         for key in self._keys.pop(producer_id, ()):
             values = self._values[key]
             value, counts = values[producer_id]
@@ -84,7 +81,8 @@ class OpenTransactions(Generic[K, V]):
                 if committed and counts:
                     self._overtake_before(producer_id, values)
                 del values[producer_id]
-            self.held -= self._size(key, value)
+            gone.append((key, value))
+        self._counted(gone, -1)
         return in_force
 
     @staticmethod
@@ -98,6 +96,6 @@ class OpenTransactions(Generic[K, V]):
         values = self._values.get(key, {})
         entry = values.pop(producer_id, None)
         if entry is not None:
-            self.held -= self._size(key, entry[0])
+            self._counted(((key, entry[0]),), -1)
             if not values:
                 del self._values[key]

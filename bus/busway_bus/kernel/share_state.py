@@ -5,11 +5,12 @@ does not: the states that a record goes through (`share`), the topic that keeps 
 """
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 AVAILABLE: Final = 0
 ACKNOWLEDGED: Final = 2
+ARCHIVING: Final = 3
 ARCHIVED: Final = 4
 """Delivery states that are kept; that somebody has a record just now (1) is known to the leader of the partition alone."""
 
@@ -23,9 +24,8 @@ class SharePartitionKey:
     partition: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateBatch:
-    """Records of a range of offsets, bounds included, that are in the same state."""
+class StateBatch(NamedTuple):
+    """Records of a range of offsets, bounds included, that are in the same state. There may be very many of them: a tuple is made soon."""
 
     first_offset: int
     last_offset: int
@@ -57,8 +57,8 @@ class SharePersister(Protocol):
 
     Raises:
         KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (come again); FENCED_STATE_EPOCH,
-            FENCED_LEADER_EPOCH where somebody newer has written; UNKNOWN_TOPIC_OR_PARTITION where the state was never begun, or is
-            forgotten; INVALID_REQUEST.
+            FENCED_LEADER_EPOCH where somebody newer has written; INVALID_REQUEST where the state was never begun, or is forgotten;
+            UNKNOWN_TOPIC_OR_PARTITION where there is no such partition; POLICY_VIOLATION where there is no room.
     """
 
     async def initialize(self, key: SharePartitionKey, *, state_epoch: int, start_offset: int) -> None:
@@ -66,15 +66,17 @@ class SharePersister(Protocol):
         ...
 
     async def read(self, key: SharePartitionKey, *, leader_epoch: int) -> ShareState:
-        """The state, for a leader of the partition; leaders of earlier epochs write nothing from here on."""
+        """The state as it was, for a leader of the partition; leaders of earlier epochs write nothing from here on. -1 asks for it without
+        being one."""
         ...
 
     async def write(self, key: SharePartitionKey, change: ShareState) -> None:
-        """Merge batches into the state, move its start, count what is complete."""
+        """Merge batches into the state, move its start (-1 leaves it), set how many are complete. The leader epoch is that which the
+        state was read with; batches are at most `SHARE_STATE_BATCHES_MAX` together with those that are there."""
         ...
 
     async def summary(self, key: SharePartitionKey) -> ShareState:
-        """The state without its batches."""
+        """The state without its batches; of one that was never begun the start is -1 and both epochs are 0."""
         ...
 
     async def delete(self, key: SharePartitionKey) -> None:

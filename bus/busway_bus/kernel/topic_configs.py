@@ -73,6 +73,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "When a write is acknowledged: flush after it is on disk, interval from memory with a flush every 100 ms, "
              "os from memory with the flush left to the operating system (as Apache Kafka does by default).",
              one_of=("flush", "interval", "os")),
+        _key("errors.deadletterqueue.group.enable", _B, False, (),
+             "Whether share groups may have their dead letters written to the topic. Needs share.version 2."),
         _key("file.delete.delay.ms", _L, 60_000, ("log.segment.delete.delay.ms",),
              "How long, in ms, a removed segment stays on disk for readers that still hold it.", at_least=0),
         _key("flush.messages", _L, LONG_MAX, ("log.flush.interval.messages",),

@@ -39,11 +39,13 @@ class TransactionVerifier(Protocol):
         partitions: Collection[tuple[str, int]],
         *,
         add: bool,
+        host: str,
     ) -> Mapping[tuple[str, int], ErrorCode]:
         """Whether a producer may write to partitions, by topic and number, as part of its transaction: a code for each.
 
         Args:
             add: add those that do not belong to it yet, as clients of transaction version 2 leave it to the broker.
+            host: whose share of the coordinator's memory is taken by that.
         """
 
 
@@ -54,3 +56,8 @@ class MarkerWriter(Protocol):
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
         """Write a marker into each partition, by topic and number; a code for each, durable when it returns."""
+
+    async def write_for_peer(
+        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        """As `write`, for one of many that another node asks for: they take turns."""

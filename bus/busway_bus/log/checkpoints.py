@@ -15,6 +15,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
+QUORUM_STATE = "quorum-state"
 
 
 def offsets_text(offsets: Mapping[tuple[str, int], int]) -> str:

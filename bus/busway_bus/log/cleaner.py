@@ -8,6 +8,7 @@ it replaces are renamed to `.deleted`. What a start finds says what to do: `.cle
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from busway_bus.kernel.limits import CLEANED_KEYS_MAX
 from busway_bus.log.aborted import AbortedTransaction
@@ -15,10 +16,13 @@ from busway_bus.log.cleaned_transactions import CleanedTransactions
 from busway_bus.log.compaction import KeyOffsets, Plan, cleaned_batch, due, groups, plan
 from busway_bus.log.file_names import SWAP
 from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.producer_state import LastOfProducer
 from busway_bus.log.segment import Segment
 from busway_protocol.records.batch import BatchHeader, read_header, verify_crc
 from busway_protocol.records.compression import inflated_max
 from busway_protocol.records.record import Record, decode_records
+
+_PRODUCERS_PER_STEP: Final = 100
 
 
 def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
@@ -54,7 +58,7 @@ class Cleaner:
         self._now_ms = now_ms
         self._config = log.config
         self._segments = [segment for segment in log.stable_segments() if segment.base_offset < chosen.end]
-        self._producers = log.producers.last_records()
+        self._producers: dict[int, LastOfProducer] = {}
         self._transactions = CleanedTransactions()
         self._offsets = KeyOffsets(chosen.first_dirty, keys_max)
         self._new: Segment | None = None
@@ -71,11 +75,15 @@ class Cleaner:
         return self._placed is not None
 
     def map_keys(self) -> Iterator[None]:
-        """Read the dirty part and note the last offset of each key; a step for each batch.
+        """Note what must not be lost of producers, read the dirty part and note the last offset of each key; a step for each batch.
 
         Raises:
             ProtocolError: a batch is damaged, so the log cannot be cleaned.
         """
+        for count, (producer_id, last) in enumerate(self._log.producers.last_records()):
+            self._producers[producer_id] = last
+            if count % _PRODUCERS_PER_STEP == 0:
+                yield
         transactions = CleanedTransactions()
         for segment in self._segments:
             segment.check()

@@ -1,4 +1,4 @@
-"""The names of a partition's files, which are Kafka's but for `.cut`.
+"""The names of a partition's files, which are Kafka's but for `.cut` and `.start.deleted`.
 
 What lives here: base offset in twenty digits, and what follows it. What does not: directories (`directories`), and the files beside
 them (`checkpoints`).
@@ -19,6 +19,8 @@ DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 """What follows the name of a file that leaves, of one that is being written, and of one that is whole and comes."""
+START: Final = f".start{DELETED}"
+"""What follows the offset that a log begins at (see `start_note`)."""
 CUT: Final = ".cut"
 """What a start took out of a log."""
 

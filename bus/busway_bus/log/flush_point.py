@@ -5,6 +5,7 @@ What lives here: one flush of one log, for any thread. What does not: when it is
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from busway_bus.log.producer_entry import ProducersAt
 from busway_bus.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ class FlushPoint(NamedTuple):
     place of those at `outdated`."""
 
     log: "PartitionLog"
-    rolled: tuple[tuple[Segment, bytes], ...]
+    rolled: tuple[tuple[Segment, ProducersAt], ...]
     active: Segment
     end_offset: int
     epochs: bytes | None
     truncations: int
-    snapshot: bytes | None = None
+    snapshot: ProducersAt | None = None
     outdated: tuple[int, ...] = ()
 
     def sync(self) -> None:
@@ -44,11 +45,13 @@ class FlushPoint(NamedTuple):
             for segment, snapshot in self.rolled:
                 segment.sync()
                 segment.sync_indexes()
-                self.log.kept.write_snapshot(segment.next_offset, snapshot, self.truncations)
+                self.log.kept.write_snapshot(segment.next_offset, snapshot.encode(), self.truncations)
             self.active.sync()
             if self.snapshot is not None:
                 self.active.sync_indexes()
-                self.log.kept.write_snapshot(self.end_offset, self.snapshot, self.truncations, instead_of=self.outdated)
+                self.log.kept.write_snapshot(
+                    self.end_offset, self.snapshot.encode(), self.truncations, instead_of=self.outdated
+                )
         except OSError:
             if not self.log.closed:
                 raise

@@ -13,13 +13,14 @@ from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log import deleted, reading, times
 from busway_bus.log.aborted import AbortedTransaction
 from busway_bus.log.append_info import AppendInfo, marker_batch, stamped
-from busway_bus.log.deleted import Deleted
+from busway_bus.log.deleted import Deleted, DeletedSegments
 from busway_bus.log.file_names import EPOCHS, SNAPSHOT
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.inspection import Inspected, finished, inspect
 from busway_bus.log.kept_files import KeptFiles
 from busway_bus.log.log_config import LogConfig
+from busway_bus.log.producer_entry import ProducersAt
 from busway_bus.log.producer_state import Verification
 from busway_bus.log.reading import Extent
 from busway_bus.log.recovery import CorruptLog, recover, replayed
@@ -76,13 +77,13 @@ class PartitionLog:
         self._snapshots = SnapshotSchedule(recovered.proven_bytes, between)
         self.epochs = recovered.epochs
         self.producers = recovered.producers
-        self._rolled: list[tuple[Segment, bytes]] = []
+        self._rolled: list[tuple[Segment, ProducersAt]] = []
         self._new_epoch = recovered.new_epoch
         self.was_cut = recovered.was_cut
         self._undated = False
         self._has_aborted = any(segment.transactions.count for segment in self._segments)
-        self._deleted: list[Deleted] = []
-        self.start_offset = self._segments[0].base_offset
+        self._deleted = DeletedSegments(files, directory, self.kept, recovered.start)
+        self.start_offset = max(self._segments[0].base_offset, recovered.start)
         self.flushed_offset = self.end_offset
 
     # What is there
@@ -162,13 +163,16 @@ class PartitionLog:
         return self._write(batch, header, leader_epoch, now_ms)
 
     def append_marker(self, marker: EndTransaction, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write the end of a producer's transaction, whether it has one open here or not.
+        """Write the end of a producer's transaction, whether it has one open here or not; nothing where there can be nothing to end, and
+        the answer is that of a `duplicate` of what is last.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; nothing was written.
             OSError: the disk failed.
         """
-        self.producers.check_marker(marker)
+        if not self.producers.check_marker(marker):
+            last = self.end_offset - 1
+            return AppendInfo(last, last, log_append_time_ms=-1, log_start_offset=self.start_offset, duplicate=True)
         batch, written = marker_batch(marker, now_ms)
         return self._write(batch, read_header(batch), leader_epoch, now_ms, written)
 
@@ -219,7 +223,7 @@ class PartitionLog:
         old.finish()
         fresh = Segment(self._files, self.directory, old.next_offset, now_ms)
         self._segments.append(fresh)
-        self._rolled.append((old, self.producers.snapshot()))
+        self._rolled.append((old, self.producers.taken()))
         self._snapshots.rolled()
 
     # Flushing
@@ -229,10 +233,10 @@ class PartitionLog:
         active = self._segments[-1]
         active.remember_end()
         epochs: bytes | None = None
-        snapshot: bytes | None = None
+        snapshot: ProducersAt | None = None
         outdated: tuple[int, ...] = ()
         if self._snapshots.due(active.size):
-            snapshot = self.producers.snapshot()
+            snapshot = self.producers.taken()
             outdated = self._snapshots.taken(
                 self.end_offset, active.size, {segment.base_offset for segment in self._segments}
             )
@@ -350,7 +354,8 @@ class PartitionLog:
         self.start_offset = max(self.start_offset, offset)
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
             segment = self._segments.pop(0)
-            self._deleted.append(Deleted(now_ms + self.config.file_delete_delay_ms, segment, snapshot=True))
+            due = now_ms + self.config.file_delete_delay_ms
+            self._deleted.append(Deleted(due, segment, snapshot=True, start=self._segments[0].base_offset))
 
     def maintain(self, now_ms: int) -> None:
         """Roll by age and delete by retention; the files follow with `remove_deleted`."""
@@ -372,13 +377,9 @@ class PartitionLog:
 
         Waits for the disk: for another thread than the loop's.
         """
-        for entry in tuple(self._deleted):
-            with self.kept.guard:
-                if self.closed:
-                    return
-                if entry.remove(self._files, self.directory, now_ms):
-                    self._deleted.remove(entry)
-        self.date(now_ms)
+        self._deleted.remove(now_ms)
+        if not self.closed:
+            self.date(now_ms)
 
     def date(self, now_ms: int) -> None:
         """Look up how old the oldest segments are, as far as retention asks. Waits for the disk, likewise."""
@@ -422,7 +423,8 @@ class PartitionLog:
             return False
         self._segments[at : at + len(old)] = [new]
         due = now_ms + self.config.file_delete_delay_ms
-        self._deleted += [Deleted(due, segment, snapshot=segment is not old[0]) for segment in old]
+        for segment in old:
+            self._deleted.append(Deleted(due, segment, snapshot=segment is not old[0]))
         return True
 
     def truncate(self, offset: int, now_ms: int) -> None:
@@ -440,7 +442,7 @@ class PartitionLog:
         self._files.replace(f"{self.directory}/{EPOCHS}", self.epochs.text().encode())
         self.flushed_offset = min(self.flushed_offset, offset)
         self._snapshots.truncated(offset, self.active.size)
-        self.producers = replayed(self._files, self.directory, self._segments, now_ms)
+        self.producers = replayed(self._files, self.directory, self._segments, now_ms).in_place_of(self.producers)
 
     def close(self, *, clean: bool) -> None:
         """Close the files; a clean close syncs them and leaves the producers' snapshot for the next start."""
@@ -448,9 +450,9 @@ class PartitionLog:
             self._segments[-1].finish()
             self._snapshots.requested = True
             self.flush_point().sync()
+            self._deleted.remove(None)
         with self.kept.guard:
             self.kept.closed = True
         for segment in self._segments:
             segment.close()
-        for entry in self._deleted:
-            entry.segment.delete() if clean else entry.segment.close()
+        self._deleted.close()

@@ -1,73 +1,27 @@
 """What a partition remembers of its producers: sequence numbers, so that a retried batch is not written twice, and open transactions
 (KIP-98, KIP-890).
 
-What lives here: the last five batches of each producer id, the transaction that it has open, the decision about a new batch and about
-the end of a transaction, and the snapshot in Kafka's format. What does not: disks and clocks; when a reader may know of the end of a
+What lives here: the producers, the transactions that they have open, the decision about a new batch and about the end of a transaction.
+What does not: what is kept of one producer, and its form in a snapshot (`producer_entry`); disks and clocks; when a reader may know of the end of a
 transaction (`replication.partition_state`); who is asked whether a batch belongs to one (`replication.verification`).
 """
 
-import struct
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from busway_bus.kernel.limits import VERIFICATIONS_MAX
+from busway_bus.kernel.limits import PRODUCER_BYTES, VERIFICATION_BYTES, VERIFICATIONS_MAX
 from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.log.producer_entry import SEQUENCES, BatchSeen, ProducerEntry, ProducersAt, from_snapshot
+from busway_bus.log.producer_memory import ProducerMemory
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import TRANSACTIONAL, BatchHeader
 from busway_protocol.records.control import TransactionMarker
-from busway_protocol.records.crc import crc32c
 
-BATCHES_KEPT: Final = 5
-SEQUENCES: Final = 2**31
 LAST_EPOCH: Final = 2**15 - 1
 NEW_EPOCH_SINCE: Final = 2
 """The transaction version from which on the end of a transaction has an epoch of its own (KIP-890)."""
-_HEADER: Final = struct.Struct(">hI")
-_COUNT: Final = struct.Struct(">i")
-_ENTRY: Final = struct.Struct(">qhiqiqiq")
-_VERSION: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSeen:
-    """One batch of a producer that was written."""
-
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
-
-
-@dataclass(slots=True)
-class ProducerEntry:
-    """One producer id.
-
-    Attributes:
-        seen_ms: when it wrote last by the broker's clock, whatever times its records have.
-        coordinator_epoch: of the last marker that ended a transaction of it, -1 before the first.
-        transaction_start: the first offset of its open transaction, -1 without one.
-        marker_timestamp: of the last marker, in ms.
-    """
-
-    epoch: int
-    seen_ms: int
-    coordinator_epoch: int = -1
-    transaction_start: int = -1
-    marker_timestamp: int = -1
-    batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
-
-    @property
-    def last_sequence(self) -> int:
-        """Of the last batch of its epoch, -1 before the first."""
-        return self.batches[-1].last_sequence if self.batches else -1
-
-    @property
-    def last_timestamp(self) -> int:
-        """Of what was written last, a marker included, in ms; -1 where nothing is known."""
-        return max(self.batches[-1].timestamp if self.batches else -1, self.marker_timestamp)
 
 
 class Ended(NamedTuple):
@@ -115,7 +69,15 @@ class ProducerState:
         first_unstable_offset: where the oldest open transaction begins, None where none is open; may be read in any thread.
     """
 
-    __slots__ = ("_entries", "_open", "_verifications", "first_unstable_offset")
+    __slots__ = (
+        "_entries",
+        "_generation",
+        "_held",
+        "_memory",
+        "_open",
+        "_verifications",
+        "first_unstable_offset",
+    )
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
@@ -123,6 +85,35 @@ class ProducerState:
         """Producers with an open transaction and where it begins, which are in the order of these offsets."""
         self._verifications: dict[int, Verification] = {}
         self.first_unstable_offset: int | None = None
+        self._generation = 0
+        self._memory = ProducerMemory()
+        self._held = 0
+
+    # Memory
+
+    def join(self, memory: ProducerMemory) -> None:
+        """Count what is remembered here in this from now on, and nowhere else."""
+        self._memory.change(-self._held)
+        self._held = 0
+        self._memory = memory
+        self._count()
+
+    def leave(self) -> ProducerMemory:
+        """Count here what is remembered here, and nowhere else; answers where it was counted."""
+        memory = self._memory
+        self.join(ProducerMemory())
+        return memory
+
+    def in_place_of(self, other: "ProducerState") -> "ProducerState":
+        """Count where another did, which does not any more."""
+        self.join(other.leave())
+        return self
+
+    def _count(self) -> None:
+        """There are more or fewer producers."""
+        held = PRODUCER_BYTES * len(self._entries) + VERIFICATION_BYTES * len(self._verifications)
+        self._memory.change(held - self._held)
+        self._held = held
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -141,7 +132,7 @@ class ProducerState:
         """What has to be answered with yes before a transactional batch may be written; None where its transaction is open already.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH.
+            KafkaError: INVALID_PRODUCER_EPOCH; POLICY_VIOLATION where nothing is known of the producer, and there is no room for more.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         if self.is_open(producer_id, epoch):
@@ -149,9 +140,12 @@ class ProducerState:
         self.check_epoch(producer_id, epoch)
         waiting = self._verifications.get(producer_id)
         if waiting is None:
+            if self._memory.full and producer_id not in self._entries:
+                raise self._memory.refusal()
             if len(self._verifications) >= VERIFICATIONS_MAX:
                 del self._verifications[next(iter(self._verifications))]
             waiting = self._verifications[producer_id] = Verification(now_ms, epoch, header.base_sequence, from_zero)
+            self._count()
         elif epoch > waiting.epoch:
             waiting.epoch, waiting.lowest_sequence = epoch, header.base_sequence
         elif epoch == waiting.epoch:
@@ -163,20 +157,26 @@ class ProducerState:
         """Whether nothing was written to a producer's transaction, nor its end, since this was asked for."""
         return verification is not None and self._verifications.get(producer_id) is verification
 
-    def check_marker(self, marker: EndTransaction) -> None:
+    def check_marker(self, marker: EndTransaction) -> bool:
         """Judge the end of a transaction before it is written. One that is repeated is written again, as in Kafka.
+
+        Returns:
+            False where there is nothing to end: no transaction is open here, and the epoch is too old, or the producer is not known and
+            there is no room to remember it. Anybody may write outside of
+            transactions with an epoch that is higher, before the transaction has written here; Kafka refuses the marker then, gives its
+            coordinator no way on, and the transactional id is of no use any more.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self._entries.get(marker.producer_id)
         if entry is None:
-            return
+            return not self._memory.full
         stale = marker.producer_epoch < entry.epoch
         if marker.transaction_version >= NEW_EPOCH_SINCE and marker.producer_epoch == entry.epoch:
             # The records of a transaction have an older epoch than its end, unless there was none left.
             stale = entry.transaction_start >= 0 and entry.epoch < LAST_EPOCH
-        if stale:
+        if stale and entry.transaction_start >= 0:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {marker.producer_id} has epoch {entry.epoch} now, the end of its transaction {marker.producer_epoch}",
@@ -187,6 +187,7 @@ class ProducerState:
                 f"a coordinator with epoch {entry.coordinator_epoch} has ended transactions of producer {marker.producer_id}, "
                 f"the marker has {marker.coordinator_epoch}",
             )
+        return not stale
 
     def ended_by(self, header: BatchHeader, marker: TransactionMarker) -> Ended | None:
         """The transaction that a marker at its final offset would end, None where none is open."""
@@ -204,7 +205,8 @@ class ProducerState:
 
     def end(self, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
         """A marker was written, now or as far as is known."""
-        self._verifications.pop(header.producer_id, None)
+        if self._verifications.pop(header.producer_id, None) is not None:
+            self._count()
         if self._open.pop(header.producer_id, None) is not None:
             self.first_unstable_offset = next(iter(self._open.values()), None)
         entry = self._entry(header, now_ms)
@@ -234,55 +236,66 @@ class ProducerState:
             verification: what its coordinator has said yes to, where the batch is the first of a transaction here.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or OUT_OF_ORDER_SEQUENCE_NUMBER.
+            KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or OUT_OF_ORDER_SEQUENCE_NUMBER; NOT_ENOUGH_REPLICAS where the
+                coordinator's word is void meanwhile; POLICY_VIOLATION where nothing is known of the producer, and there is no room for more.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
             if header.attributes & TRANSACTIONAL:
                 self._check_transaction(header, verification, None)
+            if self._memory.full:
+                raise self._memory.refusal()
             return None
         if header.producer_epoch < entry.epoch:
             self.check_epoch(header.producer_id, header.producer_epoch)
-        if header.producer_epoch == entry.epoch:
+        if header.producer_epoch == entry.epoch and header.base_sequence != (entry.last_sequence + 1) % SEQUENCES:
             last_sequence = header.last_sequence
             for seen in entry.batches:
                 if seen.first_sequence == header.base_sequence and seen.last_sequence == last_sequence:
                     return seen
-        if header.attributes & TRANSACTIONAL or entry.transaction_start >= 0:
+        if header.attributes & TRANSACTIONAL:
             self._check_transaction(header, verification, entry)
+        self._check_sequence(header, entry)
+        if entry.transaction_start >= 0 and not header.attributes & TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open here, a batch outside of it cannot be written",
+            )
+        return None
+
+    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry) -> None:
         if header.producer_epoch > entry.epoch:
             if header.base_sequence != 0:
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"a new epoch of producer {header.producer_id} starts at sequence {header.base_sequence}, not 0",
                 )
-            return None
+            return
         expected = (entry.last_sequence + 1) % SEQUENCES
-        if header.base_sequence == expected:
-            return None
-        # Whether a sequence far behind was ever written is not known any more: clients take "duplicate" for an acknowledgement.
-        raise KafkaError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next",
-        )
+        if header.base_sequence != expected:
+            # Whether a sequence far behind was ever written is not known any more: clients take "duplicate" for an acknowledgement.
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next",
+            )
 
     def _check_transaction(
         self, header: BatchHeader, verification: Verification | None, entry: ProducerEntry | None
     ) -> None:
         producer_id, sequence = header.producer_id, header.base_sequence
-        if not header.is_transactional:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {producer_id} has a transaction open here, a batch outside of it cannot be written",
-            )
         if self.is_open(producer_id, header.producer_epoch):
             return
-        if not self.holds(producer_id, verification):
+        if verification is None:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"no transaction of producer {producer_id} is known to be ongoing"
             )
-        assert verification is not None
-        first = 0 if verification.from_zero and (entry is None or not entry.batches) else verification.lowest_sequence
+        if not self.holds(producer_id, verification):
+            # The end of its last transaction came while its coordinator was asked about this one. Kafka says INVALID_TXN_STATE, which costs
+            # the producer a transaction that may well be ongoing; whether it is comes out when the batch is sent again.
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"the coordinator of producer {producer_id} has to be asked again"
+            )
+        first = 0 if verification.from_zero and (entry is None or not entry.packed) else verification.lowest_sequence
         if sequence > first:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -294,21 +307,16 @@ class ProducerState:
         if header.producer_id < 0:
             return False
         entry = self._entries.get(header.producer_id)
-        if entry is None or entry.epoch != header.producer_epoch:
+        if entry is None or entry.epoch != header.producer_epoch or entry.generation != self._generation:
             entry = self._entry(header, now_ms)
         entry.seen_ms = now_ms
-        entry.batches.append(
-            BatchSeen(
-                header.base_sequence,
-                header.last_sequence,
-                header.base_offset,
-                header.last_offset,
-                header.max_timestamp,
-            )
+        entry.add(
+            header.base_sequence, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
         )
         if not header.attributes & TRANSACTIONAL:
             return False
-        self._verifications.pop(header.producer_id, None)
+        if self._verifications.pop(header.producer_id, None) is not None:
+            self._count()
         if entry.transaction_start >= 0:
             return False
         entry.transaction_start = self._open[header.producer_id] = header.base_offset
@@ -317,12 +325,16 @@ class ProducerState:
         return True
 
     def _entry(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
+        """The producer of a batch in its epoch, which may change."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms)
-        elif entry.epoch != header.producer_epoch:
-            entry.epoch = header.producer_epoch
-            entry.batches.clear()
+            entry = ProducerEntry(header.producer_epoch, now_ms, generation=self._generation)
+            self._entries[header.producer_id] = entry
+            self._count()
+        elif entry.generation != self._generation:
+            entry = self._entries[header.producer_id] = entry.copy(self._generation)
+        if entry.epoch != header.producer_epoch:
+            entry.begin(header.producer_epoch)
         entry.seen_ms = now_ms
         return entry
 
@@ -343,69 +355,34 @@ class ProducerState:
         ]
         for producer_id in unanswered:
             del self._verifications[producer_id]
+        self._count()
 
-    def last_records(self) -> dict[int, LastOfProducer]:
-        """What compaction must not lose, by producer id."""
-        return {
-            producer_id: LastOfProducer(entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
-            for producer_id, entry in self._entries.items()
-        }
+    def last_records(self) -> Iterator[tuple[int, LastOfProducer]]:
+        """What compaction must not lose, by producer id, as it is when the first is asked for or, of some, soon after; for any thread."""
+        for producer_id, entry in self._entries.copy().items():
+            last = entry.last_batch
+            yield producer_id, LastOfProducer(-1 if last is None else last.last_offset, entry.epoch)
 
     # The snapshot
 
-    def snapshot(self) -> bytes:
-        """The state in Kafka's `.snapshot` format, an entry for each batch that is remembered, a producer's newest last.
+    def taken(self) -> ProducersAt:
+        """The state as it is now, to be put into bytes later: what changes from now on changes in copies."""
+        self._generation += 1
+        return ProducersAt(self._entries.copy())
 
-        Kafka writes the newest alone, so that a batch that was written before a start but answered by none cannot be told
-        from a gap after it; it reads these and takes the last of each producer.
-        """
-        entries = [
-            _ENTRY.pack(
-                producer_id,
-                entry.epoch,
-                seen.last_sequence,
-                seen.last_offset,
-                seen.last_offset - seen.first_offset,
-                seen.timestamp,
-                entry.coordinator_epoch,
-                entry.transaction_start,
-            )
-            for producer_id, entry in self._entries.items()
-            for seen in entry.batches or (_no_batch(entry),)
-        ]
-        body = _COUNT.pack(len(entries)) + b"".join(entries)
-        return _HEADER.pack(_VERSION, crc32c(body)) + body
+    def snapshot(self) -> bytes:
+        """The state in Kafka's `.snapshot` format."""
+        return self.taken().encode()
 
     @classmethod
     def from_snapshot(cls, content: bytes, now_ms: int) -> "ProducerState | None":
         """The state in a snapshot, all producers seen now; None when it is damaged, so that the caller reads the log instead."""
-        try:
-            version, crc = _HEADER.unpack_from(content)
-            body = content[_HEADER.size :]
-            if version != _VERSION or crc != crc32c(body):
-                return None
-            state = cls()
-            for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
-                producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, start = fields
-                entry = state._entries.get(producer_id)
-                if entry is None or entry.epoch != epoch:
-                    entry = state._entries[producer_id] = ProducerEntry(epoch, now_ms)
-                entry.coordinator_epoch, entry.transaction_start = coordinator_epoch, max(start, -1)
-                if last_offset < 0:
-                    entry.marker_timestamp = timestamp
-                    continue
-                first_sequence = (last_sequence - delta) % SEQUENCES if last_sequence >= 0 else -1
-                entry.batches.append(
-                    BatchSeen(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
-                )
-        except struct.error:
+        entries = from_snapshot(content, now_ms)
+        if entries is None:
             return None
-        starts = [(entry.transaction_start, producer_id) for producer_id, entry in state._entries.items()]
+        state = cls()
+        state._entries = entries
+        starts = [(entry.transaction_start, producer_id) for producer_id, entry in entries.items()]
         state._open.update((producer_id, start) for start, producer_id in sorted(starts) if start >= 0)
         state.first_unstable_offset = next(iter(state._open.values()), None)
         return state
-
-
-def _no_batch(entry: ProducerEntry) -> BatchSeen:
-    """What a snapshot has for a producer that has written nothing in its epoch but the end of a transaction."""
-    return BatchSeen(-1, -1, -1, -1, entry.marker_timestamp)

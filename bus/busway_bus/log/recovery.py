@@ -29,6 +29,7 @@ from busway_bus.log.file_names import (
     LOG,
     SEGMENT_FILES,
     SNAPSHOT,
+    START,
     SWAP,
     TRANSACTIONS,
     file_name,
@@ -36,6 +37,7 @@ from busway_bus.log.file_names import (
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_state import Ended, ProducerState
 from busway_bus.log.segment import Segment
+from busway_bus.log.start_note import noted
 from busway_bus.log.trust import Unchecked, has_sound_end, plausible, resume
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header
 from busway_protocol.records.control import read_marker
@@ -54,6 +56,7 @@ class Recovered:
     """What a directory holds.
 
     Attributes:
+        start: where it is on disk that the log begins, as what was before was deleted; 0 where nothing is.
         proven_bytes: how much of the last segment the next start need not read, as things are.
         was_cut: whether anything was taken out of the log, and the leader epochs that it was written in with it.
         newest_snapshot: offset of the newest producers' snapshot, 0 where there is none.
@@ -61,6 +64,7 @@ class Recovered:
     """
 
     segments: list[Segment]
+    start: int
     epochs: LeaderEpochs
     new_epoch: bool
     producers: ProducerState
@@ -117,6 +121,7 @@ class _Recovery:
         self._sizes: Mapping[str, int] = {}
         self._newest_snapshot = 0
         self._floor = 0
+        self._start = 0
         self._proven = 0
         self._cuts: list[str] = []
 
@@ -127,7 +132,8 @@ class _Recovery:
             self._sizes = self._files.sizes(self._directory)
             snapshots = self._offsets(SNAPSHOT)
             self._newest_snapshot = max(snapshots, default=0)
-            self._floor = max(flushed, self._newest_snapshot)
+            self._start = max(noted(self._sizes), default=0)
+            self._floor = max(flushed, self._newest_snapshot, self._start)
             self._open(self._offsets(".log"))
             text = self._files.read_bytes(f"{self._directory}/{EPOCHS}")
             epochs = LeaderEpochs.from_text(text.decode(errors="replace") if text else "")
@@ -142,6 +148,7 @@ class _Recovery:
             raise
         return Recovered(
             segments=self._segments,
+            start=self._start,
             epochs=epochs,
             new_epoch=epochs.latest > known,
             producers=producers,
@@ -166,7 +173,7 @@ class _Recovery:
         swaps = [name.removesuffix(f"{LOG}{SWAP}") for name in names if name.endswith(f"{LOG}{SWAP}")]
         for name in names:
             superfluous = name.endswith((DELETED, CLEANED, ".tmp", f".index{SWAP}", f".timeindex{SWAP}"))
-            if superfluous or (
+            if (superfluous and not name.endswith(START)) or (
                 name.endswith(f"{TRANSACTIONS}{SWAP}") and name.removesuffix(f"{TRANSACTIONS}{SWAP}") not in swaps
             ):
                 self._files.remove(f"{self._directory}/{name}")
@@ -194,7 +201,20 @@ class _Recovery:
 
     # Segments
 
+    def _finish_deletion(self, bases: list[int]) -> None:
+        """Remove what is before the start that is on disk: whoever wrote that was about to."""
+        while len(bases) > 1 and bases[1] <= self._start:
+            base = bases.pop(0)
+            for suffix in SEGMENT_FILES:
+                self._files.remove(f"{self._directory}/{file_name(base, suffix)}")
+        if self._start and (not bases or bases[0] > self._start):
+            raise CorruptLog(
+                f"{self._directory} begins at offset {self._start}, what was before was deleted; but the segments from there on are gone"
+                f"{f', up to offset {bases[0]}' if bases else ''}"
+            )
+
     def _open(self, bases: list[int]) -> None:
+        self._finish_deletion(bases)
         for base in set(self._offsets(TRANSACTIONS)) - set(bases):
             self._files.remove(f"{self._directory}/{file_name(base, TRANSACTIONS)}")
         if bases and bases[0] > self._floor == 0 and not self._clean:

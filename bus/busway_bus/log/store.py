@@ -26,6 +26,7 @@ from busway_bus.log.directories import (
 )
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
+from busway_bus.log.producer_memory import ProducerMemory
 
 log = logging.getLogger("busway.log")
 
@@ -98,6 +99,7 @@ class LogStore:
         self._cleaned = self._offsets(cp.CLEANER_OFFSETS)
         self._offline: set[Key] = set()
         self._written: dict[str, bytes] = {}
+        self._producer_memory = ProducerMemory()
         self._deletions = 0
         self._writing = threading.Lock()
 
@@ -129,11 +131,12 @@ class LogStore:
             self.formatted = True
             return identity
         properties = cp.properties_from_text(content.decode(errors="replace"))
+        directory_id = properties.setdefault("directory.id", "") or cp.uuid_text(new_ids())
         try:
             identity = Identity(
                 cluster_id=properties["cluster.id"],
                 node_id=int(properties["node.id"]),
-                directory_id=cp.uuid_from_text(properties["directory.id"]),
+                directory_id=cp.uuid_from_text(directory_id),
             )
         except (KeyError, ValueError) as problem:
             raise WrongDirectory(f"{cp.META_PROPERTIES} in the data directory cannot be read: {problem}") from None
@@ -141,6 +144,11 @@ class LogStore:
             raise WrongDirectory(
                 f"the data directory belongs to node {identity.node_id}, this is node {node_id}; set node.id or log.dirs"
             )
+        if not properties["directory.id"]:
+            # Whoever formats the nodes of a cluster writes what they share; the directory's id is its own.
+            properties["directory.id"] = directory_id
+            self._files.replace(cp.META_PROPERTIES, cp.properties_text(properties).encode())
+            self.formatted = not list(partitions_in(self._files))
         return identity
 
     def _offsets(self, name: str) -> dict[Key, int]:
@@ -235,6 +243,7 @@ class LogStore:
         """Take an open log in."""
         self._offline.discard(opening.key)
         self.logs[opening.key] = opened
+        opened.producers.join(self._producer_memory)
         return opened
 
     def _check_loss(self, opening: Opening, directory: str) -> None:
@@ -252,12 +261,29 @@ class LogStore:
         if not names:
             log.warning("%s has no files: the partition begins anew at offset 0", directory)
 
+    def truncate(self, key: Key, offset: int, now_ms: int) -> None:
+        """Cut everything at and behind `offset`; no checkpoint says by then that more is on disk. Waits for the disk.
+
+        Raises:
+            OSError: the disk failed, or is full; ask again.
+        """
+        with self._writing:
+            self._deletions += 1  # checkpoints that were taken before are void
+            self._recovery[key] = min(self._recovery.get(key, 0), offset)
+            written = self._offsets(cp.RECOVERY_POINTS)
+            if written.get(key, 0) > offset:
+                self._put(cp.RECOVERY_POINTS, cp.offsets_text({**written, key: offset}).encode())
+        self.logs[key].truncate(offset, now_ms)
+
     # Deleting: `doom` belongs to the loop's thread, `delete` and `remove` to any other
 
     def doom(self, key: Key, topic_id: UUID) -> Doomed:
         """Have no more to do with a partition."""
         self._offline.discard(key)
-        return Doomed(key=key, topic_id=topic_id, log=self.logs.pop(key, None))
+        doomed = self.logs.pop(key, None)
+        if doomed is not None:
+            doomed.producers.leave()
+        return Doomed(key=key, topic_id=topic_id, log=doomed)
 
     def delete(self, doomed: Sequence[Doomed]) -> list[str]:
         """Close logs and give their directories the names of deleted ones, all with one sync; answers the names, for `remove`.
@@ -378,7 +404,7 @@ class LogStore:
             log = self.logs.get(key)
             if log is None:  # deleted since the last stop
                 continue
-            log.producers.expire(now_ms, producer_expiration_ms)
+            log.producers.expire(now_ms, self._producer_memory.kept_ms(producer_expiration_ms))
             try:
                 log.maintain(now_ms)
             except OSError as problem:

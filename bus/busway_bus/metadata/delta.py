@@ -90,13 +90,14 @@ class Delta:
         self.changed: dict[str, None] = {}
         self.removed: dict[UUID, str] = {}
         self.configured: set[str] = set()
+        self.configured_else = False
         self.registered: set[int] = set()
         self.notes: list[str] = []
 
     @property
     def quiet(self) -> bool:
         """Whether no topic, setting or broker is another: nobody has to follow it."""
-        return not (self.changed or self.removed or self.configured or self.registered)
+        return not (self.changed or self.removed or self.configured or self.configured_else or self.registered)
 
     def apply(self, record: Any) -> None:
         """Put one record on it.
@@ -241,3 +242,5 @@ class Delta:
         self._configs[resource] = values or None
         if record.resource_type == TOPIC_RESOURCE:
             self.configured.add(record.resource_name)
+        else:
+            self.configured_else = True  # who set it is told when the picture shows it

@@ -13,6 +13,7 @@ from busway_bus.metadata.sorted_map import SortedMap
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
 UNASSIGNED: Final = UUID(int=1)
 """The directory of a replica whose broker chooses it itself (KIP-858)."""
 LOST: Final = UUID(int=2)
@@ -112,10 +113,18 @@ class ClusterImage:
         """The settings that a topic has of its own."""
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        """The settings that a group has of its own."""
+        return self.configs.get((GROUP_RESOURCE, group_id), {})
+
     def partition(self, topic: str, number: int) -> PartitionImage | None:
         """A partition, None where there is none."""
         image = self.topics.get(topic)
         return image.partitions[number] if image is not None and 0 <= number < len(image.partitions) else None
+
+    def partition_by_id(self, topic_id: UUID, number: int) -> PartitionImage | None:
+        """The same, of the topic with this id."""
+        return self.partition(self.names.get(topic_id, ""), number)
 
     def usable_brokers(self) -> Iterator[BrokerImage]:
         """Those that are not fenced, by their ids."""

@@ -7,7 +7,7 @@ Order comes from the keys alone, so that whoever walks through a picture sees th
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, overload
 
 
 class Comparable(Protocol):
@@ -19,6 +19,7 @@ class Comparable(Protocol):
 
 K = TypeVar("K", bound=Comparable)
 V = TypeVar("V")
+D = TypeVar("D")
 BLOCK: Final = 64
 """Keys in one block at most: of more it is split."""
 MANY: Final = 8
@@ -51,6 +52,20 @@ class SortedMap(Mapping[K, V]):
                 return values[place]
         raise KeyError(key)
 
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V | D, /) -> V | D: ...
+    def get(self, key: K, default: object = None, /) -> object:
+        """The value of a key, or the default: what is not there costs no exception, as a request may name very much of that."""
+        at = bisect_right(self._firsts, key) - 1
+        if at >= 0:
+            keys, values = self._blocks[at]
+            place = bisect_left(keys, key)
+            if place < len(keys) and keys[place] == key:
+                return values[place]
+        return default
+
     def __len__(self) -> int:
         """How many keys there are."""
         return self._size
@@ -62,6 +77,10 @@ class SortedMap(Mapping[K, V]):
     def __repr__(self) -> str:
         """As a dict is shown."""
         return f"SortedMap({dict(self)!r})"
+
+    def pairs(self) -> Iterator[tuple[K, V]]:
+        """The keys with their values, in their order; unlike `items`, nothing is looked up for each."""
+        return (pair for keys, values in self._blocks for pair in zip(keys, values, strict=True))
 
     def since(self, key: K) -> Iterator[K]:
         """The keys from this one on, in their order, whether it is there or not."""

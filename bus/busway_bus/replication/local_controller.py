@@ -29,14 +29,14 @@ class LocalController:
 
     @property
     def leader_id(self) -> int:
-        """This node: it is the only one."""
-        return self._config.node_id
+        """Who leads the metadata log."""
+        return self._metadata.writer.leader_id
 
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
         """Have a command decided and carried out."""
         metadata = self._metadata
 
         def surroundings() -> Surroundings:
-            return Surroundings(config=self._config, new_id=self._new_ids, next_offset=metadata.log.end_offset)
+            return Surroundings(config=self._config, new_id=self._new_ids, next_offset=metadata.next_offset)
 
         return await metadata.run(lambda image: command.decide(image, surroundings()))

@@ -43,15 +43,25 @@ class LogManager:
         self._wall_ms = machine.wall_ms
         self._log_cleaner = LogCleaner(store, machine)
         self._checkpointing = asyncio.Lock()
+        self._unforced: dict[Partition, None] = {}
+        """Those with durability=interval that were written to, so that nobody has to look at all others ten times a second."""
+
+    def written(self, partition: Partition) -> None:
+        """It was written to, or has other settings, and nobody may have asked for a sync."""
+        if partition.log.config.durability == "interval":
+            self._unforced[partition] = None
 
     def flush_intervals(self) -> None:
         """Sync what topics with durability=interval wrote; the node calls this every 100 ms."""
-        for partition in self._partitions:
+        for partition in tuple(self._unforced):
             if (
                 partition.log.config.durability == "interval"
                 and partition.log.flushed_offset < partition.log.end_offset
+                and self._partitions.get((partition.topic, partition.number)) is partition
             ):
                 self.flush(partition)
+            else:
+                del self._unforced[partition]
 
     def flush(self, partition: Partition) -> None:
         """Have a log synced; the flusher itself reports a failure."""

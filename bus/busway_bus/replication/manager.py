@@ -87,6 +87,7 @@ class ReplicaManager:
     def _reconfigured(self, partition: Partition) -> None:
         """Where records count as acknowledged on disk from now on, all get there at once."""
         partition.reconfigured()
+        self.logs.written(partition)
         if partition.state.local_end_offset < partition.log.end_offset:
             self.logs.flush(partition)
 
@@ -176,6 +177,19 @@ class ReplicaManager:
             acknowledged = self._flusher.request(partition.log)
         return info, acknowledged
 
+    async def kept(self, partition: Partition, info: AppendInfo) -> None:
+        """Return when what was appended is acknowledged as acks=all wants it and on disk, whatever `durability` says.
+
+        Raises:
+            KafkaError: it never will be.
+        """
+        acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.await_acks(partition, info, ACKS_ALL, _settles(acknowledged)):
+            await acknowledged
+        if partition.state.flushed_offset <= info.last_offset:
+            self.logs.flush(partition)
+            await self._flusher.request(partition.log)
+
     def _append_own(
         self, partition: Partition, write: Callable[..., AppendInfo], content: Buffer | EndTransaction
     ) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
@@ -203,6 +217,8 @@ class ReplicaManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from problem
         if not info.duplicate:
             partition.appended(info)
+        if partition.log.config.durability == "interval":
+            self.logs.written(partition)
         if partition.state.local_end_offset <= info.last_offset or partition.log.wants_flush:
             self.logs.flush(partition)
         return info

@@ -46,11 +46,17 @@ class LogPoint(NamedTuple):
         end_offset: behind the last record.
         appended_ms: when that was appended.
         bytes_total: what the log got by then since the snapshot that the start began with.
+        epoch: of the leader that wrote it.
     """
 
     end_offset: int
     appended_ms: int
     bytes_total: int
+    epoch: int
+
+    def after(self, end_offset: int, appended_ms: int, size_bytes: int, epoch: int) -> "LogPoint":
+        """The point behind one batch more."""
+        return LogPoint(end_offset, appended_ms, self.bytes_total + size_bytes, epoch)
 
 
 class MetadataSnapshots:
@@ -75,9 +81,9 @@ class MetadataSnapshots:
         """How far the log is known to be on disk: what was flushed alone gets into a snapshot."""
         return self.ids[-1].offset if self.ids else 0
 
-    def load(self) -> tuple[Delta, int, list[str]]:
-        """The newest snapshot that can be read: what it says, the offset from which the log goes on, and what is wrong with others. An
-        empty picture and offset 0 where there is none."""
+    def load(self) -> tuple[Delta, SnapshotId | None, list[str]]:
+        """The newest snapshot that can be read: what it says, which one it is, and what is wrong with others. An empty picture and None where
+        there is none."""
         problems = []
         for snapshot in reversed(self.ids):
             path = f"{self._directory}/{snapshot.name}"
@@ -88,9 +94,9 @@ class MetadataSnapshots:
                 problems.append(f"the snapshot {snapshot.name} is damaged and not used: {problem}")
                 continue
             self.ids = [snapshot_id for snapshot_id in self.ids if snapshot_id <= snapshot]
-            return delta, snapshot.offset, problems
+            return delta, snapshot, problems
         self.ids = []
-        return Delta(ClusterImage()), 0, problems
+        return Delta(ClusterImage()), None, problems
 
     def due(self, bytes_total: int, now_ms: int) -> bool:
         """Whether there is to be one now.
@@ -105,8 +111,9 @@ class MetadataSnapshots:
             return False
         return more > self._limits.bytes_max or 0 < self._limits.interval_ms <= now_ms - self._last_ms
 
-    async def take(self, image: ClusterImage, snapshot: SnapshotId, point: LogPoint, now_ms: int) -> bool:
+    async def take(self, image: ClusterImage, point: LogPoint, now_ms: int) -> bool:
         """Write a snapshot of the picture at a point of the log, a batch at a time in other threads; answers whether it is there."""
+        snapshot = SnapshotId(point.end_offset, point.epoch)
         path = f"{self._directory}/{snapshot.name}"
         try:
             steps = self._write(path, batches_of(image, snapshot, last_ms=point.appended_ms, now_ms=now_ms))

@@ -8,6 +8,7 @@ work that touches nothing that changes, which has a thread (`slices`).
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Final, TypeVar
 
 from busway.net.machine import OS
@@ -33,12 +34,21 @@ class Turns:
     def over(self) -> bool:
         """Whether whoever asks should `wait` rather than work on: the round is over, or its turn is and others wait."""
         now = self._monotonic_s()
+        end = self._end_of_round(now)
+        if self._turn_end is not None and now >= self._turn_end and self._waiting:
+            return True
+        return now >= end
+
+    def long_over(self) -> bool:
+        """The same for whoever only takes in what has come, which is soon done: the round has lasted for twice its share."""
+        now = self._monotonic_s()
+        return now >= self._end_of_round(now) + ROUND_S
+
+    def _end_of_round(self, now: float) -> float:
         if self._end is None:
             self._end = now + ROUND_S
             self._schedule()
-        if self._turn_end is not None and now >= self._turn_end and self._waiting:
-            return True
-        return now >= self._end
+        return self._end
 
     def wait(self, host: str, turn: Callable[[], None]) -> None:
         """Call `turn` when it is the turn of this client of `host`; it should do one thing after the other, and look whether it is
@@ -49,24 +59,24 @@ class Turns:
     async def run(self, host: str, steps: Generator[None, None, R]) -> R:
         """What `steps` returns or raises, after all of them, a round's share at a time; dropped where nobody waits for it any more."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-
-        def turn() -> None:
-            if answer.done():
-                steps.close()
-                return
-            end = self._monotonic_s() + ROUND_S
-            try:
-                while self._monotonic_s() < end:
-                    next(steps)
-            except StopIteration as last:
-                answer.set_result(last.value)
-            except Exception as problem:  # noqa: BLE001 - it is told to whoever waits
-                answer.set_exception(problem)
-            else:
-                self.wait(host, turn)
-
-        self.wait(host, turn)
+        self.wait(host, partial(self._step, host, steps, answer))
         return await answer
+
+    def _step(self, host: str, steps: Generator[None, None, R], answer: "asyncio.Future[R]") -> None:
+        """One turn of `run`. Nothing here refers to itself: an answer of megabytes would stay until somebody looks for garbage."""
+        if answer.done():
+            steps.close()
+            return
+        end = self._monotonic_s() + ROUND_S
+        try:
+            while self._monotonic_s() < end:
+                next(steps)
+        except StopIteration as last:
+            answer.set_result(last.value)
+        except Exception as problem:  # noqa: BLE001 - it is told to whoever waits
+            answer.set_exception(problem)
+        else:
+            self.wait(host, partial(self._step, host, steps, answer))
 
     def _schedule(self) -> None:
         if self._handle is None:

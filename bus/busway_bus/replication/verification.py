@@ -65,17 +65,19 @@ class Verifications:
         *,
         add: bool,
         abortable: bool,
+        host: str,
     ) -> Mapping[tuple[str, int], KafkaError | None]:
         """What keeps a producer, its id and epoch, from writing to each partition as part of its transaction; None where nothing does.
 
         Args:
             add: make them part of the transaction.
             abortable: whether the client knows TRANSACTION_ABORTABLE.
+            host: from which it comes.
         """
         if self.verifier is None:
             codes: Mapping[tuple[str, int], ErrorCode] = {}
         else:
-            codes = await self.verifier.verify(transactional_id, *producer, partitions, add=add)
+            codes = await self.verifier.verify(transactional_id, *producer, partitions, add=add, host=host)
         return {
             key: _told(codes.get(key, ErrorCode.COORDINATOR_NOT_AVAILABLE), add=add, abortable=abortable)
             for key in partitions

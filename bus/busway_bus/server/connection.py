@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from busway_bus.handlers.context import CloseConnection, NodeServices, Peer, PeerGone
 from busway_bus.kernel.config import Endpoint
@@ -18,13 +20,18 @@ from busway_bus.kernel.limits import (
     PARTIAL_REQUEST_TIMEOUT_MS,
     REQUEST_BYTES_PER_S_MIN,
     REQUEST_BYTES_QUEUED_MAX,
+    REQUEST_BYTES_WORKED_MAX,
     REQUESTS_PIPELINED_MAX,
 )
-from busway_bus.server.dispatch import BadRequest, Dispatcher, Reply
+from busway_bus.log.file_slice import FileSlice
+from busway_bus.server.dispatch import BadRequest, Dispatcher, Reply, Routes
 from busway_bus.server.intake import Intake
 from busway_bus.server.request_memory import RequestMemory, Share
 from busway_bus.server.stream import Piece, Stream
 from busway_protocol.errors import FrameRefused
+
+if TYPE_CHECKING:
+    from busway_bus.handlers.for_controllers.services import ControllerServices
 
 log = logging.getLogger("busway.server")
 
@@ -36,6 +43,7 @@ class Connection:
     """Speaks with one client; the `Owner` of its stream.
 
     Args:
+        routes: what its listener serves; what a broker does where it is not said.
         advertised: where it finds this node, as its listener tells.
         scratch: the read buffer of this event loop's connections (see `intake`).
         memory: what all of them may hold of requests.
@@ -45,9 +53,10 @@ class Connection:
 
     def __init__(
         self,
-        node: NodeServices,
+        node: "NodeServices | ControllerServices",
         stream: Stream,
         *,
+        routes: Routes | None = None,
         advertised: Endpoint,
         max_request_bytes: int,
         scratch: memoryview,
@@ -66,13 +75,14 @@ class Connection:
         self._requests: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._blocking_bytes = 0
+        self._working_bytes = 0
         self._answers: deque[Reply | list[Piece]] = deque()
         self._writing_soon = False
         self._blocked = False
         self._waits_for_turn = False
         self._reading = True
         self._peer = Peer()
-        self._dispatch = Dispatcher(stream.host, node, advertised, self._peer)
+        self._dispatch = Dispatcher(stream.host, node, advertised, self._peer, routes)
         self._finishing = False
         self._gone = False
         self.host = stream.host
@@ -86,6 +96,13 @@ class Connection:
     def buffer(self) -> memoryview:
         """Where the next bytes go."""
         return self._intake.buffer(self._share.allowance(self._scratch_bytes))
+
+    def may_read(self, later: Callable[[], None]) -> bool:
+        """Reading takes a turn as working does: what five hundred clients have sent at once comes in over many rounds of the loop."""
+        if self._node.turns.long_over():
+            self._node.turns.wait(self.host, later)
+            return False
+        return True
 
     def received(self, count: int) -> None:
         """Take in bytes and answer what they complete."""
@@ -235,19 +252,32 @@ class Connection:
                 self.abort()
                 return
             if isinstance(answer, Reply):
-                self._answers.append(answer)
-                if not answer.pipelined:
-                    self._blocked = True
-                    self._blocking_bytes = len(frame)
-                answer.when_done(self._answered)
+                self._await(answer, len(frame))
             elif answer is not None:
                 if self._answers:
                     self._answers.append(answer)
+                    self._owe()
                 else:
                     ready.extend(answer)
                     if sum(map(len, answer)) > GATHERED_BYTES_MAX:
                         self._write(ready)
                         ready.clear()
+
+    def _await(self, answer: Reply, request_bytes: int) -> None:
+        """An answer is not there yet; its request takes memory meanwhile, where it does."""
+        self._answers.append(answer)
+        if not answer.pipelined:
+            self._blocked = True
+            self._blocking_bytes = request_bytes
+        elif answer.needs_request:
+            self._working_bytes += request_bytes
+            answer.when_free(partial(self._freed, request_bytes))
+        answer.when_done(self._answered)
+
+    def _freed(self, count: int) -> None:
+        """A request is worked on no more, whose answer may wait for longer."""
+        self._working_bytes -= count
+        self._throttle()
 
     def _answered(self) -> None:
         """An answer is there: it goes out with all others that are by the end of this round of the loop, in one write."""
@@ -276,7 +306,21 @@ class Connection:
         if not self._answers:
             self._blocked = False
             self._blocking_bytes = 0
+        if self._blocked or self._stream.owed:
+            self._owe()
         self._pump()
+
+    def _owe(self) -> None:
+        """Count the answers that are there and wait behind one that is not; nobody waits for them where the client is gone."""
+        if self._gone:
+            self._answers = deque(answer for answer in self._answers if isinstance(answer, Reply) and not answer.done)
+        self._stream.owe(
+            sum(
+                sum(len(piece) for piece in pieces if not isinstance(piece, FileSlice))
+                for answer in self._answers
+                if (pieces := answer.there if isinstance(answer, Reply) else answer)
+            )
+        )
 
     def _pieces(self, reply: Reply) -> list[Piece]:
         try:
@@ -297,13 +341,14 @@ class Connection:
 
     def _throttle(self) -> None:
         """Read on only while what was read can be worked on, and there is memory for more."""
-        waiting = self._queued_bytes + self._blocking_bytes
+        waiting = self._queued_bytes + self._blocking_bytes + self._working_bytes
         self._share.update(self._intake.held + waiting, max(self._intake.size, waiting))
         may_read = (
             not self._stream.waiting
             and not self._finishing
             and len(self._requests) < REQUESTS_PIPELINED_MAX
             and self._queued_bytes < REQUEST_BYTES_QUEUED_MAX
+            and self._working_bytes < REQUEST_BYTES_WORKED_MAX
             and self._share.may_read()
         )
         if may_read != self._reading and not self._stream.closing:

@@ -8,14 +8,15 @@ is made once: this module is on the way of each record.
 
 import asyncio
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from busway_bus.handlers.context import Large, NodeServices, Peer, RequestContext
+from busway_bus.handlers.context import Encoded, Large, NodeServices, Peer, RequestContext
 from busway_bus.handlers.pending import Pending
-from busway_bus.handlers.registry import HANDLERS
+from busway_bus.handlers.registry import HANDLERS, Handler
 from busway_bus.kernel.config import Endpoint
+from busway_bus.kernel.limits import GATHERED_BYTES_MAX
 from busway_bus.replication.off_loop import off_loop
 from busway_bus.server.stream import Piece
 from busway_protocol.apis import ApiKey, api, response_header_version
@@ -23,6 +24,9 @@ from busway_protocol.compile import Chunk, decode_from, decoder, encoder
 from busway_protocol.errors import ErrorCode, ProtocolError
 from busway_protocol.headers import RequestHeader
 from busway_protocol.messages.cluster import ApiVersion, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from busway_bus.handlers.for_controllers.services import ControllerServices
 
 _REQUEST_HEAD: Final = struct.Struct(">Iih")
 """API key and version as one number, correlation id, length of the client id."""
@@ -33,6 +37,8 @@ _RESPONSE_HEADS: Final = (struct.Struct(">ii"), struct.Struct(">iix"))
 _SIZE_BYTES: Final = 4
 _MALFORMED: Final = (ProtocolError, struct.error, IndexError, UnicodeDecodeError)
 """What a compiled decoder raises."""
+_LONG_REQUEST_BYTES: Final = 1 << 18
+"""A request from this length on is decoded in one round of the loop and handled in a later one."""
 
 
 class BadRequest(ProtocolError):
@@ -61,9 +67,14 @@ class Route(NamedTuple):
 
     def pieces(self, response: Any, correlation_id: int) -> list[Piece]:
         """What goes over the wire."""
-        first, *others = self.encode(response)
+        return self.framed(response.body if type(response) is Encoded else self.encode(response), correlation_id)
+
+    def framed(self, body: list[Chunk], correlation_id: int) -> list[Piece]:
+        """The same, of an answer that is in bytes already."""
+        first, *others = body
         size = self.head.size - _SIZE_BYTES + len(first) + sum(map(len, others))
-        return [self.head.pack(size, correlation_id) + first, *others]
+        head = self.head.pack(size, correlation_id)
+        return [head + first, *others] if len(first) <= GATHERED_BYTES_MAX else [head, first, *others]
 
 
 class Reply:
@@ -71,7 +82,9 @@ class Reply:
 
     __slots__ = ("_correlation_id", "_pending", "_route", "_task")
 
-    def __init__(self, route: Route, correlation_id: int, answer: Pending | Coroutine[Any, Any, Any]) -> None:
+    def __init__(
+        self, route: Route, correlation_id: int, answer: Pending | Coroutine[Any, Any, Any], *, long: bool = False
+    ) -> None:
         self._route = route
         self._correlation_id = correlation_id
         self._task: asyncio.Task[None] | None = None
@@ -79,15 +92,24 @@ class Reply:
             self._pending = answer
             return
         self._pending = Pending()
-        self._task = asyncio.ensure_future(self._carry_out(answer))
+        self._task = asyncio.ensure_future(self._carry_out(answer, long=long))
         # A task that is cancelled before it comes to its first step leaves the handler's coroutine open.
         self._task.add_done_callback(partial(_close, answer))
 
-    async def _carry_out(self, answer: Coroutine[Any, Any, Any]) -> None:
+    async def _carry_out(self, answer: Coroutine[Any, Any, Any], *, long: bool) -> None:
         try:
+            if long:
+                await asyncio.sleep(0)  # whoever has sent something while it was decoded comes first
             response = await answer
             if isinstance(response, Large):
-                response = await off_loop(partial(self._route.pieces, response.response, self._correlation_id))
+                try:
+                    body = await off_loop(partial(self._route.encode, response.response))
+                finally:
+                    if response.over is not None:
+                        response.over()
+                if response.keep is not None:
+                    response.keep(body)
+                response = self._route.framed(body, self._correlation_id)
         except Exception as problem:  # noqa: BLE001 - it is told to the connection
             self._pending.fail(problem)
         else:
@@ -99,9 +121,24 @@ class Reply:
         return self._route.pipelined
 
     @property
+    def needs_request(self) -> bool:
+        """Whether what came with the request is still to be worked on."""
+        return self._pending.needs_request
+
+    def when_free(self, call: Callable[[], None]) -> None:
+        """Call `call` when that is over."""
+        self._pending.when_free(call)
+
+    @property
     def done(self) -> bool:
         """Whether it is there."""
         return self._pending.done
+
+    @property
+    def there(self) -> list[Piece] | None:
+        """What goes over the wire, where it is in bytes already."""
+        response = self._pending.response
+        return response if type(response) is list else None
 
     def when_done(self, call: Callable[[], None]) -> None:
         """Call `call` when it is there, which is now where it is already."""
@@ -134,13 +171,24 @@ class Dispatcher:
     """Answers the requests of one connection.
 
     Args:
+        node: the services that the handlers of `routes` are made for.
         advertised: where its client finds this node.
         peer: whether that is still there.
+        routes: what its listener serves.
     """
 
-    def __init__(self, client_host: str, node: NodeServices, advertised: Endpoint, peer: Peer) -> None:
+    def __init__(
+        self,
+        client_host: str,
+        node: "NodeServices | ControllerServices",
+        advertised: Endpoint,
+        peer: Peer,
+        routes: "Routes | None" = None,
+    ) -> None:
         self._client_host = client_host
-        self._node = node
+        self._routes = BROKER if routes is None else routes
+        self._known = self._routes.known
+        self._node = cast("NodeServices", node)
         self._advertised = advertised
         self._peer = peer
         self._client_id = b""
@@ -154,11 +202,11 @@ class Dispatcher:
             BadRequest: the connection has to end.
         """
         if len(frame) < _REQUEST_HEAD.size:
-            return _short(frame)
+            return self._routes.short(frame)
         api_and_version, correlation_id, client_id_bytes = _REQUEST_HEAD.unpack_from(frame)
-        route = _ROUTES.get(api_and_version) or _route(api_and_version)
+        route = self._known.get(api_and_version) or self._routes.find(api_and_version)
         if route is None:
-            return _unsupported(correlation_id)
+            return self._routes.unsupported(correlation_id)
         try:
             position = _REQUEST_HEAD.size + max(client_id_bytes, 0)
             client_id = bytes(frame[_REQUEST_HEAD.size : position])
@@ -176,9 +224,10 @@ class Dispatcher:
         except _MALFORMED as problem:
             raise BadRequest(f"{route.name} v{route.version}: {problem}") from None
         answer = route.handle(request, context)
-        if type(answer) is route.response:
+        if type(answer) is route.response or type(answer) is Encoded:
             return route.pieces(answer, correlation_id)
-        return None if answer is None else Reply(route, correlation_id, answer)
+        long = len(frame) >= _LONG_REQUEST_BYTES and not route.pipelined
+        return None if answer is None else Reply(route, correlation_id, answer, long=long)
 
     def _remembered(self, version: int) -> RequestContext:
         context = self._contexts[version] = self._context(version, self._client_id.decode())
@@ -195,61 +244,71 @@ class Dispatcher:
         )
 
 
-_ROUTES: Final[dict[int, Route]] = {}
-"""By API key and version, each made when it is first asked for: its codecs are compiled then."""
+class Routes:
+    """What a listener serves.
 
-
-def _route(api_and_version: int) -> Route | None:
-    """The way of an API and version; None for ApiVersions in one that is not served.
-
-    Raises:
-        BadRequest: it is not served.
+    Attributes:
+        known: by API key and version, each made when it is first asked for: its codecs are compiled then.
     """
-    key, version = struct.unpack(">hh", api_and_version.to_bytes(4, "big"))
-    handler = HANDLERS.get(key)
-    if handler is None:
-        raise BadRequest(f"API key {key} is not served")
-    if not handler.min_version <= version <= handler.max_version:
-        if key == ApiKey.API_VERSIONS:
-            return None
-        raise BadRequest(f"{ApiKey(key).name} version {version} is not served")
-    messages = api(key)
-    route = _ROUTES[api_and_version] = Route(
-        name=messages.request.__name__,
-        version=version,
-        flexible=version >= messages.flexible_from,
-        decode=decoder(messages.request, version),
-        handle=handler.handle,
-        response=messages.response,
-        encode=encoder(messages.response, version),
-        head=_RESPONSE_HEADS[response_header_version(key, version)],
-        pipelined=handler.pipelined,
-    )
-    return route
+
+    def __init__(self, handlers: Mapping[int, Handler]) -> None:
+        self._handlers = handlers
+        self.known: dict[int, Route] = {}
+
+    def find(self, api_and_version: int) -> Route | None:
+        """The way of an API and version; None for ApiVersions in one that is not served.
+
+        Raises:
+            BadRequest: it is not served.
+        """
+        key, version = struct.unpack(">hh", api_and_version.to_bytes(4, "big"))
+        handler = self._handlers.get(key)
+        if handler is None:
+            raise BadRequest(f"API key {key} is not served")
+        if not handler.min_version <= version <= handler.max_version:
+            if key == ApiKey.API_VERSIONS:
+                return None
+            raise BadRequest(f"{ApiKey(key).name} version {version} is not served")
+        messages = api(key)
+        route = self.known[api_and_version] = Route(
+            name=messages.request.__name__,
+            version=version,
+            flexible=version >= messages.flexible_from,
+            decode=decoder(messages.request, version),
+            handle=handler.handle,
+            response=messages.response,
+            encode=encoder(messages.response, version),
+            head=_RESPONSE_HEADS[response_header_version(key, version)],
+            pipelined=handler.pipelined,
+        )
+        return route
+
+    def short(self, frame: memoryview) -> list[Piece]:
+        """A request whose header ends before its client id: only the version of ApiVersions can be told something.
+
+        Raises:
+            BadRequest: it is none.
+        """
+        if len(frame) >= _PREFIX.size:
+            api_and_version, correlation_id = _PREFIX.unpack_from(frame)
+            if (self.known.get(api_and_version) or self.find(api_and_version)) is None:
+                return self.unsupported(correlation_id)
+        raise BadRequest(f"a request of {len(frame)} bytes has no header")
+
+    def unsupported(self, correlation_id: int) -> list[Piece]:
+        """ApiVersions in an unknown version gets an answer that every client can read (KIP-511)."""
+        served = self._handlers[ApiKey.API_VERSIONS]
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[
+                ApiVersion(
+                    api_key=ApiKey.API_VERSIONS, min_version=served.advertised_min, max_version=served.max_version
+                )
+            ],
+        )
+        body = encoder(ApiVersionsResponse, 0)(response)
+        size = _RESPONSE_HEADS[0].size - _SIZE_BYTES
+        return [_RESPONSE_HEADS[0].pack(size + sum(map(len, body)), correlation_id), *body]
 
 
-def _short(frame: memoryview) -> list[Piece]:
-    """A request whose header ends before its client id: only the version of ApiVersions can be told something.
-
-    Raises:
-        BadRequest: it is none.
-    """
-    if len(frame) >= _PREFIX.size:
-        api_and_version, correlation_id = _PREFIX.unpack_from(frame)
-        if _route(api_and_version) is None:
-            return _unsupported(correlation_id)
-    raise BadRequest(f"a request of {len(frame)} bytes has no header")
-
-
-def _unsupported(correlation_id: int) -> list[Piece]:
-    """ApiVersions in an unknown version gets an answer that every client can read (KIP-511)."""
-    served = HANDLERS[ApiKey.API_VERSIONS]
-    response = ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[
-            ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=served.advertised_min, max_version=served.max_version)
-        ],
-    )
-    body = encoder(ApiVersionsResponse, 0)(response)
-    size = _RESPONSE_HEADS[0].size - _SIZE_BYTES
-    return [_RESPONSE_HEADS[0].pack(size + sum(map(len, body)), correlation_id), *body]
+BROKER: Final = Routes(HANDLERS)

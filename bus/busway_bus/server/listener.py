@@ -9,17 +9,22 @@ import contextlib
 import logging
 from collections import Counter
 from functools import partial
+from typing import TYPE_CHECKING
 
 from busway.net.listening import reason
 from busway_bus.handlers.context import NodeServices
+from busway_bus.kernel.complaints import Complaints
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS
 from busway_bus.server.acceptor import Acceptor, acceptor
-from busway_bus.server.complaints import Complaints
 from busway_bus.server.connection import Connection
+from busway_bus.server.dispatch import Routes
 from busway_bus.server.intake import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory
 from busway_bus.server.stream import Shared, Stream
+
+if TYPE_CHECKING:
+    from busway_bus.handlers.for_controllers.services import ControllerServices
 
 log = logging.getLogger("busway.server")
 
@@ -29,17 +34,22 @@ class CannotListen(RuntimeError):
 
 
 class Listeners:
-    """Accepts clients on every listener of the config; its bounds are those of all together."""
+    """Accepts clients on every listener of the config; its bounds are those of all together.
 
-    def __init__(self, config: BrokerConfig) -> None:
+    Args:
+        routes: what is served there; what a broker does where it is not said.
+    """
+
+    def __init__(self, config: BrokerConfig, routes: Routes | None = None) -> None:
         self._config = config
+        self._routes = routes
         self._connections: dict[Connection, None] = {}  # in the order in which they came
         self._by_host: Counter[str] = Counter()
         self._complaints = Complaints()
         self._acceptors: list[Acceptor] = []
         self.advertised: dict[str, Endpoint] = {}
         """Where clients of each listener find this node, by its name, in the config's order; there once it is bound."""
-        self._node: NodeServices | None = None
+        self._node: NodeServices | ControllerServices | None = None
         self._scratch = scratch_buffer()
         self._shared = Shared()
         queued_max = config.get("queued.max.request.bytes")
@@ -68,7 +78,7 @@ class Listeners:
         self._acceptors.append(door)
         self.advertised[endpoint.name] = self._config.advertised_by(endpoint, port=port)
 
-    async def serve(self, node: NodeServices, connections_max: int) -> None:
+    async def serve(self, node: "NodeServices | ControllerServices", connections_max: int) -> None:
         """Begin to accept; no more connections than that, or than `max.connections` where that is less."""
         self._node = node
         self._connections_max = min(connections_max, self._config.get("max.connections"))
@@ -80,6 +90,7 @@ class Listeners:
         connection = Connection(
             self._node,
             stream,
+            routes=self._routes,
             advertised=self.advertised[listener],
             max_request_bytes=self._config.get("socket.request.max.bytes"),
             scratch=self._scratch,

@@ -11,8 +11,9 @@ from typing import Final
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-_MMAP_BYTES: Final = 32 * 1024 * 1024
-"""The most that glibc accepts."""
+_MMAP_BYTES: Final = 4 * 1024 * 1024
+"""Larger buffers are seldom, and go back to the kernel at once: among others they leave holes, which stay. Broker answers of 30 MiB to
+thirty clients left 260 MiB behind."""
 _TRIM_BYTES: Final = 64 * 1024 * 1024
 
 

@@ -35,15 +35,15 @@ class SocketStream(Stream):
         self._descriptor = connected.fileno()
         self._reading = False
         self._watching_reads = False
+        self._waits_for_turn = False
         self._watching_writes = False
 
     def resume_reading(self) -> None:
         """Take in bytes, now or again."""
         if not self._reading and not self.closing:
             self._reading = True
-            if not self._watching_reads:
-                self._watching_reads = True
-                self._loop.add_reader(self._descriptor, self._readable)
+            if not self._waits_for_turn:
+                self._watch_reads()
 
     def pause_reading(self) -> None:
         """Take in no more bytes for now. The loop watches on until some come: most clients send nothing while their answer is under way,
@@ -76,22 +76,40 @@ class SocketStream(Stream):
 
     # Reading
 
+    def _watch_reads(self) -> None:
+        if not self._watching_reads:
+            self._watching_reads = True
+            self._loop.add_reader(self._descriptor, self._readable)
+
     def _watch_no_reads(self) -> None:
         if self._watching_reads:
             self._watching_reads = False
             self._loop.remove_reader(self._descriptor)
 
     def _readable(self) -> None:
+        """Bytes are there; the loop says so in each round, and is asked not to while they wait for their turn."""
         if not self._reading:
             self._watch_no_reads()
-            return
-        try:
+        elif self.owner.may_read(self._read_on):
             self._read()
+        else:
+            self._waits_for_turn = True
+            self._watch_no_reads()
+
+    def _read_on(self) -> None:
+        self._waits_for_turn = False
+        if self._reading:
+            self._watch_reads()
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            self._receive()
         except BaseException:
             self.abort()
             raise
 
-    def _read(self) -> None:
+    def _receive(self) -> None:
         left = _READ_BYTES
         while left > 0 and self._reading:
             buffer = self.owner.buffer()

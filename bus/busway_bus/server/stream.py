@@ -8,7 +8,7 @@ the sockets (`socket_stream`, `transport_stream`), frames (`intake`), requests (
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
 from busway_bus.log.file_slice import FileSlice
@@ -28,6 +28,9 @@ class Owner(Protocol):
 
     def received(self, count: int) -> None:
         """So many bytes were put into the buffer."""
+
+    def may_read(self, later: Callable[[], None]) -> bool:
+        """Whether it is this client's turn to be read from; where it is not, `later` is called in it."""
 
     def write_on(self) -> None:
         """More can be written: call `Stream.write`, and go on with what waited for it."""
@@ -60,6 +63,7 @@ class Stream(ABC):
     Attributes:
         taken_at: when the client last took something, in the event loop's time.
         closing: whether nothing more is read, and what is queued is the last that is written.
+        owed: bytes of answers that are there and not put yet, as an earlier one is not there.
     """
 
     owner: Owner
@@ -74,6 +78,7 @@ class Stream(ABC):
         self.taken_at = self._loop.time()
         self._queue: deque[Piece] = deque()
         self._queued_bytes = 0
+        self.owed = 0
         self._blocked = False
         self._bringing = False
         self._resident_to = -1
@@ -104,7 +109,13 @@ class Stream(ABC):
         held = self._held()
         if not held and not self.waiting:
             self.taken_at = self._loop.time()
-        self._memory.update(self, held)
+        self._memory.update(self, held + self.owed)
+
+    def owe(self, count: int) -> None:
+        """Count what is `owed` anew."""
+        if count != self.owed and not self._lost:
+            self.owed = count
+            self._memory.update(self, self._held() + count)
 
     def look(self, now: float) -> None:  # noqa: B027 - most need none
         """Note whether the client has taken something since the last look."""
@@ -208,6 +219,6 @@ class Stream(ABC):
         self._lost = self.closing = True
         self._blocked = False
         self._queue.clear()
-        self._queued_bytes = 0
+        self._queued_bytes = self.owed = 0
         self._turns.leave(self)
         self._memory.update(self, 0)

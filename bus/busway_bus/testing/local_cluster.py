@@ -5,6 +5,7 @@ What lives here: start, restart, stop. What does not: faults and clocks, which c
 
 import shutil
 import tempfile
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final
 
@@ -16,15 +17,24 @@ from busway_bus.testing.ports import HOLDS, HeldPort
 _ANY_PORT: Final = "PLAINTEXT://127.0.0.1:0"
 
 
+_PROMPT: Final = {
+    f"group.{kind}.{what}heartbeat.interval.ms": "200" for kind in ("consumer", "share") for what in ("min.", "")
+}
+"""Members hear of what they get with a heartbeat: nobody's test should wait five seconds for that."""
+
+
 class LocalCluster:
     """One node with data in `data_dir`, or in a directory of its own that goes with it.
 
     Args:
         data_dir: where the data is kept; None for a temporary place.
         properties: further settings by Kafka's names; the first rebalance of a group does not wait unless they say so.
+        prompt: whether members are to send heartbeats every 200 ms; else as often as Kafka says.
     """
 
-    def __init__(self, data_dir: str | None = None, properties: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: str | None = None, properties: Mapping[str, str] | None = None, *, prompt: bool = True
+    ) -> None:
         self._own = data_dir is None
         self.data_dir = data_dir or tempfile.mkdtemp(prefix="busway-")
         self._properties = {
@@ -32,6 +42,7 @@ class LocalCluster:
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
+            **(_PROMPT if prompt else {}),
             **(properties or {}),
             "log.dirs": self.data_dir,
         }

@@ -41,6 +41,7 @@ from busway_bus.testing.sim_loop import STEPS_MAX, VIRTUAL_S_MAX, SimLoop, Stuck
 from busway_bus.testing.sim_network import Network
 from busway_bus.testing.sim_process import PROCESS, Crashed, Host, Process
 from busway_bus.testing.trace import Trace
+from busway_protocol.machine import Machine
 
 __all__ = ["Crashed", "Mistakes", "SimNode", "SimProcess", "Stuck", "World"]
 
@@ -218,9 +219,7 @@ class SimNode:
             self._world.network.host_is_back(self.host)
         process = self.process = SimProcess(self._world, self._world.loop.new_process(self.name))
         self._world.loop.tell(process.process, "starts")
-        self.node = Node(
-            BrokerConfig.from_properties(self._properties), machine=process.process.machine, files=self._open
-        )
+        self.node = self._make(BrokerConfig.from_properties(self._properties), process.process.machine)
         try:
             await process.run(self.node.start)
         except Crashed:
@@ -232,6 +231,10 @@ class SimNode:
         self._world.loop.tell(process.process, "serves")
         self.exited = process.start(self._until_failed, self.node, process)
         self.exited.add_done_callback(lambda future: future.cancelled() or future.exception())
+
+    def _make(self, config: BrokerConfig, machine: Machine) -> Node:
+        """The node of a new process, which is not started."""
+        return Node(config, machine=machine, files=self._open)
 
     def _open(self, _: str) -> SimFiles:
         process = PROCESS.get()

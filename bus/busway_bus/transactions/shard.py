@@ -5,16 +5,18 @@ who may do what (`fencing`), what an event makes of an id (`transaction`), stora
 (`coordinator.markers`).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.fair_share import NOBODY, Account, FairShare
 from busway_bus.kernel.limits import (
     TRANSACTION_BYTES,
     TRANSACTION_PARTITION_BYTES,
     TRANSACTION_PARTITIONS_MAX,
+    TRANSACTIONS_BYTES_MAX,
 )
 from busway_bus.transactions.fencing import (
     Begin,
@@ -40,11 +42,24 @@ R = TypeVar("R")
 
 
 class Change(NamedTuple):
-    """One record: what an id is from now on, or None where it is forgotten, and the version of the value."""
+    """One record: what an id is from now on, or None where it is forgotten, and the version of the value.
+
+    Attributes:
+        host: whose share the id takes from now on, which the log does not keep; None for whoever's it was.
+    """
 
     transactional_id: str
     transaction: Transaction | None
     version: int = 1
+    host: str | None = None
+
+
+def transactions_share(
+    limit: int = TRANSACTIONS_BYTES_MAX, refused: Callable[[str, str], None] = lambda host, text: None
+) -> FairShare:
+    """What each host may have of transactional ids and the partitions of their transactions."""
+    remedy = "Ids that are used again, and transactions that end, take no more; ids are forgotten after transactional.id.expiration.ms."
+    return FairShare(limit, what="transactional ids", remedy=remedy, refused=refused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,24 +125,33 @@ class Overdue:
 class TransactionShard:
     """What one partition of the transactions' topic holds.
 
+    Args:
+        share: what all of them may take in memory, by host.
+
     Attributes:
         transactions: by transactional id.
         prepared: ids whose end is decided and not yet in all partitions.
-        held_bytes: about what all of it takes in memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, share: FairShare) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.prepared: dict[str, None] = {}
-        self.held_bytes = 0
+        self._account = Account(share)
+        self._hosts: dict[str, str] = {}
+        """Whose share an id takes, where that is known."""
         self._timeouts = Deadlines()
+
+    @property
+    def held_bytes(self) -> int:
+        """About what all of it takes in memory."""
+        return self._account.held
 
     # What is written down
 
     @staticmethod
     def encode(change: Change) -> tuple[bytes, bytes | None]:
         """A change as it is stored."""
-        transactional_id, transaction, version = change
+        transactional_id, transaction, version, _ = change
         value = None if transaction is None else value_bytes(transaction.record(version), version)
         return key_bytes(transactional_id), value
 
@@ -148,21 +172,35 @@ class TransactionShard:
 
     def apply(self, change: Change, now: int) -> None:
         """Take one record into the table."""
-        transactional_id, transaction, _ = change
-        before = self.transactions.pop(transactional_id, None)
-        self.held_bytes -= _size(transactional_id, before)
+        transactional_id, transaction, _, host = change
+        if transaction is not None and transaction.state is State.DEAD:
+            transaction = None
+        self._count(transactional_id, self.transactions.pop(transactional_id, None), transaction, host)
         self.prepared.pop(transactional_id, None)
-        if transaction is None or transaction.state is State.DEAD:
+        if transaction is None:
             self._timeouts.discard(transactional_id)
             return
         self.transactions[transactional_id] = transaction
-        self.held_bytes += _size(transactional_id, transaction)
         if transaction.state.prepared:
             self.prepared[transactional_id] = None
         if transaction.state is State.ONGOING:
             self._timeouts.put(transactional_id, transaction.started_ms + transaction.timeout_ms + 1)
         else:
             self._timeouts.discard(transactional_id)
+
+    def _count(
+        self, transactional_id: str, before: Transaction | None, after: Transaction | None, host: str | None
+    ) -> None:
+        had = self._hosts.pop(transactional_id, NOBODY)
+        has = had if host is None else host
+        self._account.replace((had, _size(transactional_id, before)), (has, _size(transactional_id, after)))
+        if after is not None and has != NOBODY:
+            self._hosts[transactional_id] = has
+
+    def _check_room(self, host: str, more: int) -> None:
+        refusal = self._account.refusal(host, more)
+        if refusal is not None:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, refusal)
 
     # Time: see `timed_out` and `expire`, which the coordinator calls at the intervals that its settings name.
 
@@ -189,27 +227,25 @@ class TransactionShard:
         levels: Levels,
         *,
         now: int,
-        has_room: bool,
+        host: str,
     ) -> Decision[Begun]:
         """InitProducerId: a producer begins with this transactional id, and fences whoever had it.
 
         Args:
             expected: the identity that the producer had, where it goes on.
             new_id: a producer id that nobody has, where `needs_id` was answered before.
-            has_room: whether one more id may be kept.
+            host: whose share the id takes.
 
         Raises:
-            KafkaError: see `fencing.check_begin`; POLICY_VIOLATION where there is no room.
+            KafkaError: see `fencing.check_begin`; POLICY_VIOLATION where there is no room for one more id of this host.
         """
         known = self.transactions.get(transactional_id)
         if known is None:
-            if not has_room:
-                raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, "the coordinator keeps as many transactional ids as it can"
-                )
+            new = Transaction(producer_id=NO_ID if new_id is None else new_id, timeout_ms=timeout_ms, updated_ms=now)
+            self._check_room(host, _size(transactional_id, new))
             if new_id is None:
                 return Decision(reply=Begun(needs_id=True))
-            known = Transaction(producer_id=new_id, timeout_ms=timeout_ms, updated_ms=now)
+            known = new
         todo = check_begin(known, expected)
         if todo is Begin.FENCE:
             if new_id is None and _rotates(known, levels.server):
@@ -220,27 +256,40 @@ class TransactionShard:
                 return Decision(reply=Begun(needs_id=True))
             begun = known.rotated(new_id, timeout_ms, now, known=expected is not None)
         elif todo is Begin.REPEAT:
-            begun = known.initialized(timeout_ms, known.epoch, known.last_epoch, now)
+            begun = known.repeated(timeout_ms, now)
         else:
             last_epoch = -1 if expected is None else known.epoch
             begun = known.initialized(timeout_ms, known.epoch + 1, last_epoch, now)
-        return _changed(transactional_id, begun, levels, Begun(identity=(begun.producer_id, begun.epoch)))
+        return _changed(transactional_id, begun, levels, Begun(identity=(begun.producer_id, begun.epoch)), host)
 
     def add(
-        self, transactional_id: str, identity: Identity, partitions: Collection[Place], levels: Levels, now: int
+        self,
+        transactional_id: str,
+        identity: Identity,
+        partitions: Collection[Place],
+        levels: Levels,
+        *,
+        now: int,
+        host: str,
     ) -> Decision[None]:
         """Add partitions to the transaction, which begins with the first of them.
 
+        Args:
+            host: whose share they take, and the id with them.
+
         Raises:
-            KafkaError: see `fencing.check_add`; POLICY_VIOLATION for too many partitions.
+            KafkaError: see `fencing.check_add`; POLICY_VIOLATION for too many partitions, or where there is no room for so many of this
+                host.
         """
         known = check_add(self.transactions.get(transactional_id), identity)
         if known.state is State.ONGOING and known.partitions.issuperset(partitions):
             return Decision(reply=None)
-        if len(known.partitions) + len(partitions) > TRANSACTION_PARTITIONS_MAX:
-            text = f"a transaction writes to at most {TRANSACTION_PARTITIONS_MAX} partitions"
+        if len(known.partitions.union(partitions)) > TRANSACTION_PARTITIONS_MAX:
+            text = f"a transaction writes to at most {TRANSACTION_PARTITIONS_MAX:,} partitions; write to more in several transactions"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-        return _changed(transactional_id, known.added(partitions, levels.effective, now), levels, None)
+        added = known.added(partitions, levels.effective, now)
+        self._check_room(host, TRANSACTION_PARTITION_BYTES * (len(added.partitions) - len(known.partitions)))
+        return _changed(transactional_id, added, levels, None, host)
 
     def verify(
         self, transactional_id: str, identity: Identity, partitions: Collection[Place]
@@ -326,8 +375,10 @@ class TransactionShard:
         return Decision(records=tuple(changes), reply=None)
 
 
-def _changed(transactional_id: str, transaction: Transaction, levels: Levels, reply: R) -> Decision[R]:
-    change = Change(transactional_id, transaction, levels.record_version)
+def _changed(
+    transactional_id: str, transaction: Transaction, levels: Levels, reply: R, host: str | None = None
+) -> Decision[R]:
+    change = Change(transactional_id, transaction, levels.record_version, host)
     return Decision(records=(change,), reply=reply)
 
 

@@ -61,6 +61,11 @@ class Transaction:
         """A producer begins with this epoch."""
         return self._begun(self.producer_id, timeout_ms, epoch, last_epoch, now)
 
+    def repeated(self, timeout_ms: int, now: int) -> "Transaction":
+        """A producer begins once more with the epoch that it was given, as often as the answer is lost."""
+        begun = self.initialized(timeout_ms, self.epoch, self.last_epoch, now)
+        return replace(begun, previous_producer_id=self.previous_producer_id)
+
     def rotated(self, producer_id: int, timeout_ms: int, now: int, *, known: bool) -> "Transaction":
         """A producer begins with a new id, as the epochs of the old one are used up.
 
@@ -197,6 +202,6 @@ class Transaction:
 def by_topic(partitions: Iterable[Place]) -> list[PartitionsSchema]:
     """Partitions as the log has them: by topic, in order."""
     topics: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
+    for topic, number in partitions:
         topics.setdefault(topic, []).append(number)
-    return [PartitionsSchema(topic=topic, partition_ids=numbers) for topic, numbers in topics.items()]
+    return [PartitionsSchema(topic=topic, partition_ids=sorted(topics[topic])) for topic in sorted(topics)]

@@ -90,6 +90,7 @@ class Recommender(Extension):
 
     async def starting(self, app: App) -> None:
         """The rows are there, as the table was extended before: serve the newest whole model, then follow."""
+        self._swapped = asyncio.Event()  # of the event loop that the app starts in, whichever an earlier one did
         queue = self._stack.enter_context(self._rows.changes(CHANGES_MOST))
         await self._load()
         self._following = asyncio.ensure_future(self._follow(queue))

@@ -14,6 +14,8 @@ _RULE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 _KINDS: Final = ("TRANSFORM", "CONDITION")
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _DOMAIN_MODES: Final = ("WRITE", "READ", "WRITEREAD")
+RULES_MAX: Final = 1_000
+"""In each list: what looks at rules does so in one piece, on the event loop."""
 _LISTS: Final = {
     "migrationRules": _MIGRATION_MODES,
     "domainRules": _DOMAIN_MODES,
@@ -43,14 +45,18 @@ def rule_set(found: Any) -> Mapping[str, Any] | None:
     """Migration, domain and encoding rules, with the defaults of kind and mode filled in.
 
     Raises:
-        RegistryError: 400 another shape; 42210 a name that is not valid or is there twice, an unknown kind, a mode of another list.
+        RegistryError: 400 another shape; 42210 a name that is not valid or is there twice, an unknown kind, a mode of another list, or
+            more than `RULES_MAX` rules in a list.
     """
     if found is None:
         return None
     given = _object(found, "ruleSet")
     made: dict[str, Any] = {}
     for name, modes in _LISTS.items():
-        rules = [_rule(one, f"ruleSet.{name}", modes) for one in _list(given.get(name), f"ruleSet.{name}")]
+        told = _list(given.get(name), f"ruleSet.{name}")
+        if len(told) > RULES_MAX:
+            raise invalid_rule_set(f"there are {len(told)} rules in {name}; at most {RULES_MAX} are taken")
+        rules = [_rule(one, f"ruleSet.{name}", modes) for one in told]
         seen: set[str] = set()
         for rule in rules:
             if rule["name"] in seen:

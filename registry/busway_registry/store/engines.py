@@ -4,7 +4,8 @@ What lives here: drivers, bounds, and what is set on each connection. What does 
 """
 
 import sqlite3
-from typing import Any, Final
+from asyncio import get_running_loop, sleep
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, make_url
@@ -12,6 +13,9 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from busway_registry.store.interface import StoreFailed
+
+if TYPE_CHECKING:
+    import aiosqlite
 
 WRITES: Final = "busway_writes"
 """The execution option of a connection whose transaction writes."""
@@ -38,6 +42,11 @@ _POSTGRES: Final = {
 """libpq's parameters; what the URL says about one of them wins."""
 _POOL: Final = {"pool_size": 5, "max_overflow": 10, "pool_timeout": 10, "pool_pre_ping": True}
 """Writers take one connection in turns, so the rest is for readers; a connection that died while idle is replaced unseen."""
+
+
+_PATIENCE_S: Final = 10
+"""How long a connection to SQLite waits for a lock, in seconds."""
+_LOOKS_AGAIN_S: Final = 0.02
 
 
 def create_engine(url: str) -> AsyncEngine:
@@ -80,11 +89,29 @@ def try_sqlite(url: URL) -> None:
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver opens no transactions of its own
     cursor = connection.cursor()
-    cursor.execute("PRAGMA busy_timeout = 10000")
-    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute(f"PRAGMA busy_timeout = {_PATIENCE_S * 1000}")
+    connection.run_async(_write_ahead)
     cursor.execute("PRAGMA synchronous = FULL")  # an id that was given out is never given again
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+async def _write_ahead(connection: "aiosqlite.Connection") -> None:
+    """Have the file's journal written ahead, however many open it for the first time at once.
+
+    SQLite's own patience does not hold here: two that both read the file and both want to change its journal would wait for each other,
+    so one of them hears at once that it is locked.
+    """
+    deadline = get_running_loop().time() + _PATIENCE_S
+    while True:
+        try:
+            await connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as problem:
+            locked = problem.sqlite_errorcode in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY}
+            if not locked or get_running_loop().time() > deadline:
+                raise
+        await sleep(_LOOKS_AGAIN_S)
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -1,7 +1,7 @@
 """Administration: topics, groups, settings, offsets.
 
-What lives here: `Admin` and the values it returns. What does not: share groups (`share_groups`), transactions
-(`transactions`), the CLI. Every call raises `BrokerError` with the broker's
+What lives here: `Admin` and the values it returns. What does not: why groups were balanced anew (`explanations`), features (`features`), share groups
+(`share_groups`), transactions (`transactions`), the CLI. Every call raises `BrokerError` with the broker's
 own words when it refuses.
 """
 
@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
+from busway.admin.explanations import ExplanationsAdmin
+from busway.admin.features import FeaturesAdmin
 from busway.admin.groups import GroupsAdmin
 from busway.admin.share_groups import ShareGroupsAdmin
 from busway.admin.transactions import TransactionsAdmin
@@ -84,7 +86,7 @@ class ClusterDescription:
     brokers: Mapping[int, tuple[str, int]]
 
 
-class Admin(GroupsAdmin, ShareGroupsAdmin, TransactionsAdmin):
+class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, TransactionsAdmin):
     """Administers a cluster.
 
     Args:

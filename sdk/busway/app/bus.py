@@ -132,7 +132,7 @@ class App(Declarations, Sending):
         if self._stack is not None or self._starting is not None:
             raise NotRunning(f"app {self.name} is running already")
         self._starting = task = asyncio.current_task()
-        self._not_starting.clear()
+        self._not_starting = asyncio.Event()  # of this event loop, which may be another than last time
         stopping = task.cancelling() if task is not None else 0
         try:
             await self._start()

@@ -42,8 +42,8 @@ class Sending:
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
         """As `Topic.send`."""
-        future = await self._send(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
-        return await future
+        record = Outgoing(topic.name, partition, *self._bytes(topic, key, value), headers, timestamp_ms)
+        return await (await self._send(record))
 
     async def send_soon(
         self,
@@ -56,7 +56,8 @@ class Sending:
         timestamp_ms: int | None = None,
     ) -> "asyncio.Future[RecordMetadata]":
         """As `Topic.send_soon`."""
-        future = await self._send(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        record = Outgoing(topic.name, partition, *self._bytes(topic, key, value), headers, timestamp_ms)
+        future = await self._send(record)
         if (sent := unacknowledged.get()) is None:
             return future
         sent.append(future)
@@ -65,40 +66,37 @@ class Sending:
         seen.add_done_callback(lambda done: done.cancelled() or done.exception())
         return seen
 
-    async def _send(
-        self,
-        topic: Topic[K, V],
-        value: V | None,
-        key: K | None,
-        *,
-        headers: Headers,
-        partition: int | None,
-        timestamp_ms: int | None,
-    ) -> "asyncio.Future[RecordMetadata]":
+    async def send_result(self, topic: Topic[K, V], value: V | None, key: K | None) -> None:
+        """Send what a handler returned: its record is finished when that is acknowledged, and nobody else asks where it was put."""
+        record = Outgoing(topic.name, None, *self._bytes(topic, key, value), (), None)
+        if (mine := work.get()) is not None:
+            await self._keep(mine, record)
+        elif (sent := unacknowledged.get()) is not None:
+            future = await cast("App", self).producer.send_among(record.topic, record.value, record.key)
+            if not sent or sent[-1] is not future:
+                sent.append(future)
+
+    def _bytes(self, topic: Topic[K, V], key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
         app = cast("App", self)
-        serdes, producer = app.serdes, app.producer
+        serdes = app.serdes
         if topic.app is not app or not serdes.knows(topic):
             raise self._undeclared(topic)
-        record = Outgoing(
-            topic.name,
-            partition,
-            serdes.encode(topic, "key", key),
-            serdes.encode(topic, "value", value),
-            headers,
-            timestamp_ms,
-        )
+        return serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
+
+    async def _send(self, record: Outgoing) -> "asyncio.Future[RecordMetadata]":
         if (mine := work.get()) is not None:
-            return await self._keep(mine, record)
-        return await producer.send(
+            await self._keep(mine, record)
+            return _kept(record)
+        return await cast("App", self).producer.send(
             record.topic,
             record.value,
             record.key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
+            headers=record.headers,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
         )
 
-    async def _keep(self, mine: Work, record: Outgoing) -> "asyncio.Future[RecordMetadata]":
+    async def _keep(self, mine: Work, record: Outgoing) -> None:
         """Have it sent when the handler has returned; refused now is what would be refused then."""
         await cast("App", self).producer.check(
             record.topic,
@@ -109,11 +107,6 @@ class Sending:
             headers=record.headers,
         )
         mine.keep(record)
-        kept: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        number = -1 if record.partition is None else record.partition
-        now_ms = current_machine().wall_ms() if record.timestamp_ms is None else record.timestamp_ms
-        kept.set_result(RecordMetadata(record.topic, number, -1, now_ms))
-        return kept
 
     async def send_encoded(
         self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
@@ -132,7 +125,9 @@ class Sending:
                 await create_missing(app, [NewTopic(topic, -1)])
                 self._made.add(topic)
             if (mine := work.get()) is not None:
-                return await (await self._keep(mine, Outgoing(topic, None, key, value, headers, None)))
+                record = Outgoing(topic, None, key, value, headers, None)
+                await self._keep(mine, record)
+                return await _kept(record)
             return await (await app.producer.send(topic, value, key, headers=headers))
         except BuswayError:
             self._made.discard(topic)
@@ -140,3 +135,12 @@ class Sending:
 
     def _undeclared(self, topic: Topic[Any, Any]) -> BadDeclaration:
         return BadDeclaration(f"topic {topic.name} was not declared with app {self.name} before it started")
+
+
+def _kept(record: Outgoing) -> "asyncio.Future[RecordMetadata]":
+    """What a handler learns of a record that is sent when it has returned."""
+    kept: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+    number = -1 if record.partition is None else record.partition
+    now_ms = current_machine().wall_ms() if record.timestamp_ms is None else record.timestamp_ms
+    kept.set_result(RecordMetadata(record.topic, number, -1, now_ms))
+    return kept

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "consume": "records",
     "groups": "groups",
     "transactions": "transactions",
+    "features": "features",
     "dlq": "dlq",
     "schema": "schema",
     "outbox": "outbox",

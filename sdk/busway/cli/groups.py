@@ -6,13 +6,17 @@ from typing import Annotated
 import typer
 
 from busway.admin.admin import Admin
+from busway.admin.explanations import Rebalance
 from busway.admin.groups import GroupDescription, GroupMember
+from busway.admin.share_groups import SHARE
+from busway.cli.explanations import as_rows, told
 from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
-from busway.cli.share_groups import is_share_group, share_group
+from busway.cli.share_groups import dead_letter_topic, is_share_group, share_group
 from busway.types import TopicPartition
 
 app = typer.Typer(
-    help="List, describe, reset and delete consumer groups; list and describe share groups.", no_args_is_help=True
+    help="List, describe, explain, reset and delete consumer groups; list and describe share groups.",
+    no_args_is_help=True,
 )
 Group = Annotated[str, typer.Argument(help="The group.")]
 _EARLIEST, _LATEST = -2, -1
@@ -36,10 +40,10 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
 def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
     """Committed offsets, lag and members of a group, with its type and epochs; of a share group from where it goes on."""
 
-    async def work() -> tuple[GroupDescription, list[dict[str, object]]]:
+    async def work() -> tuple[GroupDescription, list[dict[str, object]], str | None]:
         async with Admin(bootstrap) as admin:
             if await is_share_group(admin, group):
-                return await share_group(admin, group)
+                return *await share_group(admin, group), await dead_letter_topic(admin, group)
             described = await admin.describe_group(group)
             committed = await admin.list_group_offsets(group)
             owners = {partition: member for member in described.members for partition in member.partitions}
@@ -62,9 +66,9 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
                     "client": member.client_id if member else None,
                 }
             )
-        return described, rows
+        return described, rows, None
 
-    described, rows = run(work())
+    described, rows, dead_letters = run(work())
     members = [_member(member) for member in described.members]
     if as_json:
         told = {
@@ -77,9 +81,13 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
             "members": members,
             "partitions": rows,
         }
+        if described.kind == SHARE:
+            told["dead_letters"] = dead_letters
         show(told, "", as_json=True)
         return
     typer.echo(f"{group}: {described.state}, {described.kind}{_epochs(described)}")
+    if dead_letters is not None:
+        typer.echo(f"the broker puts what the group gives up into {dead_letters}")
     if members:
         show_rows(members, as_json=False, title="members")
     show_rows(rows, as_json=False, title="committed offsets")
@@ -108,6 +116,18 @@ def _member(member: GroupMember) -> dict[str, object]:
 
 def _shown(partitions: Iterable[TopicPartition]) -> str:
     return " ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
+
+
+@app.command("explain")
+def explain(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Why a group was balanced anew lately: who came and went, what it said, which partitions moved, how long it took."""
+
+    async def work() -> list[Rebalance]:
+        async with Admin(bootstrap) as admin:
+            return await admin.explain_group(group)
+
+    found = run(work())
+    show({"group": group, "rebalances": as_rows(found)}, told(group, found), as_json=as_json)
 
 
 @app.command("reset")

@@ -129,7 +129,8 @@ def broker(
         if as_json:
             write_json({"bootstrap_servers": node.bootstrap_servers, "data": node.config.data_dir})
         else:
-            typer.echo(f"broker    {node.bootstrap_servers}\ndata      {node.config.data_dir}\nCtrl-C stops")
+            kind = "controller  " if node.config.is_controller_alone else "broker    "
+            typer.echo(f"{kind}{node.bootstrap_servers}\ndata      {node.config.data_dir}\nCtrl-C stops")
         sys.stdout.flush()
 
     async def main() -> None:

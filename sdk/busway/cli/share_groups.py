@@ -5,12 +5,18 @@ What lives here: its rows. What does not: the commands (`groups`).
 
 from busway.admin.admin import Admin
 from busway.admin.groups import GroupDescription, GroupMember
-from busway.admin.share_groups import SHARE
+from busway.admin.share_groups import GROUP, SHARE
 
 
 async def is_share_group(admin: Admin, group: str) -> bool:
     """Whether a group is a share group."""
     return any(listed.group_id == group and listed.kind == SHARE for listed in await admin.list_groups())
+
+
+async def dead_letter_topic(admin: Admin, group: str) -> str | None:
+    """Where the broker puts what the group gives up (KIP-1191); None where it goes nowhere."""
+    setting = (await admin.describe_configs(group, kind=GROUP)).get("errors.deadletterqueue.topic.name")
+    return (setting.value or None) if setting is not None else None
 
 
 async def share_group(admin: Admin, group: str) -> tuple[GroupDescription, list[dict[str, object]]]:

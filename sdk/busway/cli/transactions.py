@@ -13,10 +13,17 @@ app = typer.Typer(
     help="List, describe and abort transactions, and find those that no coordinator ends.", no_args_is_help=True
 )
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Only in this topic; in all of them without.")]
-IdleMinutes = Annotated[
-    float, typer.Option("--idle-minutes", help="Only of producers that have written nothing for so long.", min=0)
-]
 _IDLE_MINUTES = HANGING_AFTER_MS / 60_000
+_IDLE_MINUTES_MAX = 1_000_000
+IdleMinutes = Annotated[
+    float,
+    typer.Option(
+        "--idle-minutes",
+        help="Only of producers that have written nothing for so long.",
+        min=0,
+        max=_IDLE_MINUTES_MAX,
+    ),
+]
 
 
 @app.command("list")

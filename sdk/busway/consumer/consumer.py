@@ -65,6 +65,7 @@ class Consumer:
         self._wanted = frozenset(topics)
         self._topics = Topics(self._cluster, self._fetcher, max_age_s=self.options.metadata_max_age_ms / 1000)
         self._tasks: list[asyncio.Task[None]] = []
+        self._committing: asyncio.Task[None] | None = None
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handled: dict[TopicPartition, OffsetAndMetadata] = {}
         """What auto commit may commit: records handed out before the last call, so that a crash repeats and never skips."""
@@ -98,7 +99,8 @@ class Consumer:
         if self._group is not None:
             self._tasks.append(loop.create_task(self._group.run(), name="busway-group"))
             if self.options.enable_auto_commit:
-                self._tasks.append(loop.create_task(self._auto_commit(), name="busway-auto-commit"))
+                self._committing = loop.create_task(self._auto_commit(), name="busway-auto-commit")
+                self._tasks.append(self._committing)
         try:
             if self._wanted:
                 await self._topics.subscribe(self._wanted)
@@ -116,7 +118,8 @@ class Consumer:
             await self._disconnect()
             return
         try:
-            if self._group is not None and self.options.enable_auto_commit:
+            if self._committing is not None:
+                self._committing.cancel()
                 await self._commit_last(commit)
         finally:
             for task in tasks:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from busway.cluster.coordinator import PASSING
+from busway.consumer.commit_order import Commit, CommitOrder
 from busway.consumer.coordinator import Coordinator
 from busway.consumer.membership import Membership
 from busway.consumer.offset_requests import OffsetVersions, commit_request, fetch_request, fetched
@@ -54,6 +55,7 @@ class GroupOffsets:
         self._versions = versions
         self._timeout_s = timeout_s
         self._stable = stable
+        self._order = CommitOrder()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets; partitions without one are left out.
@@ -92,7 +94,7 @@ class GroupOffsets:
             raise BrokerError(code, f"offsets of group {self._group}")
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit; tries again while that can help.
+        """Commit; tries again while that can help, but not what a later call is about, whose end it then waits for.
 
         A rebalance under way is waited for: what stayed this member's without a break is then committed in the new generation. The rest
         is not: sent in the name of the new generation, offsets of the old one would undo what their owners commit.
@@ -104,14 +106,22 @@ class GroupOffsets:
         """
         if not offsets:
             return
+        with self._order.begin(offsets) as commit:
+            await self._commit(offsets, commit)
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], commit: Commit) -> None:
         left = dict(offsets)
         tenures = {partition: self._membership.tenure(partition) for partition in left}
+        gone: set[TopicPartition] = set()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
         backoff = self._coordinator.backoff()
         while True:
-            generation = self._membership.generation
-            problem = await self._try(left, generation)
+            async with self._order.turn:
+                for partition in commit.leave(left):
+                    del left[partition]
+                generation = self._membership.generation
+                problem = await self._try(left, generation)
             if problem is None:
                 break
             if loop.time() >= deadline:
@@ -121,12 +131,14 @@ class GroupOffsets:
                 async with asyncio.timeout_at(deadline):
                     await self._settled.wait()
             if self._membership.generation != generation:
-                left = {
-                    partition: offset
-                    for partition, offset in left.items()
-                    if tenures[partition] is not None and tenures[partition] == self._membership.tenure(partition)
+                gone |= {
+                    partition
+                    for partition in left
+                    if tenures[partition] is None or tenures[partition] != self._membership.tenure(partition)
                 }
-        if gone := offsets.keys() - left.keys():
+                left = {partition: offset for partition, offset in left.items() if partition not in gone}
+        await commit.left_to_others(deadline)
+        if gone:
             raise self._failed(gone, "it was joined anew while its offsets were being committed")
 
     async def _try(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: int) -> BuswayError | None:

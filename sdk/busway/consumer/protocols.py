@@ -13,7 +13,7 @@ from busway.consumer.group import GroupMember, Listener
 from busway.consumer.group_classic import ClassicMember
 from busway.consumer.group_modern import ModernMember
 from busway.errors import UnsupportedByBroker
-from busway.options import ConsumerOptions
+from busway.options import USUAL_STRATEGIES, ConsumerOptions
 from busway_protocol.apis import ApiKey
 
 log = logging.getLogger("busway.consumer")
@@ -33,13 +33,18 @@ async def group_member(
         ConnectionFailed: none can be reached.
     """
     wanted = options.group_protocol
+    told_both = wanted == "auto" and options.partition_assignment_strategy != USUAL_STRATEGIES
+    assignor = None if told_both else options.group_remote_assignor
+    if wanted == "auto" and options.group_instance_id is not None and assignor is None:
+        # A static member that was killed comes back to its place at once only here; the coordinator lets its old session end first.
+        wanted = "classic"
     modern = wanted != "classic" and await _serves_modern(cluster, finalized=wanted != "consumer")
     if wanted == "consumer" and not modern:
         raise UnsupportedByBroker(
             "group_protocol='consumer' needs brokers that serve ConsumerGroupHeartbeat 1; "
             "these do not: leave it out for what they serve, or upgrade them"
         )
-    if not modern and options.group_remote_assignor is not None:
+    if not modern and assignor is not None:
         raise UnsupportedByBroker(
             "group_remote_assignor is for group_protocol='consumer', which these brokers do not serve; leave it out"
         )

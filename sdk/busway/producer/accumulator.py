@@ -51,6 +51,7 @@ class Batch:
 
     Attributes:
         shared: those of the waiters' futures that stand for records further behind as well.
+        common: the one of them that stands for all that came without their own.
         uncertain: it was sent, and no answer tells that it was not written.
         halved: it was part of a larger one that was refused for its size.
         given_up: it took too long while it was under way; nobody waits for it any more, only its sequence numbers matter.
@@ -64,6 +65,7 @@ class Batch:
     due: float
     waiters: list[Waiter] = field(default_factory=list)
     shared: set[Any] = field(default_factory=set)
+    common: Any = None
     encoded: bytes | None = None
     uncertain: bool = False
     halved: bool = False
@@ -137,7 +139,7 @@ class Accumulator:
         """Add a record, its headers encoded; answers whether a batch was opened or became full, so that the sender should look.
 
         Args:
-            waiter: the future of who waits for it, or `Together` with others.
+            waiter: the future of who waits for it, or `Together` with others; None where `common` is asked for next.
         """
         queue = self._queues.get(partition)
         if queue is None:
@@ -153,7 +155,9 @@ class Accumulator:
         builder.append_encoded(timestamp_ms, key, value, headers)
         if opened:
             batches.append(batch)  # only now: a record that cannot be encoded leaves no empty batch behind
-        if type(waiter) is not Together:
+        if waiter is None:
+            pass
+        elif type(waiter) is not Together:
             batch.waiters.append((builder.count - 1, timestamp_ms, waiter))
         elif waiter.batch is not batch:
             future = waiter.make_future()
@@ -164,6 +168,15 @@ class Accumulator:
         batch.size += size
         self.buffered += size
         return opened or builder.size_bytes >= queue.batch_size
+
+    def common(self, partition: Partition, timestamp_ms: int, make_future: Callable[[], Any]) -> Any:
+        """The future that stands for the record that was added last, of that time, and for all others of its batch that this was asked for."""
+        batch = self._queues[partition].batches[-1]
+        if batch.common is None:
+            batch.common = make_future()
+            batch.waiters.append((batch.builder.count - 1, timestamp_ms, batch.common))
+            batch.shared.add(batch.common)
+        return batch.common
 
     def ready(self, now: float) -> tuple[list[Partition], float | None]:
         """Partitions whose first batch is to be sent now, and the moment when the next one will be."""

@@ -9,23 +9,22 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
-from busway.errors import BuswayError, InvalidTransactionState, MessageTooLarge, NotRunning, TransactionFailed
+from busway.errors import BuswayError, InvalidTransactionState, NotRunning, TransactionFailed
 from busway.net.machine import OS, current_machine
 from busway.options import ProducerOptions, options_from
-from busway.producer.accumulator import RECORD_OVERHEAD, Accumulator, Together
+from busway.producer.accumulator import Accumulator, Partition, Together
+from busway.producer.checks import checked_timestamp, size_of
+from busway.producer.placing import Placing
 from busway.producer.sender import Sender
 from busway.producer.transactions import Transactions
 from busway.types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
-from busway_protocol.partitioning import partition_for_key
 from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
 
 log = logging.getLogger("busway.producer")
 
-_BYTES: Final = bytes | bytearray | memoryview | None
-_TIMESTAMP_LIMIT: Final = 2**63
 KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 """A record for `Producer.send_many`."""
 
@@ -55,7 +54,7 @@ class Producer:
         self._sender = Sender(self._cluster, self._accumulator, self.options)
         self._transactions = self._sender.transactions
         self._task: asyncio.Task[None] | None = None
-        self._keyless: dict[str, tuple[int, int]] = {}
+        self._placing = Placing(self._cluster.metadata, self.options)
         self._wall_ms = OS.wall_ms
 
     async def start(self) -> None:
@@ -148,6 +147,44 @@ class Producer:
             InvalidTransactionState: the producer is transactional, and no transaction is open.
             TransactionAbortable, ProducerFenced, TransactionFailed: the transaction has failed.
         """
+        waiter: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        await self._hand_over(topic, value, key, partition, timestamp_ms, headers, waiter)
+        return waiter
+
+    async def send_among(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> "asyncio.Future[RecordMetadata]":
+        """As `send`, for who need not know where a record was put: one future stands for all such records of a batch.
+
+        It costs a fraction of what one for each record costs. It is done when the batch is acknowledged, with where the first of them in
+        it was put; nobody should cancel it.
+
+        Raises:
+            As `send`.
+        """
+        where, stamp = await self._hand_over(topic, value, key, partition, timestamp_ms, headers, None)
+        common: asyncio.Future[RecordMetadata] = self._accumulator.common(
+            where, stamp, asyncio.get_running_loop().create_future
+        )
+        return common
+
+    async def _hand_over(  # noqa: PLR0917 - once for every record: keyword arguments would cost a tenth of it
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        waiter: "asyncio.Future[RecordMetadata] | None",
+    ) -> tuple[Partition, int]:
         transaction = self._check_running()
         size = self._size(topic, value, key, headers)
         if topic not in self._cluster.metadata.topics:
@@ -155,16 +192,18 @@ class Producer:
         accumulator = self._accumulator
         while accumulator.buffered + size > self.options.buffer_memory and accumulator.buffered:
             await self._space(topic)
-        timestamp_ms = self._wall_ms() if timestamp_ms is None else _checked(timestamp_ms)
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[RecordMetadata] = loop.create_future()
-        number = self._choose(topic, key, size) if partition is None else self._given(topic, partition)
+        timestamp_ms = self._wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+        where = (
+            topic,
+            self._placing.choose(topic, key, size) if partition is None else self._placing.given(topic, partition),
+        )
         encoded = encode_headers(headers) if headers else NO_HEADERS
         if self._transactions is not None:
             self._transactions.require(transaction)
-        if accumulator.append((topic, number), loop.time(), timestamp_ms, key, value, encoded, size, waiter):
+        now = asyncio.get_running_loop().time()
+        if accumulator.append(where, now, timestamp_ms, key, value, encoded, size, waiter):
             self._sender.wake()
-        return waiter
+        return where, timestamp_ms
 
     async def send_many(
         self,
@@ -193,8 +232,8 @@ class Producer:
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
         loop, accumulator = asyncio.get_running_loop(), self._accumulator
-        timestamp_ms = self._wall_ms() if timestamp_ms is None else _checked(timestamp_ms)
-        where = topic, self._given(topic, partition)
+        timestamp_ms = self._wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+        where = topic, self._placing.given(topic, partition)
         together = Together(loop.create_future)
         latest: Headers = ()
         encoded = NO_HEADERS
@@ -234,11 +273,11 @@ class Producer:
         """
         self._size(topic, value, key, headers)
         if timestamp_ms is not None:
-            _checked(timestamp_ms)
+            checked_timestamp(timestamp_ms)
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
         if partition is not None:
-            self._given(topic, partition)
+            self._placing.given(topic, partition)
 
     async def choose(self, topic: str, key: bytes | None, size: int) -> int:
         """The partition that `send` would choose for a record of that size.
@@ -248,7 +287,7 @@ class Producer:
         """
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
-        return self._choose(topic, key, size)
+        return self._placing.choose(topic, key, size)
 
     def _check_running(self) -> int:
         """The number of the open transaction, 0 for a producer that has none."""
@@ -257,24 +296,7 @@ class Producer:
         return 0 if self._transactions is None else self._transactions.require_open()
 
     def _size(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> int:
-        """About how many bytes a record takes, once it is sure that it is one."""
-        if not (isinstance(value, _BYTES) and isinstance(key, _BYTES)):
-            raise TypeError(
-                f"key and value of a record are bytes or None, not {type(key).__name__} and {type(value).__name__}"
-            )
-        size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
-        try:
-            for name, content in headers:
-                if not (isinstance(name, str) and isinstance(content, _BYTES)):
-                    raise TypeError(f"a header is a str and bytes or None, not {name!r:.40} and {content!r:.40}")
-                size += len(name) + (len(content) if content else 0) + 8
-        except ValueError:
-            raise TypeError(f"headers are pairs, such as [('name', b'value')], not {headers!r:.80}") from None
-        if size > self.options.max_request_size:
-            raise MessageTooLarge(
-                f"a record of {size} bytes for {topic} is larger than max_request_size={self.options.max_request_size}"
-            )
-        return size
+        return size_of(topic, value, key, headers, self.options.max_request_size)
 
     async def _ensure(self, topic: str) -> None:
         await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
@@ -423,35 +445,9 @@ class Producer:
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has."""
         await self._cluster.ensure_topics([topic])
-        return len(self._cluster.metadata.topics[topic].partitions)
+        return self._placing.count(topic)
 
     async def partition_for(self, topic: str, key: bytes) -> int:
         """The partition that a record with this key goes to."""
-        count = await self.partitions_for(topic)
-        if self.options.partitioner is not None:
-            return self._given(topic, self.options.partitioner(topic, key, count))
-        return partition_for_key(key, count)
-
-    def _choose(self, topic: str, key: bytes | None, size: int) -> int:
-        count = len(self._cluster.metadata.topics[topic].partitions)
-        if self.options.partitioner is not None:
-            return self._given(topic, self.options.partitioner(topic, key, count))
-        if key is not None:
-            return partition_for_key(key, count)
-        number, used = self._keyless.get(topic, (-1, 0))
-        if number < 0 or number >= count or used + size > self.options.batch_size:
-            number, used = current_machine().chance.randrange(count), 0
-        self._keyless[topic] = (number, used + size)
-        return number
-
-    def _given(self, topic: str, number: int) -> int:
-        count = len(self._cluster.metadata.topics[topic].partitions)
-        if not 0 <= number < count:
-            raise ValueError(f"partition {number} of {topic} does not exist, it has 0 to {count - 1}")
-        return number
-
-
-def _checked(timestamp_ms: int) -> int:
-    if not 0 <= timestamp_ms < _TIMESTAMP_LIMIT:
-        raise ValueError(f"timestamp_ms: {timestamp_ms} is no moment in milliseconds since 1970")
-    return timestamp_ms
+        await self._cluster.ensure_topics([topic])
+        return self._placing.choose(topic, key, len(key))

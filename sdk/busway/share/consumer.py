@@ -237,8 +237,10 @@ class ShareConsumer:
 
     def _confirmed(self, future: "asyncio.Future[None]") -> None:
         self._unconfirmed.discard(future)
-        if not future.cancelled() and (problem := future.exception()) is not None:
-            self._refused.append(str(problem))
+        if future.cancelled() or (problem := future.exception()) is None:
+            return
+        if (reason := str(problem)) not in self._refused:
+            self._refused.append(reason)
 
     async def commit(self) -> None:
         """Return when the leaders know all that was acknowledged up to now; with implicit acknowledgement accept what was handed out.
@@ -253,7 +255,7 @@ class ShareConsumer:
         if waiting := set(self._unconfirmed):
             await asyncio.wait(waiting)
             await asyncio.sleep(0)  # those that are done are taken note of
-        refused = list(dict.fromkeys(self._refused))
+        refused = list(self._refused)
         self._refused.clear()
         if refused:
             raise AcknowledgementFailed("; ".join(refused))

@@ -103,7 +103,7 @@ class ShareFetcher:
                 waits.append(leader.retry_at - now)
                 continue
             mine = wanted.get(node, {})
-            if leader.renewing or (leader.waiting and not (self._demand and mine)):
+            if leader.is_urgent(mine) or (leader.waiting and not (self._demand and mine)):
                 leader.task = self._start(self._ask(leader, leader.acknowledge()))
             elif self._demand and not fetching and (mine or leader.session.partitions):
                 fetching, leader.is_fetching = single, True
@@ -269,7 +269,7 @@ class ShareFetcher:
         if busy := [leader.task for leader in self._leaders.values() if leader.task is not None]:
             await asyncio.wait(busy)
         open_ones = [leader for leader in self._leaders.values() if leader.session.is_open]
-        ended = await asyncio.gather(*(leader.acknowledge(final=True) for leader in open_ones), return_exceptions=True)
+        ended = await asyncio.gather(*(leader.close() for leader in open_ones), return_exceptions=True)
         for problem in ended:
             if isinstance(problem, BuswayError):
                 log.warning("a share session was not ended in order, its records wait for their locks: %s", problem)

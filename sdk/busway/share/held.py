@@ -2,46 +2,36 @@
 
 What lives here: what was handed out and until when it is locked; acknowledgements that wait to be sent, and those on their way, as
 batches of the wire; pure but for the futures of who waits. What does not: sending them (`leader`).
+
+A leader takes all that one request tells of a partition, or nothing of it. So renewals, which a group may refuse, go apart from what is
+final; what is locked no more is left out; and what was refused together is told again in halves, until only what is wrong is refused.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from busway.errors import AcknowledgementFailed
 from busway.share.acquired import RENEW, Range
+from busway.types import TopicPartition
 from busway_protocol.messages.share_groups import AcknowledgementBatch
 
 
 @dataclass(slots=True, eq=False)
-class Told:
-    """Acknowledgements of one partition that go out together.
+class Word:
+    """What became of an offset, or of all from the first to the last.
 
     Attributes:
-        kinds: for each offset what became of it.
-        ranges: for many offsets at once.
-        result: None when the leader has taken them; else why not.
+        until_s: when their lock ends, in seconds of the event loop.
+        result: None when the leader has taken it; else why not.
     """
 
+    first: int
+    last: int
+    kind: int
+    until_s: float
     result: "asyncio.Future[None]"
-    kinds: dict[int, int] = field(default_factory=dict)
-    ranges: list[Range] = field(default_factory=list)
-
-    @property
-    def renews(self) -> bool:
-        """Whether a lock is among them that is to be prolonged."""
-        return RENEW in self.kinds.values()
-
-    def batches(self) -> list[AcknowledgementBatch]:
-        """As the wire has them: in order, and never two for one offset."""
-        result: list[AcknowledgementBatch] = []
-        parts = sorted([*((offset, offset, kind) for offset, kind in self.kinds.items()), *self.ranges])
-        for first, last, kind in parts:
-            before = result[-1] if result else None
-            if before is not None and before.last_offset + 1 == first and before.acknowledge_types == [kind]:
-                before.last_offset = last
-            else:
-                result.append(AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind]))
-        return result
 
     def done(self, problem: Exception | None) -> None:
         """The leader has answered, or will not."""
@@ -54,19 +44,107 @@ class Told:
             self.result.exception()  # who does not ask need not be told: the records come again
 
 
+@dataclass(slots=True, eq=False)
+class Told:
+    """Acknowledgements of one partition that go out together, by their first offsets: all of them renewals, or none."""
+
+    words: dict[int, Word] = field(default_factory=dict)
+
+    @property
+    def renews(self) -> bool:
+        """Whether locks are to be prolonged."""
+        return any(word.kind == RENEW for word in self.words.values())
+
+    def batches(self) -> list[AcknowledgementBatch]:
+        """As the wire has them: in order, and never two for one offset."""
+        result: list[AcknowledgementBatch] = []
+        for _, word in sorted(self.words.items()):
+            before = result[-1] if result else None
+            if before is not None and before.last_offset + 1 == word.first and before.acknowledge_types == [word.kind]:
+                before.last_offset = word.last
+            else:
+                result.append(
+                    AcknowledgementBatch(first_offset=word.first, last_offset=word.last, acknowledge_types=[word.kind])
+                )
+        return result
+
+    def halves(self) -> "list[Told]":
+        """The same in two, by offsets."""
+        words = sorted(self.words.items())
+        middle = (len(words) + 1) // 2
+        return [Told(dict(part)) for part in (words[:middle], words[middle:]) if part]
+
+    def done(self, problem: Exception | None) -> None:
+        """The leader has answered, or will not."""
+        for word in self.words.values():
+            word.done(problem)
+
+
+class Lane:
+    """Acknowledgements of one partition that wait: some that are to go out apart, and then all others together."""
+
+    __slots__ = ("_apart", "_together")
+
+    def __init__(self) -> None:
+        self._together = Told()
+        self._apart: deque[Told] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._together.words) or self.is_torn
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether some were refused together, and go out again."""
+        return any(told.words for told in self._apart)
+
+    def words(self) -> list[Word]:
+        """All of them."""
+        return [word for told in (*self._apart, self._together) for word in told.words.values()]
+
+    def find(self, offset: int) -> Word | None:
+        """What waits to be told of an offset."""
+        return next((told.words[offset] for told in (*self._apart, self._together) if offset in told.words), None)
+
+    def add(self, word: Word) -> None:
+        """To be told with the others."""
+        self._together.words[word.first] = word
+
+    def drop(self, offset: int) -> Word | None:
+        """Not to be told any more."""
+        for told in (*self._apart, self._together):
+            if (word := told.words.pop(offset, None)) is not None:
+                return word
+        return None
+
+    def tear(self, told: Told) -> None:
+        """They were refused together."""
+        self._apart.extend(told.halves())
+
+    def take(self) -> Told:
+        """What goes out next; empty where there is nothing."""
+        while self._apart:
+            if (told := self._apart.popleft()).words:
+                return told
+        told, self._together = self._together, Told()
+        return told
+
+
 class HeldPartition:
     """What a member holds of one partition, from one session with its leader.
 
     Attributes:
         until_s: for each offset that was handed out, when its lock ends, in seconds of the event loop.
-        waiting: what is to be told; None while there is nothing.
+        final: what became of records.
+        renewals: locks to be prolonged.
     """
 
-    __slots__ = ("until_s", "waiting")
+    __slots__ = ("final", "partition", "renewals", "until_s")
 
-    def __init__(self) -> None:
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
         self.until_s: dict[int, float] = {}
-        self.waiting: Told | None = None
+        self.final = Lane()
+        self.renewals = Lane()
 
     def hand_out(self, offsets: Iterable[int], until_s: float) -> None:
         """Records are handed out now."""
@@ -78,37 +156,64 @@ class HeldPartition:
         for offset in [offset for offset, until_s in self.until_s.items() if until_s <= now_s]:
             del self.until_s[offset]
 
-    def _open(self) -> Told:
-        if self.waiting is None:
-            self.waiting = Told(asyncio.get_running_loop().create_future())
-        return self.waiting
-
     def acknowledge(self, offset: int, kind: int) -> "asyncio.Future[None]":
         """Something became of a record; one whose lock is renewed is held on."""
-        if kind != RENEW:
-            del self.until_s[offset]
-        told = self._open()
-        told.kinds[offset] = kind
-        return told.result
+        renewal = self.renewals.find(offset)
+        if kind == RENEW:
+            if renewal is None:
+                renewal = self._word(offset, offset, kind, self.until_s[offset])
+                self.renewals.add(renewal)
+            return renewal.result
+        word = self._word(offset, offset, kind, self.until_s.pop(offset))
+        if renewal is not None:  # the last word counts, for whoever waits for the one before too
+            self.renewals.drop(offset)
+            word.result = renewal.result
+        self.final.add(word)
+        return word.result
 
-    def settle(self, ranges: Iterable[Range]) -> None:
+    def settle(self, ranges: Iterable[Range], until_s: float) -> None:
         """Offsets that nobody handles."""
-        if found := list(ranges):
-            self._open().ranges += found
+        for first, last, kind in ranges:
+            self.final.add(self._word(first, last, kind, until_s))
 
-    def again(self, kinds: dict[int, int], ranges: Iterable[Range]) -> None:
-        """What is to be told after all; nobody waits for it."""
-        told = self._open()
-        told.kinds = {**kinds, **told.kinds}
-        told.ranges += ranges
+    def _word(self, first: int, last: int, kind: int, until_s: float) -> Word:
+        return Word(first, last, kind, until_s, asyncio.get_running_loop().create_future())
 
-    def take(self) -> Told | None:
-        """What is to be told, which is then on its way."""
-        told, self.waiting = self.waiting, None
-        return told
+    def take(self, now_s: float, *, renewals: bool) -> Told | None:
+        """What goes out next, which is then on its way; what is locked no more never does, and fails."""
+        lane = self.renewals if renewals else self.final
+        while lane:
+            told = lane.take()
+            for offset, word in list(told.words.items()):
+                if word.until_s <= now_s:
+                    del told.words[offset]
+                    name = f"{self.partition.topic}-{self.partition.partition}"
+                    word.done(AcknowledgementFailed(f"{name} offset {offset}: its lock has ended, it comes again"))
+            if told.words:
+                return told
+        return None
 
     def renewed(self, told: Told, until_s: float) -> None:
-        """The leader has taken it: locks that were to be prolonged are."""
-        for offset, kind in told.kinds.items():
-            if kind == RENEW and offset in self.until_s:
+        """The leader has taken it: locks are prolonged."""
+        for offset in told.words:
+            if offset in self.until_s:
                 self.until_s[offset] = until_s
+            elif (word := self.final.find(offset)) is not None:
+                word.until_s = until_s
+
+    def refused(self, told: Told, problem: AcknowledgementFailed) -> None:
+        """The leader has taken none of it, perhaps for the sake of one: the others are told again."""
+        if told.renews:
+            for offset in [offset for offset in told.words if offset not in self.until_s]:
+                told.words.pop(offset).done(problem)
+        if len(told.words) > 1:
+            (self.renewals if told.renews else self.final).tear(told)
+        else:
+            told.done(problem)
+
+    def lose(self, problem: AcknowledgementFailed) -> None:
+        """Nothing of it is held any more."""
+        for word in (*self.renewals.words(), *self.final.words()):
+            word.done(problem)
+        self.renewals, self.final = Lane(), Lane()
+        self.until_s.clear()

@@ -7,13 +7,13 @@ partitions it leads and when to ask (`fetcher`), the layout of requests (`sessio
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
-from busway.errors import AcknowledgementFailed, BrokerError, BuswayError, UnsupportedByBroker
+from busway.errors import AcknowledgementFailed, BrokerError, BuswayError, NotRunning, UnsupportedByBroker
 from busway.options import ShareConsumerOptions
-from busway.share.acquired import RELEASE, RENEW, Acquired, Taken
+from busway.share.acquired import Acquired, Taken
 from busway.share.held import HeldPartition, Told
 from busway.share.membership import NEEDED
 from busway.share.session import Id, ShareSession
@@ -44,6 +44,8 @@ _ELSEWHERE: Final = frozenset(
     }
 )
 """What may be over as soon as metadata are newer, although not each of them is called retriable."""
+_REFUSES_ONE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
+"""One acknowledgement is wrong, and all others of its partition are refused with it."""
 
 
 class Leader:
@@ -69,6 +71,7 @@ class Leader:
         self.lock_s = 0.0
         """How long records are locked; 0 before the leader has told."""
         self.acquired: deque[tuple[HeldPartition, Acquired]] = deque()
+        self._has_renewed = False
         self._ids: dict[TopicPartition, Id] = {}
         self._held: dict[Id, HeldPartition] = {}
         self._cluster = cluster
@@ -83,19 +86,26 @@ class Leader:
     @property
     def waiting(self) -> bool:
         """Whether something is to be told."""
-        return any(held.waiting is not None for held in self._held.values())
+        return any(held.final or held.renewals for held in self._held.values())
 
     @property
-    def renewing(self) -> bool:
-        """Whether a lock is to be renewed; that goes out alone."""
-        return any(held.waiting is not None and held.waiting.renews for held in self._held.values())
+    def _renewing(self) -> bool:
+        return any(held.renewals for held in self._held.values())
 
-    def _take_waiting(self, only: Iterable[Id] | None = None) -> dict[Id, Told]:
-        chosen = None if only is None else set(only)
+    def is_urgent(self, wanted: Container[Id]) -> bool:
+        """Whether something is to be told that no fetch of those partitions can carry: renewals, what was refused together, and what
+        became of the records of other partitions."""
+        return any(
+            held.renewals or held.final.is_torn or (held.final and key not in wanted)
+            for key, held in self._held.items()
+        )
+
+    def _take_waiting(self, only: Container[Id] | None = None, *, renewals: bool = False) -> dict[Id, Told]:
+        now_s = asyncio.get_running_loop().time()
         return {
             key: told
             for key, held in self._held.items()
-            if (chosen is None or key in chosen) and (told := held.take()) is not None
+            if (only is None or key in only) and (told := held.take(now_s, renewals=renewals)) is not None
         }
 
     # Handing out
@@ -111,7 +121,9 @@ class Leader:
 
     def futures(self) -> "list[asyncio.Future[None]]":
         """For all that waits to be told, when it has been."""
-        return [held.waiting.result for held in self._held.values() if held.waiting is not None]
+        return [
+            word.result for held in self._held.values() for lane in (held.renewals, held.final) for word in lane.words()
+        ]
 
     def take(self, limit: int, now_s: float) -> tuple[TopicPartition, Taken] | None:
         """Records of one partition to hand out; None if none is here."""
@@ -126,7 +138,7 @@ class Leader:
             taken = acquired.take(limit, check_crcs=self._options.check_crcs)
             if acquired.is_empty:
                 self.acquired.popleft()
-            held.settle(taken.settled)
+            held.settle(taken.settled, acquired.until_s)
             held.hand_out([record.offset for record in taken.records], acquired.until_s)
             if taken.records or taken.problem is not None:
                 return acquired.partition, taken
@@ -140,7 +152,7 @@ class Leader:
         Raises:
             BuswayError: it failed; the session is over, or goes on.
         """
-        told = self._take_waiting(wanted) if self.session.is_open and not self.renewing else {}
+        told = self._take_waiting(wanted) if self.session.is_open else {}
         request = self.session.fetch(wanted, told, limit)
         try:
             answer: ShareFetchResponse = await self._send(request, told)
@@ -167,7 +179,7 @@ class Leader:
             return BrokerError(code, f"share-fetching {partition or key}", data.error_message)
         if partition is None or not data.acquired_records:
             return None
-        held = self._held.setdefault(key, HeldPartition())
+        held = self._held.setdefault(key, HeldPartition(partition))
         self._ids[partition] = key
         held.expire(asyncio.get_running_loop().time())
         records = memoryview(b"") if data.records is None else data.records
@@ -175,18 +187,32 @@ class Leader:
         self.acquired.append((held, Acquired(partition, records, data.acquired_records, until_s)))
         return None
 
-    async def acknowledge(self, *, final: bool = False) -> None:
-        """One ShareAcknowledge with all that is to be told; a `final` one ends the session.
+    async def acknowledge(self) -> None:
+        """One ShareAcknowledge with what is to be told: renewals alone, and in turns with all else.
 
         Raises:
             BuswayError: it failed.
         """
-        told = self._take_waiting()
-        if not final and not await self._may_renew(told):
+        renewals = self._renewing and not (self._has_renewed and any(held.final for held in self._held.values()))
+        if renewals and not await self._can_renew():
             return
-        if final:
-            for about in told.values():
-                about.kinds = {offset: RELEASE if kind == RENEW else kind for offset, kind in about.kinds.items()}
+        self._has_renewed = renewals
+        if told := self._take_waiting(renewals=renewals):
+            await self._tell(told)
+
+    async def close(self) -> None:
+        """Tell what became of records, then end the session: what is still held is released.
+
+        Raises:
+            BuswayError: it failed.
+        """
+        self._drop_renewals(AcknowledgementFailed("the consumer ends, its records are released"))
+        while told := self._take_waiting():
+            await self._tell(told)
+        await self._tell({}, final=True)
+        self._lose({}, NotRunning("the consumer has ended"))
+
+    async def _tell(self, told: dict[Id, Told], *, final: bool = False) -> None:
         request = self.session.acknowledge(told, final=final)
         answer: ShareAcknowledgeResponse = await self._send(request, told)
         self._note_lock(answer.acquisition_lock_timeout_ms)
@@ -197,30 +223,25 @@ class Leader:
                     self._told(key, told.pop(key), data.error_code, data.error_message)
         self._unanswered(told)
 
-    async def _may_renew(self, told: dict[Id, Told]) -> bool:
-        """Whether there is something to send; to a broker that renews no locks that part of it is not."""
-        if not any(one.renews for one in told.values()):
-            return True
+    async def _can_renew(self) -> bool:
+        """Whether the broker renews locks; if not, what waits for that fails."""
         try:
             connection = await self._cluster.connection(self.node, _PURPOSE)
             if connection.version(ApiKey.SHARE_ACKNOWLEDGE) >= _RENEWS:
                 return True
-        except UnsupportedByBroker as old:
-            self._lose(told, old)
-            raise
         except BuswayError as problem:
-            self._lose(told, problem)
+            self._lose({}, problem)
             raise
-        for key in [key for key, one in told.items() if one.renews]:
-            about = told.pop(key)
-            rest = {offset: kind for offset, kind in about.kinds.items() if kind != RENEW}
-            held = self._held.get(key)
-            if held is not None and (rest or about.ranges):
-                held.again(rest, about.ranges)
-            about.done(AcknowledgementFailed(f"broker {self.node} renews no locks; it takes Apache Kafka 4.2 or later"))
-        for key, about in told.items():
-            self._held[key].waiting = about
+        self._drop_renewals(
+            AcknowledgementFailed(f"broker {self.node} renews no locks; it takes Apache Kafka 4.2 or later")
+        )
         return False
+
+    def _drop_renewals(self, problem: AcknowledgementFailed) -> None:
+        for held in self._held.values():
+            while told := held.renewals.take().words:
+                for word in told.values():
+                    word.done(problem)
 
     async def _send(self, request: Any, told: dict[Id, Told]) -> Any:
         """Its answer, when the session goes on with it."""
@@ -252,7 +273,11 @@ class Leader:
         code = error_for(error_code)
         if code is not ErrorCode.NONE:
             name = self._name_of(key) or key
-            about.done(AcknowledgementFailed(f"{name[0]}-{name[1]}: {text or code.text} ({code.name})"))
+            problem = AcknowledgementFailed(f"{name[0]}-{name[1]}: {text or code.text} ({code.name})")
+            if code in _REFUSES_ONE and (held := self._held.get(key)) is not None:
+                held.refused(about, problem)
+            else:
+                about.done(problem)
             return
         if about.renews and (held := self._held.get(key)) is not None:
             held.renewed(about, asyncio.get_running_loop().time() + self.lock_s)
@@ -270,8 +295,7 @@ class Leader:
         for about in told.values():
             about.done(failed)
         for held in self._held.values():
-            if (about_next := held.take()) is not None:
-                about_next.done(failed)
+            held.lose(failed)
         self._held.clear()
         self._ids.clear()
         self.acquired.clear()

@@ -30,8 +30,8 @@ _LEAVE_S: Final = 3.0
 """Leaving is a courtesy: without it the others wait for the session to end."""
 _READER_LOOK_S: Final = 0.1
 NEEDED: Final = (
-    "share groups need brokers that serve them and a cluster with share.version=1: Apache Kafka from 4.2 on, where "
-    "`kafka-features.sh upgrade --feature share.version=1` turns them on"
+    "share groups need brokers that serve them and a cluster with share.version=1: Busway, with a data directory of this version, or "
+    "Apache Kafka from 4.2 on, where `kafka-features.sh upgrade --feature share.version=1` turns them on"
 )
 AssignedIds = frozenset[tuple[UUID, int]]
 
@@ -75,6 +75,8 @@ class ShareMember:
         self.problem: BuswayError | None = None
         self.reader = Reader()
         self._topics = sorted(topics)
+        self._unheard = True
+        """Whether the last answer may have been lost: all is said once more then, as Java's member does."""
         self._rack = rack
         self._reader_s = reader_s
         self._changed = changed
@@ -113,6 +115,7 @@ class ShareMember:
     async def _beat(self) -> float:
         """Show that it lives: seconds until it does so again."""
         joining = self.epoch == _JOIN
+        whole, self._unheard = joining or self._unheard, True
         asked = self.epoch
         answer: ShareGroupHeartbeatResponse = await self._link.ask(
             ShareGroupHeartbeatRequest(
@@ -120,7 +123,7 @@ class ShareMember:
                 member_id=self.member_id,
                 member_epoch=asked,
                 rack_id=self._rack if joining else None,
-                subscribed_topic_names=list(self._topics) if joining else None,
+                subscribed_topic_names=list(self._topics) if whole else None,
             ),
             purpose="share group",
         )
@@ -133,7 +136,7 @@ class ShareMember:
             raise UnsupportedByBroker(f"share group {self.group} is refused: {answer.error_message or NEEDED}")
         if code is not ErrorCode.NONE:
             raise BrokerError(code, f"share group {self.group}", answer.error_message)
-        self.epoch = answer.member_epoch
+        self.epoch, self._unheard = answer.member_epoch, False
         if answer.assignment is not None:
             self.joined = True
             self.assigned = frozenset(

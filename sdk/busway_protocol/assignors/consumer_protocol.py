@@ -72,6 +72,14 @@ def _version(data: Buffer) -> int:
     return min(version, VERSION)
 
 
+def version_of(data: Buffer) -> int:
+    """The version in front of a subscription or an assignment, the oldest where there is none."""
+    try:
+        return _version(data)
+    except MalformedMessage:
+        return 0
+
+
 def encode_subscription(subscription: Subscription, version: int = VERSION) -> bytes:
     """The subscription as JoinGroup metadata; the group instance id travels beside it."""
     value = ConsumerProtocolSubscription(
@@ -87,13 +95,16 @@ def encode_subscription(subscription: Subscription, version: int = VERSION) -> b
     return _PREFIX.pack(version) + encode(value, version)
 
 
-def decode_subscription(data: Buffer, group_instance_id: str | None = None) -> Subscription:
+def decode_subscription(data: Buffer, group_instance_id: str | None = None, *, bounded: bool = False) -> Subscription:
     """The subscription in `data`; bytes behind what version 3 knows are ignored.
+
+    Args:
+        bounded: see `decode_from`.
 
     Raises:
         MalformedMessage: these are no such bytes.
     """
-    value, _ = decode_from(ConsumerProtocolSubscription, _version(data), data, 2)
+    value, _ = decode_from(ConsumerProtocolSubscription, _version(data), data, 2, bounded=bounded)
     return Subscription(
         topics=tuple(value.topics),
         owned_partitions=tuple((one.topic, number) for one in value.owned_partitions for number in one.partitions),
@@ -102,14 +113,6 @@ def decode_subscription(data: Buffer, group_instance_id: str | None = None) -> S
         rack_id=value.rack_id,
         user_data=value.user_data,
     )
-
-
-def subscribed_topics(data: Buffer) -> frozenset[str] | None:
-    """The topics of a subscription; None for bytes that are none: the group may speak a protocol of its own."""
-    try:
-        return frozenset(decode_subscription(data).topics)
-    except MalformedMessage:
-        return None
 
 
 def encode_assignment(
@@ -131,7 +134,20 @@ def decode_assignment(data: Buffer) -> list[TopicPartition]:
     Raises:
         MalformedMessage: these are no such bytes.
     """
+    return assignment_with_user_data(data)[0]
+
+
+def assignment_with_user_data(data: Buffer, *, bounded: bool = False) -> tuple[list[TopicPartition], bytes]:
+    """The partitions in `data`, and what an assignor has put beside them.
+
+    Args:
+        bounded: see `decode_from`.
+
+    Raises:
+        MalformedMessage: these are no such bytes.
+    """
     if len(data) == 0:
-        return []
-    value, _ = decode_from(ConsumerProtocolAssignment, _version(data), data, 2)
-    return [(one.topic, number) for one in value.assigned_partitions for number in one.partitions]
+        return [], b""
+    value, _ = decode_from(ConsumerProtocolAssignment, _version(data), data, 2, bounded=bounded)
+    partitions = [(one.topic, number) for one in value.assigned_partitions for number in one.partitions]
+    return partitions, bytes(value.user_data or b"")

@@ -1,13 +1,26 @@
 """What a broker speaks, and which brokers there are.
 
-Messages: ApiVersions, DescribeCluster. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: ApiVersions, UpdateFeatures, DescribeCluster. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
 """
 
 from dataclasses import field
 from typing import Annotated
 
 from busway_protocol.schema import message, struct
-from busway_protocol.types import Bool, BrokerId, Int8, Int16, Int32, Int64, NullableStr, Str, ignorable, since, tag
+from busway_protocol.types import (
+    Bool,
+    BrokerId,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    NullableStr,
+    Str,
+    ignorable,
+    since,
+    tag,
+    until,
+)
 
 
 @message(api_key=18, direction="request", versions=(0, 4), flexible=3)
@@ -56,6 +69,44 @@ class ApiVersionsResponse:
     finalized_features_epoch: Annotated[Int64, since(3), tag(1), ignorable] = -1
     finalized_features: Annotated[list[FinalizedFeatureKey], since(3), tag(2), ignorable] = field(default_factory=list)
     zk_migration_ready: Annotated[Bool, since(3), tag(3), ignorable] = False
+
+
+@struct
+class FeatureUpdateKey:
+    """A feature and the level that it is to have: 1 raises, 2 lowers where nothing is lost, 3 lowers whatever is lost."""
+
+    feature: Str
+    max_version_level: Int16
+    allow_downgrade: Annotated[Bool, until(0)] = False
+    upgrade_type: Annotated[Int8, since(1)] = 1
+
+
+@message(api_key=57, direction="request", versions=(0, 2), flexible=0)
+class UpdateFeaturesRequest:
+    """Asks to finalize features at other levels (KIP-584)."""
+
+    timeout_ms: Int32 = 60000
+    feature_updates: list[FeatureUpdateKey]
+    validate_only: Annotated[Bool, since(1)] = False
+
+
+@struct
+class UpdatableFeatureResult:
+    """What became of one feature."""
+
+    feature: Str
+    error_code: Int16
+    error_message: NullableStr
+
+
+@message(api_key=57, direction="response", versions=(0, 2), flexible=0)
+class UpdateFeaturesResponse:
+    """What became of all features; from version 2 on they have one answer."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16
+    error_message: NullableStr
+    results: Annotated[list[UpdatableFeatureResult], until(1), ignorable] = field(default_factory=list)
 
 
 @message(api_key=60, direction="request", versions=(0, 2), flexible=0)

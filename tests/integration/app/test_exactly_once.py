@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from busway import Admin, App, BadDeclaration, Batch, ConsumerRecord, Exponential, Retry
+from busway import Admin, App, BadDeclaration, Batch, ConsumerRecord, Exponential, HandlerFailed, Retry
 from busway.app.handling.work import SentTooLate
 from busway.testing import TestBus, crash_points
+from busway_bus.log.producer_state import ProducerState
+from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.records.batch import TRANSACTIONAL
 
 
 @dataclasses.dataclass
@@ -262,6 +266,59 @@ async def test_a_record_that_brokers_refuse_goes_to_the_dead_letters_alone() -> 
         assert sum(counts.values()) == 36
         await bus.restart()
         assert sum(counts.values()) == 36
+
+
+async def test_what_is_wrong_with_a_transaction_is_no_records_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker knows of no such transaction, for a moment: it is made again, and nothing goes to the dead letters."""
+    app = App("copying", commit_interval_s=0.02)
+    orders = app.topic("orders", value=int, format="json", partitions=1)
+    copies = app.topic("copies", value=int, format="json", partitions=1)
+
+    @app.publish(copies)
+    @app.subscribe(orders, guarantee="exactly_once")
+    async def copy(number: int) -> int:
+        return number
+
+    refused = 0
+    judge = ProducerState.check
+
+    def check(self: ProducerState, header: Any, verification: Any = None) -> Any:
+        nonlocal refused
+        if header.attributes & TRANSACTIONAL and refused < 3:
+            refused += 1
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of the producer is known to be ongoing")
+        return judge(self, header, verification)
+
+    async with app.test() as bus:
+        monkeypatch.setattr(ProducerState, "check", check)
+        await bus.send(orders, 1)
+        await bus.settle()
+        assert [record.value for record in await bus.records(copies)] == [1]
+        assert await bus.dead_letters(orders) == []
+    assert refused == 3
+
+
+async def test_brokers_that_keep_too_little_beside_an_offset_stop_an_app_with_the_remedy() -> None:
+    """What is finished ahead is kept there; without it those records would come twice after a crash."""
+    held = asyncio.Event()
+    async with LocalCluster(properties={"offset.metadata.max.bytes": "1"}) as cluster:
+        app = App("ahead", cluster.bootstrap_servers, commit_interval_s=0.02)
+        sales = app.topic("sales", value=Sale, format="json", partitions=1)
+
+        @app.subscribe(sales, guarantee="exactly_once", concurrency=2)
+        async def add(sale: Sale) -> None:
+            if not sale.amount:
+                await held.wait()
+
+        async with app:
+            await sales.send(Sale("a", 0), key="a")
+            await sales.send(Sale("b", 1), key="b")
+            with pytest.raises(
+                HandlerFailed,
+                match=r"sales-0: .* ahead of offset 0.* offset\.metadata\.max\.bytes .* lower concurrency",
+            ):
+                await app.wait()
+            held.set()
 
 
 async def test_members_that_come_and_go_double_nothing() -> None:

@@ -77,6 +77,11 @@ class Service:
                 self.came.clear()
                 await self.came.wait()
 
+    def go_on(self) -> None:
+        """With the sale that waits for it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+
     async def end(self, number: signal.Signals) -> int:
         """Its exit code."""
         self.process.send_signal(number)
@@ -165,6 +170,7 @@ async def test_a_process_that_was_frozen_writes_nothing_afterwards(bootstrap: st
         await other.until("begins 10")
         await sell(producer, range(11, 20), "shop a")
         await until_told(bootstrap, set(range(20)))
+        frozen.go_on()
         frozen.process.send_signal(signal.SIGCONT)
         await until_shared(bootstrap, 2)
         await sell(producer, range(20, 30), "shop a")

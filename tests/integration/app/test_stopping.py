@@ -45,13 +45,19 @@ async def test_results_that_nobody_acknowledges_do_not_hold_an_app(caplog: pytes
     assert "records that were not acknowledged: results-0: 3" in caplog.text
 
 
-@pytest.mark.parametrize("silent", [ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP, None])
+LEAVES = {"consumer": ApiKey.CONSUMER_GROUP_HEARTBEAT, "classic": ApiKey.LEAVE_GROUP}
+"""What a member of each group protocol leaves with."""
+
+
+@pytest.mark.parametrize("protocol", LEAVES)
+@pytest.mark.parametrize("held", ["commit", "leave", "all"])
 async def test_a_broker_that_is_silent_does_not_hold_an_app(
-    silent: ApiKey | None, caplog: pytest.LogCaptureFixture
+    held: str, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It takes requests and answers none: the last commit, or leaving the group, is broken off, and the log says what that means."""
     async with LocalCluster() as node, Proxy(node.bootstrap_servers) as proxy:
-        app = App("leaving", proxy.address, drain_timeout_s=0.1, commit_interval_s=600)
+        consumer = {"group_protocol": protocol}
+        app = App("leaving", proxy.address, drain_timeout_s=0.1, commit_interval_s=600, consumer=consumer)
         things = app.topic("things", value=dict, format="json", partitions=1)
         handled = asyncio.Event()
 
@@ -62,13 +68,13 @@ async def test_a_broker_that_is_silent_does_not_hold_an_app(
         await app.start()
         await things.send({"n": 1})
         await handled.wait()
-        proxy.strike(Fate.SWALLOW, silent)
+        proxy.strike(Fate.SWALLOW, {"commit": ApiKey.OFFSET_COMMIT, "leave": LEAVES[protocol], "all": None}[held])
         with caplog.at_level(logging.WARNING, "busway"):
             async with asyncio.timeout(SOON_S):
                 await app.stop()
-    assert ("handled again" in caplog.text) is (silent is not ApiKey.LEAVE_GROUP)
+    assert ("handled again" in caplog.text) is (held != "leave")
     # Without the answer to the commit the next answer on the connection is not the one that is due, so the leave may fail or not.
-    assert silent is ApiKey.OFFSET_COMMIT or "its session has to end" in caplog.text
+    assert held == "commit" or "its session has to end" in caplog.text
 
 
 async def test_as_many_plain_calls_as_concurrency_says_run_at_once() -> None:

@@ -243,7 +243,7 @@ async def test_partitions_that_do_not_go_together_stop_the_start() -> None:
 
 
 async def test_a_table_of_several_topics_keeps_their_partitions_together() -> None:
-    """Only the strategy "range" does, so such an app offers no other; all others share cooperatively where they can."""
+    """In a classic group only the strategy "range" does, so such an app offers no other; all others share cooperatively where they can."""
     for names, expected in ((("orders",), "cooperative-sticky"), (("orders", "items"), "range")):
         app = App("-".join(names), consumer=FAST)
         app.subscribe(*(app.topic(name, value=Sale, format="json", partitions=2) for name in names))(_nothing)
@@ -257,6 +257,41 @@ async def test_a_table_of_several_topics_keeps_their_partitions_together() -> No
                     await app.worker.progress.wait()
                     app.worker.progress.clear()
             assert group.membership.protocol == expected
+
+
+def _joining(*, table: bool, consumer: dict[str, Any]) -> App:
+    app = App("joining", consumer=consumer)
+    topics = (app.topic(name, value=Sale, format="json", partitions=2) for name in ("orders", "items"))
+    app.subscribe(*topics)(_nothing)
+    if table:
+        app.table("totals", value=int, format="json")
+    return app
+
+
+def _owned(app: App) -> dict[str, set[int]]:
+    assert app.worker is not None
+    found: dict[str, set[int]] = {}
+    for topic, number in app.worker.consumer.assignment():
+        found.setdefault(topic, set()).add(number)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [{}, {"group_protocol": "classic"}], ids=["consumer", "classic"])
+async def test_its_partitions_are_kept_together_among_members_that_ask_for_nothing(before: dict[str, Any]) -> None:
+    """A deployment rolls from a version without the table, in either protocol: what shares is the assignor that the new members name. The
+    coordinator's own, `uniform`, would give one the orders and the other the items."""
+    old, new = _joining(table=False, consumer=before), _joining(table=True, consumer={})
+    async with on_one_bus(old, new), old:
+        async with asyncio.timeout(40):
+            while {topic: len(numbers) for topic, numbers in _owned(old).items()} != {"orders": 2, "items": 2}:
+                await asyncio.sleep(0.02)
+            async with new:
+                while _owned(new).keys() != {"orders", "items"} or _owned(old).keys() != {"orders", "items"}:
+                    await asyncio.sleep(0.02)
+                for app in (old, new):
+                    assert _owned(app)["orders"] == _owned(app)["items"]
+                    assert len(_owned(app)["orders"]) == 1
 
 
 async def _nothing(sale: Sale) -> None:

@@ -12,7 +12,9 @@ from uuid import UUID
 from tests.integration.broker.groups_probe import DEADLINE_S, Run
 
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
+from busway_bus.kernel.group_configs import GROUP_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
+from busway_bus.metadata.features import DEAD_LETTER_CONFIGS
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.cluster import DescribeClusterRequest
 from busway_protocol.messages.configs import (
@@ -73,7 +75,11 @@ from busway_protocol.schema import fields_of
 from busway_protocol.types import ZERO_UUID
 
 BROKER, BROKER_LOGGER = 4, 8
-KAFKAS = frozenset(TOPIC_CONFIGS) - {"durability"} | frozenset(BROKER_CONFIGS) - {"log.durability", "busway.insecure"}
+KAFKAS = frozenset(
+    name
+    for name in (*TOPIC_CONFIGS, *GROUP_CONFIGS, *BROKER_CONFIGS)
+    if name not in {"durability", "log.durability", "busway.insecure"} and not name.startswith(DEAD_LETTER_CONFIGS)
+)
 """Settings that both have."""
 METADATA_LOG = "__cluster_metadata"
 _VARIES = frozenset(
@@ -95,13 +101,15 @@ SETTINGS = {
     "log.roll.jitter.hours": "1",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "2",
+    "group.consumer.assignment.interval.ms": "900",
+    "group.consumer.max.session.timeout.ms": "70000",
+    "group.share.delivery.count.limit": "4",
 }
 """Of both brokers: what an operator may have said of the topics' defaults, in each of the ways."""
 _MACHINES = frozenset(
     {"advertised.listeners", "listeners", "log.dir", "log.dirs", "controller.listener.names", "max.connections"}
     | {"controller.quorum.voters", "process.roles", "offsets.topic.replication.factor"}
     | {"transaction.state.log.min.isr", "transaction.state.log.replication.factor", "group.initial.rebalance.delay.ms"}
-    | {"group.consumer.migration.policy"}
 )
 """Broker settings that the two are started with, or whose defaults differ by intent."""
 
@@ -407,9 +415,9 @@ async def alterations(run: AdminRun) -> None:
 async def deletions(run: AdminRun) -> None:
     """By name, by id, by neither and by both."""
     created = [topic("made-gone"), topic("made-gone-too")]
-    await run.ask("create", CreateTopicsRequest(topics=created, timeout_ms=10_000))
-    seen = await run.ask("see", MetadataRequest(topics=[MetadataRequestTopic(name="made-gone")]))
-    topic_id = seen.topics[0].topic_id
+    made = await run.ask("create", CreateTopicsRequest(topics=created, timeout_ms=10_000))
+    topic_id = next(row.topic_id for row in made.topics if row.name == "made-gone")
+    assert topic_id != ZERO_UUID  # as a metadata answer may have it while a broker has not heard of the topic
 
     def delete(*named: tuple[str | None, UUID]) -> DeleteTopicsRequest:
         return DeleteTopicsRequest(
@@ -449,6 +457,68 @@ async def settings(run: AdminRun) -> None:
         await run.ask(f"refused: {kind} {name}", describe(kind, name))
     await run.ask("cluster", describe(4, ""))
     await run.ask("broker", describe(4, "1"))
+
+
+async def group_settings(run: AdminRun) -> None:
+    """Of groups that are not there: set, taken back, replaced, refused; described with all that stands behind them."""
+    set_to, delete, append, subtract = range(4)
+    group, kind, session = "made-group", 32, "consumer.session.timeout.ms"
+
+    async def look(label: str, name: str = group, keys: list[str] | None = None, version: int = 4) -> None:
+        wanted = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
+        await run.ask(f"look: {label}", request, at_most=version)
+
+    for version in range(1, 5):
+        await look(f"as it comes, v{version}", version=version)
+    await look("no name", "")
+    await look("some", keys=[session, "nope"])
+    asked = [
+        (("share.auto.offset.reset", set_to, "earliest"),),
+        ((session, set_to, " 65000 "), ("consumer.heartbeat.interval.ms", set_to, "6000")),
+        (("share.isolation.level", set_to, "read_committed"), ("share.renew.acknowledge.enable", set_to, "false")),
+        ((session, set_to, "44999"),),
+        ((session, set_to, "70001"),),
+        ((session, set_to, "x"),),
+        ((session, set_to, ""),),
+        ((session, set_to, "0"),),
+        ((session, append, "50000"),),
+        ((session, set_to, None),),
+        ((session, set_to, "50000"), (session, delete, "")),
+        (("consumer.assignment.interval.ms", set_to, "15001"),),
+        (("consumer.assignment.interval.ms", set_to, "0"),),
+        (("share.delivery.count.limit", set_to, "1"),),
+        (("share.delivery.count.limit", set_to, "11"),),
+        (("share.partition.max.record.locks", set_to, "4001"),),
+        (("share.record.lock.duration.ms", set_to, "14999"),),
+        (("share.isolation.level", set_to, "x"),),
+        (("share.renew.acknowledge.enable", set_to, "x"),),
+        *(
+            (("share.auto.offset.reset", set_to, text),)
+            for text in ("LATEST", "none", "x", "by_duration:", "by_duration:1")
+        ),
+        (("share.auto.offset.reset", set_to, "by_duration:PT1H"),),
+        (("nope", set_to, "1"),),
+        (("nope", delete, None), (session, delete, None)),
+        (("nope", subtract, "1"),),
+        (),
+    ]
+    for updates in asked:
+        check = changes(*updates, of=group, kind=kind)
+        check.validate_only = True
+        await run.ask(f"check: {updates}", check)
+        await run.ask(f"{updates}", changes(*updates, of=group, kind=kind))
+    await look("changed")
+    await run.ask("no name", changes((session, set_to, "50000"), of="", kind=kind))
+    await run.ask("list", ListConfigResourcesRequest(resource_types=[kind]))
+    replaced: dict[str, list[tuple[str, str | None]]] = {
+        "one": [(session, "50000")], "null": [(session, None)], "unknown": [("nope", "7")], "low": [(session, "7")], "all": [],
+    }  # fmt: skip
+    for label, configs in replaced.items():
+        own = [AlterableConfig(name=name, value=value) for name, value in configs]
+        resource = AlterConfigsResource(resource_type=kind, resource_name=group, configs=own)
+        await run.ask(f"replace: {label}", AlterConfigsRequest(resources=[resource], validate_only=False))
+        await look(f"replaced: {label}")
 
 
 async def metadata(run: AdminRun) -> None:
@@ -557,6 +627,7 @@ SCENARIOS = (
     alterations,
     deletions,
     settings,
+    group_settings,
     metadata,
     first_use,
     producer_ids,

@@ -29,7 +29,7 @@ async def assert_same_answers(
         settings: of Busway's broker; Kafka's has them already.
     """
     logs: list[Any] = []
-    async with LocalCluster(properties=settings) as cluster:
+    async with LocalCluster(properties=settings, prompt=False) as cluster:
         for bootstrap in (cluster.bootstrap_servers, kafka.bootstrap_servers):
             async with asyncio.timeout(2 * DEADLINE_S), run_against(bootstrap) as run:
                 await scenario(run)

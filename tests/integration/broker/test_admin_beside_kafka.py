@@ -25,7 +25,7 @@ def kafka() -> Iterator[ApacheKafka]:
 async def test_the_answers_are_kafkas(scenario: Callable[[AdminRun], Awaitable[None]], kafka: ApacheKafka) -> None:
     """Field by field; what depends on the machine apart."""
     logs: list[Any] = []
-    async with LocalCluster(properties=SETTINGS) as cluster:
+    async with LocalCluster(properties=SETTINGS, prompt=False) as cluster:
         for bootstrap in (cluster.bootstrap_servers, kafka.bootstrap_servers):
             host, _, port = bootstrap.rpartition(":")
             run = AdminRun(host, int(port))

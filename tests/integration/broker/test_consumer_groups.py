@@ -1,6 +1,7 @@
 """Consumer groups that the broker balances: over a crash of the node, and with a client that others wrote."""
 
 import asyncio
+import functools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.broker.consumer_groups_scenarios import SETTINGS, member, until
 from tests.integration.broker.groups_probe import run_against
 
+from busway_bus.groups.consumer_values import ConsumerLimits
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -42,7 +44,7 @@ async def test_members_go_on_after_a_crash() -> None:
 class Reader:
     """A consumer of librdkafka in a thread of its own."""
 
-    def __init__(self, bootstrap: str, topics: list[str]) -> None:
+    def __init__(self, bootstrap: str, topics: list[str], protocol: str) -> None:
         self.assigned: list[int] = []
         self.read: list[bytes] = []
         self.changed = threading.Condition()
@@ -51,7 +53,7 @@ class Reader:
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": "g",
-                "group.protocol": "consumer",
+                "group.protocol": protocol,
                 "auto.offset.reset": "earliest",
             }
         )
@@ -75,6 +77,11 @@ class Reader:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.assigned) == count, WAIT_S), self.assigned
 
+    def has_some(self) -> None:
+        """Return when it reads any partition."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: bool(self.assigned), WAIT_S)
+
     def close(self) -> None:
         """Leave the group."""
         self._stop = True
@@ -82,9 +89,9 @@ class Reader:
 
 
 @contextmanager
-def reader(bootstrap: str, topics: list[str]) -> Iterator[Reader]:
+def reader(bootstrap: str, topics: list[str], protocol: str = "consumer") -> Iterator[Reader]:
     """A consumer, closed at the end."""
-    one = Reader(bootstrap, topics)
+    one = Reader(bootstrap, topics, protocol)
     try:
         yield one
     finally:
@@ -116,3 +123,54 @@ async def test_librdkafka_shares_a_topic_by_name_and_by_pattern() -> None:
     """Nothing is read twice: what moves was committed by its reader before."""
     async with LocalCluster(properties=SETTINGS) as cluster:
         await asyncio.to_thread(_shared_by_two, cluster.bootstrap_servers)
+
+
+def _changes_its_protocol(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic("t", 4, 1)]).values():
+        made.result(WAIT_S)
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for number in range(40):
+        producer.produce("t", str(number), partition=number % 4)
+    assert producer.flush(WAIT_S) == 0
+    with reader(bootstrap, ["t"], "classic") as first:
+        first.has(4)
+        with first.changed:
+            assert first.changed.wait_for(lambda: len(first.read) == 40, WAIT_S)
+        with reader(bootstrap, ["t"]) as second:
+            first.has(2)
+            second.has(2)
+            with reader(bootstrap, ["t"], "classic") as third:
+                third.has_some()
+        first.has(4)
+    assert sorted(map(int, first.read + second.read + third.read)) == list(range(40))
+
+
+async def test_librdkafka_moves_a_group_to_the_new_protocol_and_back() -> None:
+    """While it reads; what was committed in one protocol counts in the other, so nothing is read twice."""
+    settings = {**SETTINGS, "group.consumer.migration.policy": "bidirectional", "group.consumer.max.size": "9"}
+    async with LocalCluster(properties=settings) as cluster:
+        await asyncio.to_thread(_changes_its_protocol, cluster.bootstrap_servers)
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+async def test_a_large_group_is_balanced_after_the_heartbeat(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    """Its members have what they are to have a heartbeat later, whatever they speak; as if every group was large."""
+    large = functools.partial(ConsumerLimits, assigned_at_once=0)
+    monkeypatch.setattr("busway_bus.coordinator.consumer_groups.ConsumerLimits", large)
+    settings = {**SETTINGS, "group.consumer.migration.policy": "bidirectional", "group.consumer.max.size": "9"}
+    async with LocalCluster(properties=settings) as cluster:
+        await asyncio.to_thread(_moves_to_another, cluster.bootstrap_servers, protocol)
+
+
+def _moves_to_another(bootstrap: str, protocol: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic("t", 4, 1)]).values():
+        made.result(WAIT_S)
+    with reader(bootstrap, ["t"]) as first:
+        first.has(4)
+        with reader(bootstrap, ["t"], protocol) as second:
+            first.has(2)
+            second.has(2)
+            assert not set(first.assigned) & set(second.assigned)
+        first.has(4)

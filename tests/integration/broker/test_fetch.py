@@ -12,13 +12,15 @@ from busway_bus.log.os_files import OsFile, OsLoan
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.compile import decode
 from busway_protocol.errors import ErrorCode
-from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from busway_protocol.records.batch import iter_batches
 from busway_protocol.records.builder import BatchBuilder
 
 pytestmark = pytest.mark.usefixtures("both_streams")
+REPLICA_STATE_SINCE = 15
 
 
 async def create(client: RawClient, partitions: int) -> None:
@@ -151,3 +153,26 @@ async def test_what_was_there_before_the_wait_comes_with_what_ended_it(cluster: 
         given = {each.partition_index: len(each.records or b"") for each in answer.responses[0].partitions}
         assert sorted(given) == [1, 2]
         assert all(size > 1_000 for size in given.values())
+
+
+@pytest.mark.parametrize("version", [11, 12, 15, 17])
+@pytest.mark.parametrize("replica", [0, 1, 7, 2**31 - 1])
+async def test_a_client_that_says_it_is_a_replica_reads_nothing(
+    cluster: LocalCluster, replica: int, version: int
+) -> None:
+    """CLUSTER_AUTHORIZATION_FAILED for the id of this node or of any other: no records, no session, nothing of the partition told."""
+    async with RawClient(cluster.bootstrap_servers) as client:
+        await create(client, 1)
+        await produce(client, 0)
+        told = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+        request = fetching(FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2_000))
+        request.topics[0].topic_id = told.topics[0].topic_id
+        plain = await client.ask(request, version)
+        assert plain.responses[0].partitions[0].records
+        if version < REPLICA_STATE_SINCE:
+            request.replica_id = replica
+        else:
+            request.replica_state = ReplicaState(replica_id=replica, replica_epoch=1)
+        answer = await client.ask(request, version)
+        refused = (answer.error_code, answer.session_id, answer.responses)
+        assert refused == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0, [])

@@ -1,6 +1,7 @@
 """What a group costs does not grow with its size, and what is stored of many groups does not keep the node from serving."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ from tests.integration.broker.test_groups import offset
 from busway_bus.coordinator.groups import LOAD_GRACE_S
 from busway_bus.groups.classic import ClassicGroup
 from busway_bus.groups.classic_member import Member
+from busway_bus.groups.consumer import ConsumerGroup
+from busway_bus.groups.consumer_values import Beat
 from busway_bus.groups.group import Committer
 from busway_bus.groups.memory import GroupMemory
 from busway_bus.groups.offsets import NewOffset
 from busway_bus.groups.roster import Roster
 from busway_bus.groups.shard import GroupShard
+from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
 from busway_bus.replication.slices import Slices
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -91,6 +95,64 @@ async def test_a_large_commit_takes_turns_with_others(cluster: LocalCluster, mon
     codes = await groups.commit("refused", anyone, offsets)
     refused = [ErrorCode.UNKNOWN_MEMBER_ID] * 1_500
     assert [codes["t", number] for number in range(3_500)] == [ErrorCode.NONE] * 2_000 + refused
+
+
+async def test_very_many_that_leave_together_take_turns_with_others(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members of a consumer group go a few at a time, each three records; all are told what is so, also where the log refuses to go on."""
+    assert cluster.node is not None
+    groups = cluster.node.services.groups
+    await groups.ensure()
+    count = 2 * MEMBERS_PER_TICK_MAX + 5
+    named: list[tuple[str, str | None]] = [(f"m{at}", None) for at in range(count)]
+
+    async def enter(members: Iterable[str]) -> None:
+        await asyncio.gather(*(groups.beat("g", joining(member)) for member in members))
+
+    written: list[tuple[str, int]] = []
+    decide = GroupShard.leave
+
+    def noted(self: GroupShard, group_id: str, identities: Any, *rest: Any) -> Any:
+        written.append((group_id, len(identities)))
+        if len(identities) == MEMBERS_PER_TICK_MAX and written.count(("g", MEMBERS_PER_TICK_MAX)) == 4:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return decide(self, group_id, identities, *rest)
+
+    monkeypatch.setattr(GroupShard, "leave", noted)
+    await enter(member for member, _ in named)
+    leaving = asyncio.ensure_future(groups.leave("g", [*named, ("nobody", None), named[0]]))
+    while not written:
+        await asyncio.sleep(0)
+    assert await groups.leave("other", [("nobody", None)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert await leaving == [ErrorCode.NONE] * count + [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE]
+    assert written.index(("other", 1)) < len(written) - 1
+    assert [size for group, size in written if group == "g"] == [MEMBERS_PER_TICK_MAX, MEMBERS_PER_TICK_MAX, 7]
+    group = groups.shard("g").groups["g"]
+    assert group.empty
+    await enter(member for member, _ in named)
+    codes = await groups.leave("g", named)
+    stays = {member for (member, _), code in zip(named, codes, strict=True) if code is not ErrorCode.NONE}
+    assert len(stays) == MEMBERS_PER_TICK_MAX
+    assert codes.count(ErrorCode.COORDINATOR_NOT_AVAILABLE) == MEMBERS_PER_TICK_MAX
+    assert isinstance(group, ConsumerGroup)
+    assert group.members.keys() == stays
+
+
+def joining(member_id: str) -> Beat:
+    return Beat(
+        member_id=member_id,
+        epoch=0,
+        instance_id=None,
+        rack_id=None,
+        client_id="c",
+        client_host="/",
+        rebalance_timeout_ms=1_000,
+        topics=frozenset("t"),
+        regex=None,
+        assignor=None,
+        said={},
+    )
 
 
 def test_what_all_members_speak_is_known_without_asking_them() -> None:

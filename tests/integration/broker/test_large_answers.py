@@ -1,18 +1,23 @@
 """Answers that are larger than what a socket takes: whole in the end, whatever becomes of the files meanwhile."""
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.raw_client import RawClient, frame
 
+from busway_bus.handlers import describe_transactions
 from busway_bus.handlers import fetch as fetch_handler
 from busway_bus.log.segment import Segment
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.compile import decode
 from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.cluster import ApiVersionsRequest
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from busway_protocol.messages.groups_classic import FindCoordinatorRequest
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from busway_protocol.messages.topics import (
     CreatableTopic,
@@ -20,6 +25,7 @@ from busway_protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
+from busway_protocol.messages.transactions import DescribeTransactionsRequest, InitProducerIdRequest
 from busway_protocol.records.batch import BatchHeader, iter_batches, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 
@@ -125,3 +131,36 @@ async def test_a_small_answer_is_read_at_once_and_a_larger_one_later(cluster: Lo
         for offset, expected in ((0, 3), (1, 2), (2, 1), (3, 0)):
             client.send(frame(fetching(max_bytes=1_000_000, offset=offset), 11))
             assert count_batches(await client.frame()) == expected
+
+
+@pytest.mark.slow
+async def test_transactions_of_very_many_partitions_are_described_in_turns(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes as long as ten thousand partitions do; who asks for something small meanwhile is answered before the last of them."""
+    names = [f"x{number}" for number in range(10)]
+    by_topic = describe_transactions.by_topic
+
+    def slow(partitions: Iterable[tuple[str, int]]) -> Any:
+        end = time.thread_time() + 0.006
+        while time.thread_time() < end:
+            pass
+        return by_topic(partitions)
+
+    async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
+        while (
+            (await client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)).coordinators[0].error_code
+        ):
+            pass
+        for name in names:
+            begin = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+            while (await client.ask(begin, 4)).error_code:
+                await asyncio.sleep(0)
+        monkeypatch.setattr(describe_transactions, "by_topic", slow)
+        monkeypatch.setattr(describe_transactions, "DESCRIBED_AT_ONCE", 1)  # as if they had so many
+        client.send(frame(DescribeTransactionsRequest(transactional_ids=names), 0))
+        await client.drained()
+        described = asyncio.ensure_future(client.frame())
+        await other.ask(ApiVersionsRequest(), 0)
+        assert not described.done()
+        assert await described

@@ -3,12 +3,17 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.support.raw_client import RawClient
 
 from busway.admin.admin import Admin, NewTopic
 from busway.net.connection import Connection
+from busway_bus.handlers.metadata import DESCRIBED_AT_ONCE, KEPT_FROM
+from busway_bus.handlers.metadata_answers import Asked, MetadataAnswers
+from busway_bus.kernel.limits import METADATA_ANSWERS_BYTES_MAX
+from busway_bus.metadata.image import ClusterImage
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
-from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from busway_protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -77,3 +82,44 @@ async def test_the_metadata_log_is_no_topic_that_can_be_created(cluster: LocalCl
     await cluster.stop()
     await cluster.start()
     assert set(cluster.node.services.image.topics) == {"t"}
+
+
+async def test_all_topics_are_told_of_as_they_are(cluster: LocalCluster, connection: Connection) -> None:
+    """An answer that was kept is what a new one would be, for each version and what else is asked; a change is in the next one."""
+
+    async def ask(version: int, *, operations: bool = False) -> MetadataResponse:
+        request = MetadataRequest(topics=None, include_topic_authorized_operations=operations and version >= 8)
+        found: MetadataResponse = await client.ask(request, version)
+        return found
+
+    kept = cluster.node.services.metadata_answers
+    async with Admin(cluster.bootstrap_servers) as admin, RawClient(cluster.bootstrap_servers) as client:
+        for topic, partitions in (("many", KEPT_FROM), ("more", 2 * DESCRIBED_AT_ONCE)):
+            await admin.create_topics([NewTopic(topic, partitions)])
+            for version in (1, 9, 13):
+                for operations in (False, True):
+                    first, again = [await ask(version, operations=operations) for _ in range(2)]
+                    assert first == again
+                    by_name = {one.name: one for one in again.topics}
+                    assert len(by_name[topic].partitions) == partitions
+                    told = by_name["many"].topic_authorized_operations != -(2**31)
+                    assert told == (operations and version >= 8)
+            assert len(kept._kept) == 5  # version 1 has no operations to ask for
+        await admin.delete_topics(["more"])
+        assert "more" not in {one.name for one in (await ask(13)).topics}
+        assert len(kept._kept) == 1
+
+
+def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
+    """What is beyond is not kept; another picture drops all."""
+    answers, image = MetadataAnswers(), ClusterImage()
+    half = [bytes(METADATA_ANSWERS_BYTES_MAX // 2)]
+    asked = [Asked(version, "PLAINTEXT", 1, topic_operations=False, cluster_operations=False) for version in range(4)]
+    for one in asked[:3]:
+        answers.keep(image, one, half)
+    assert [answers.find(image, one) is half for one in asked] == [True, True, False, False]
+    changed = ClusterImage()
+    assert answers.find(changed, asked[0]) is None
+    answers.keep(changed, asked[3], half)
+    assert [answers.find(changed, one) is half for one in asked] == [False, False, False, True]
+    assert answers.find(image, asked[3]) is None

@@ -6,14 +6,18 @@ from collections.abc import Collection, Mapping
 import pytest
 from tests.support.raw_client import RawClient, frame
 
+from busway_bus.kernel.limits import REQUEST_BYTES_WORKED_MAX
 from busway_bus.testing.local_cluster import LocalCluster
+from busway_protocol.compile import decode
 from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.cluster import ApiVersionsRequest
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from busway_protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from busway_protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest
@@ -50,6 +54,7 @@ class Coordinator:
         partitions: Collection[Key],
         *,
         add: bool,
+        host: str,
     ) -> Mapping[Key, ErrorCode]:
         """The next code, for all partitions; the last one is repeated."""
         self.asked.append((transactional_id, producer_id, producer_epoch, set(partitions), add))
@@ -308,12 +313,14 @@ async def test_a_node_that_stops_asks_nobody_any_more(cluster: LocalCluster, coo
 
 
 async def test_a_transaction_has_one_producer_and_a_name(cluster: LocalCluster, coordinator: Coordinator) -> None:
-    """What cannot be verified is refused; batches outside of transactions in the same request are none of it."""
+    """What cannot be verified is refused; without a name so is all that comes with it, what has no place too."""
     async with RawClient(cluster.bootstrap_servers) as client:
         await create(client, partitions=2)
         answers = await produce(client, batch(0), batch(0, producer=9, transactional=False), transactional_id=None)
-        codes = [ErrorCode(answer.error_code) for answer in answers]
-        assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.NONE]
+        assert [answer.error_code for answer in answers] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+        answers = await produce(client, *[batch(0)] * 3, transactional_id=None)  # the third partition is not there
+        assert [answer.error_code for answer in answers] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 3
+        assert (await fetch(client, 0)).high_watermark == 0
         answers = await produce(client, batch(0), batch(0, producer=8))
         assert {answer.error_code for answer in answers} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
         assert await code_of(client, batch(0)[:40]) is ErrorCode.INVALID_RECORD
@@ -325,6 +332,7 @@ async def test_a_transaction_has_one_producer_and_a_name(cluster: LocalCluster, 
         assert [answer.error_code for answer in await produce(client, batch(0), batch(0))] == [0, 0]
         assert coordinator.asked == [("x", 7, 0, {("t", 0), ("t", 1)}, True)], "all partitions are asked for together"
         assert await code_of(client, batch(1, transactional=False)) is ErrorCode.INVALID_TXN_STATE
+        assert await code_of(client, batch(3, transactional=False)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 async def test_a_refused_batch_without_an_answer_ends_its_connection(
@@ -362,6 +370,32 @@ async def test_late_batches_and_coordinators_that_were_replaced_are_fenced(
         assert other.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_a_marker_that_comes_again_has_no_second_effect(cluster: LocalCluster, coordinator: Coordinator) -> None:
+    """Whoever delivers it may not know that it has been (KAFKA-19999): it is accepted, and readers of what is committed see no more and no
+    fewer aborted transactions for it, also where another one has stayed open; a coordinator that was replaced is fenced."""
+    async with RawClient(cluster.bootstrap_servers) as client:
+        await create(client)
+        assert await code_of(client, batch(0, producer=8)) is ErrorCode.NONE
+        assert await code_of(client, batch(0)) is ErrorCode.NONE
+        assert await code_of(client, batch(1, producer=8)) is ErrorCode.NONE
+        for _ in range(2):
+            assert await end(client, committed=False, coordinator_epoch=3) == {("t", 0): ErrorCode.NONE}
+            assert (await fetch(client, 0)).last_stable_offset == 0, "that of producer 8 is open"
+        assert await end(client, producer=8, coordinator_epoch=3) == {("t", 0): ErrorCode.NONE}
+        for repeated in range(3):
+            told = await fetch(client, 0)
+            assert (told.high_watermark, told.last_stable_offset) == (6 + repeated, 6 + repeated)
+            assert [(entry.producer_id, entry.first_offset) for entry in told.aborted_transactions or ()] == [(7, 1)]
+            again = await end(client, committed=False, coordinator_epoch=3)
+            assert again == {("t", 0): ErrorCode.NONE}
+        before = await fetch(client, 0)
+        for _ in range(2):
+            stale = await end(client, committed=False, coordinator_epoch=2)
+            assert stale == {("t", 0): ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+        after = await fetch(client, 0)
+        assert (after.high_watermark, after.last_stable_offset) == (before.high_watermark, before.last_stable_offset)
+
+
 @pytest.mark.parametrize("crash", [True, False])
 async def test_an_open_transaction_outlives_the_node(
     cluster: LocalCluster, coordinator: Coordinator, crash: bool
@@ -381,3 +415,33 @@ async def test_an_open_transaction_outlives_the_node(
         assert await code_of(client, batch(1)) is ErrorCode.NONE, "nobody is asked: the transaction is open"
         await end(client)
         assert values(await fetch(client, 2)) == [b"7/0/0", b"7/0/1"]
+
+
+async def test_batches_that_wait_for_their_coordinator_count_as_memory_of_their_client(
+    cluster: LocalCluster, coordinator: Coordinator
+) -> None:
+    """Thirty batches of 900 kB: no more are read than some megabytes, and all are written when the coordinator answers."""
+    builder_bytes, count = 900_000, 30
+    coordinator.answers.clear()
+    frames = []
+    for sequence in range(count):
+        builder = BatchBuilder(producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+        builder.append(NOW, b"k", bytes(builder_bytes))
+        frames.append(frame(producing(builder.build()), 12))
+    async with RawClient(cluster.bootstrap_servers) as client:
+        await create(client)
+        for data in frames:
+            client.send(data)
+        await coordinator.asking.wait()
+        async with RawClient(cluster.bootstrap_servers) as other:
+            for _ in range(20):  # time for all that will be read
+                await other.ask(ApiVersionsRequest(), 0)
+        assert cluster.node is not None
+        memory = cluster.node._listeners._memory
+        held = memory.small.used + memory.large.used
+        assert REQUEST_BYTES_WORKED_MAX <= held <= REQUEST_BYTES_WORKED_MAX + 3 * builder_bytes
+        coordinator.answers.set()
+        for _ in range(count):
+            answer = decode(ProduceResponse, 12, await client.frame(), 5)
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        assert memory.small.used + memory.large.used == 0

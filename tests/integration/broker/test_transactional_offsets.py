@@ -46,6 +46,7 @@ class Approving:
         partitions: Collection[tuple[str, int]],
         *,
         add: bool,
+        host: str,
     ) -> Mapping[tuple[str, int], ErrorCode]:
         self.asked += 1
         if self.meanwhile is not None:
@@ -79,15 +80,20 @@ class Bench:
         assert set(codes.values()) == {ErrorCode.NONE}
 
     async def commit_in(self, producer_id: int, offset: int, topic: str = "t", epoch: int = 0) -> None:
-        codes = await self.groups.commit_in_transaction(
+        codes = await self.commit_all_in(producer_id, _offsets(offset, topic), epoch)
+        assert set(codes.values()) == {ErrorCode.NONE}
+
+    async def commit_all_in(
+        self, producer_id: int, offsets: dict[Place, NewOffset], epoch: int = 0
+    ) -> dict[Place, ErrorCode]:
+        return await self.groups.commit_in_transaction(
             self.group_id,
             replace(NOBODY, transactional=True),
-            _offsets(offset, topic),
+            offsets,
             producer=TransactionalProducer(transactional_id=f"x{producer_id}", producer_id=producer_id, epoch=epoch),
             verifier=self.verifier,
             add=True,
         )
-        assert set(codes.values()) == {ErrorCode.NONE}
 
     async def end(
         self, producer_id: int, *, committed: bool = True, epoch: int = 0, coordinator_epoch: int = 0, version: int = 1
@@ -275,14 +281,7 @@ async def test_a_partition_that_is_not_here_is_refused(bench: Bench) -> None:
 async def test_more_offsets_than_a_batch_holds_are_one_commit(bench: Bench) -> None:
     """All of them are pending, and all are in force at once."""
     many = {place: offset for number in range(2_500) for place, offset in _offsets(number, f"t{number}").items()}
-    await bench.groups.commit_in_transaction(
-        "g",
-        replace(NOBODY, transactional=True),
-        many,
-        producer=TransactionalProducer(transactional_id="x", producer_id=1, epoch=0),
-        verifier=bench.verifier,
-        add=False,
-    )
+    await bench.commit_all_in(1, many)
     assert len((await bench.state())[1]) == len(many)
     assert await bench.end(1) is ErrorCode.NONE
     assert await bench.state() == ({f"t{number}": number for number in range(2_500)}, set())

@@ -50,7 +50,7 @@ async def test_the_file_is_kafkas(tmp_path: Path) -> None:
             await offsets_within_transactions(run)
             await deleted_within_transactions(run)
 
-    async with LocalCluster(str(tmp_path), properties=SETTINGS) as cluster:
+    async with LocalCluster(str(tmp_path), properties=SETTINGS, prompt=False) as cluster:
         await scenarios(cluster.bootstrap_servers)
     with ApacheKafka(SETTINGS) as kafka:
         await scenarios(kafka.bootstrap_servers)

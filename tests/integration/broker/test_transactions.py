@@ -13,7 +13,7 @@ from tests.integration.broker.transactions_probe import TransactionsRun, by_topi
 
 from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
-from busway_bus.metadata.features import METADATA_VERSION, SUPPORTED, TRANSACTION_VERSION
+from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, SHARE_VERSION, SUPPORTED, TRANSACTION_VERSION
 from busway_bus.node import Node
 from busway_bus.replication import metadata_log
 from busway_bus.testing.local_cluster import LocalCluster
@@ -428,29 +428,37 @@ async def features(run: TransactionsRun, at_most: int) -> tuple[dict[str, Any], 
 
 
 async def test_a_new_directory_has_transaction_version_2(cluster: LocalCluster) -> None:
-    """Told to clients; those that cannot read a lowest level of 0 are told 1, as Kafka tells them."""
+    """Told to clients; those that cannot read a lowest level of 0 are not told of it, as with Kafka."""
     async with transactions_against(cluster.bootstrap_servers) as run:
         supported, finalized = await features(run, 4)
         assert supported[TRANSACTION_VERSION] == (0, 2)
-        assert (await features(run, 3))[0][TRANSACTION_VERSION] == (1, 2)
-        assert finalized == {METADATA_VERSION: SUPPORTED[METADATA_VERSION][1], TRANSACTION_VERSION: 2}
+        assert TRANSACTION_VERSION not in (await features(run, 3))[0]
+        assert finalized == {
+            METADATA_VERSION: SUPPORTED[METADATA_VERSION][1],
+            TRANSACTION_VERSION: 2,
+            GROUP_VERSION: 1,
+            SHARE_VERSION: 1,
+        }
 
 
 async def test_a_directory_of_an_earlier_version_keeps_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without transaction.version: it is not told, and no end raises an epoch, whatever a client sends."""
+    """Without transaction.version: it is not told, and no end raises an epoch, whatever a client sends; nor has it consumer groups."""
     async with LocalCluster() as cluster:
         await cluster.stop()
     async with LocalCluster() as cluster:
         pass
     cluster = LocalCluster()
     with monkeypatch.context() as earlier:
-        earlier.setattr(metadata_log, "SUPPORTED", {METADATA_VERSION: SUPPORTED[METADATA_VERSION]})
+        levels = {METADATA_VERSION: SUPPORTED[METADATA_VERSION][1]}
+        earlier.setattr(metadata_log, "levels_of_new_clusters", lambda: levels)
         await cluster.start()
         await cluster.stop()
     async with cluster, transactions_against(cluster.bootstrap_servers) as run:
         supported, finalized = await features(run, 4)
         assert TRANSACTION_VERSION in supported
         assert TRANSACTION_VERSION not in finalized
+        assert GROUP_VERSION in supported
+        assert GROUP_VERSION not in finalized
         identity = await run.begun("begin", "x")
         await open_transaction(run, identity)
         assert await run.end("end", "x", identity) == identity
@@ -526,3 +534,25 @@ async def test_librdkafka_reads_processes_and_writes_exactly_once(cluster: Local
     values, offset = await asyncio.to_thread(transact_with_librdkafka, cluster.bootstrap_servers)
     assert values == [f"{number}-{record}".encode() for number in (0, 2) for record in range(3)]
     assert offset == 11
+
+
+async def test_a_stranger_with_a_producers_id_does_not_keep_its_transaction_from_ending(cluster: LocalCluster) -> None:
+    """It writes with the last epoch into a partition that the transaction has joined and not written to: the rest is committed, and the
+    next transaction begins. Where the transaction has written it is refused."""
+    async with transactions_against(cluster.bootstrap_servers) as run:
+        identity = await run.begun("begin", "x")
+        await run.add("add", "x", identity, *PLACES)
+        assert await run.produce("written", "x", identity, PLACES[0], sequence=0, at_most=11) == ErrorCode.NONE
+        stranger = (identity[0], 32767)
+        taken = [
+            await run.produce("stranger", None, stranger, place, sequence=0, at_most=11, transactional=False)
+            for place in PLACES
+        ]
+        assert taken == [ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE]
+        await run.end("end", "x", identity)
+        await run.read("read", PLACES[0], committed=True)
+        code, high_watermark, last_stable, batches, aborted = run.log[-1][1]
+        assert (code, high_watermark, aborted) == (0, last_stable, [])
+        assert [content for *_, content in batches] == [[b"written"], "a marker"]
+        again = await run.begun("begin again", "x")
+        assert again > identity

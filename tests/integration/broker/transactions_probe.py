@@ -178,11 +178,19 @@ class TransactionsRun(Run):
                 await asyncio.sleep(0.01)
 
     async def produce(
-        self, label: str, name: str | None, identity: Identity, place: Place, *, sequence: int, at_most: int
+        self,
+        label: str,
+        name: str | None,
+        identity: Identity,
+        place: Place,
+        *,
+        sequence: int,
+        at_most: int,
+        transactional: bool = True,
     ) -> int:
-        """Produce one record of a transaction, with a version that names topics; the error."""
+        """Produce one record of a transaction, or outside of any, with a version that names topics; the error."""
         builder = BatchBuilder(
-            producer_id=identity[0], producer_epoch=identity[1], base_sequence=sequence, transactional=True
+            producer_id=identity[0], producer_epoch=identity[1], base_sequence=sequence, transactional=transactional
         )
         builder.append(current_machine().wall_ms(), None, label.encode())
         data = PartitionProduceData(index=place[1], records=builder.build())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.cli.conftest import SECONDS, Up, run, start
 
-from busway import Consumer
+from busway import Admin, Consumer, ShareConsumer
 
 pytestmark = pytest.mark.slow
 SCHEMA = {"type": "record", "name": "Ride", "fields": [{"name": "id", "type": "string"}]}
@@ -38,6 +38,33 @@ def test_topics(up: Up) -> None:
     assert up.run("topics", "delete", "a1", stdin="n\n").code == 1
     assert up.run("topics", "delete", "a1", "-y", "--json").json == {"deleted": ["a1"]}
     assert all(one["topic"] != "a1" for one in up.run("topics", "list", "--json").json)
+
+
+def test_features(up: Up) -> None:
+    """Described, checked, lowered, turned off and raised; what is refused is told in the broker's words."""
+    rows = {one["feature"]: one for one in up.run("features", "describe", "--json").json}
+    assert (rows["group.version"]["lowest"], rows["group.version"]["highest"]) == (0, 1)
+    assert up.run("features", "describe").out.startswith("feature\tlowest\thighest\tfinalized\tepoch\n")
+
+    def level() -> int:
+        found = {one["feature"]: one["finalized"] for one in up.run("features", "describe", "--json").json}
+        return int(found["transaction.version"])
+
+    assert level() == 2
+    checked = up.run("features", "downgrade", "transaction.version=1", "--dry-run")
+    assert (checked.out, level()) == ("can be lowered: transaction.version to 1\n", 2)
+    assert up.run("features", "downgrade", "transaction.version=1").out == "lowered: transaction.version to 1\n"
+    assert level() == 1
+    off = up.run("features", "disable", "transaction.version", "group.version", "--json")
+    assert off.json == {"levels": {"transaction.version": 0, "group.version": 0}, "changed": True}
+    assert level() == 0
+    up.run("features", "upgrade", "transaction.version=2", "group.version=1")
+    assert level() == 2
+    refused = up.run("features", "upgrade", "kraft.version=1")
+    assert refused.code == 1
+    assert "kraft.version. Local controller 1 does not support this feature." in refused.err
+    assert up.run("features", "upgrade", "group.version").err.endswith("give FEATURE=LEVEL, such as group.version=1\n")
+    assert "given twice" in up.run("features", "upgrade", "a=1", "a=2").err
 
 
 def test_reading_a_topic_that_is_not_there_makes_none(up: Up) -> None:
@@ -107,15 +134,42 @@ def test_avro(up: Up, tmp_path: Path) -> None:
         assert done.err.startswith("busway: line 2 does not fit the schema: ")
 
 
+def test_a_share_group_with_dead_letters(up: Up) -> None:
+    """It is told where they go, to people in a line of its own; without, nothing and null."""
+    assert up.run("features", "upgrade", "share.version=2").out == "raised: share.version to 2\n"
+    up.run("produce", "q1", stdin="1\n")
+
+    async def join(group: str, **settings: str) -> None:
+        async with Admin(up.bootstrap) as admin:
+            await admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest", **settings})
+        async with ShareConsumer("q1", bootstrap_servers=up.bootstrap, group_id=group) as consumer:
+            while not await consumer.getmany(timeout_ms=SECONDS * 1000):
+                pass
+
+    asyncio.run(join("qd", **{"errors.deadletterqueue.topic.name": "dlq.q1"}))
+    asyncio.run(join("qn"))
+    said = up.run("groups", "describe", "qd").out.splitlines()
+    assert said[0].startswith("qd: Empty, share")
+    assert said[1] == "the broker puts what the group gives up into dlq.q1"
+    assert up.run("groups", "describe", "qd", "--json").json["dead_letters"] == "dlq.q1"
+    assert "the broker puts" not in up.run("groups", "describe", "qn").out
+    assert up.run("groups", "describe", "qn", "--json").json["dead_letters"] is None
+    done = up.run("features", "downgrade", "share.version=1")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "group qd has errors.deadletterqueue.topic.name" in done.err
+
+
 def test_groups(up: Up) -> None:
     """Listed, described with lag, reset when nobody reads, deleted."""
     up.run("produce", "d1", stdin="1\n2\n3\n4\n")
     assert up.run("consume", "d1", "-g", "dg", "--from-beginning", "-n", "3").out == "1\n2\n3\n"
     assert "dg" in [one["group"] for one in up.run("groups", "list", "--json").json]
-    assert "dg\tclassic\tEmpty" in up.run("groups", "list").out.splitlines()
+    assert "dg\tconsumer\tEmpty" in up.run("groups", "list").out.splitlines()
     found = up.run("groups", "describe", "dg", "--json").json
     assert (found["state"], found["partitions"][0]["committed"], found["partitions"][0]["lag"]) == ("Empty", 3, 1)
-    assert up.run("groups", "describe", "dg").out.splitlines() == ["dg: Empty, classic", "d1\t0\t3\t4\t1\t-\t-"]
+    head, row = up.run("groups", "describe", "dg").out.splitlines()
+    assert head.startswith("dg: Empty, consumer, shared by uniform, epoch ")
+    assert row == "d1\t0\t3\t4\t1\t-\t-"
     assert "nothing was changed" in up.run("groups", "reset", "dg", "-t", "d1", "--to", "earliest").out
     assert up.run("groups", "describe", "dg", "--json").json["partitions"][0]["committed"] == 3
     up.run("groups", "reset", "dg", "-t", "d1", "--to", "99", "--execute")
@@ -222,7 +276,13 @@ def test_a_failure_in_json_is_json(up: Up) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["bogus"], ["topics", "create"], ["consume", "t", "-n", "x"], ["topics", "list", "--nope"]],
+    [
+        ["bogus"],
+        ["topics", "create"],
+        ["consume", "t", "-n", "x"],
+        ["topics", "list", "--nope"],
+        ["transactions", "hanging", "--idle-minutes", "inf"],
+    ],
     ids=" ".join,
 )
 def test_wrong_usage_is_two(arguments: list[str]) -> None:

@@ -124,7 +124,9 @@ def test_what_dlq_refuses(up: Up) -> None:
         (("show", DLT, "--limit", "0"), "--limit 0: give 1 or more"),
         (("list", "--topic", DLT, "--group", "surge"), "give --topic or --group"),
         (("replay", "other.dlt"), "1 cannot be replayed and stay open; other.dlt-0 offset 0: its headers do not say"),
-        (("replay", "other.dlt", "--rate", "0"), "rate: 0 is not above 0"),
+        (("replay", "other.dlt", "--rate", "0"), "rate: 0 is no number above 0"),
+        (("replay", "other.dlt", "--rate", "inf"), "rate: inf is no number above 0"),
+        (("replay", "other.dlt", "--rate", "nan"), "rate: nan is no number above 0"),
     ):
         done = up.run("dlq", *arguments)
         assert done.code == 1, arguments

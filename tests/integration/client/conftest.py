@@ -99,13 +99,6 @@ async def balancing(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
         yield Cluster(bootstrap_servers=running.bootstrap_servers)
 
 
-@pytest.fixture(params=[pytest.param("apache", marks=pytest.mark.java)])
-async def migrating(request: pytest.FixtureRequest) -> Cluster:
-    """The broker whose groups have members of both protocols at once, and speak the new one unasked."""
-    kafka: ApacheKafka = request.getfixturevalue("apache")
-    return Cluster(bootstrap_servers=kafka.bootstrap_servers, is_apart=True)
-
-
 @pytest.fixture
 def topic() -> str:
     """A topic of the test's own."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.interop.broker import BuswayProcess
+from tests.support.busway_process import BuswayProcess
 
 from busway import Consumer, Producer, TopicPartition
 from busway.consumer.heart_thread import _thread

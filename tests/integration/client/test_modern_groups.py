@@ -106,16 +106,16 @@ async def test_who_comes_takes_nothing_that_stays(balancing: Cluster, topic: str
     assert told.events[-1] == ("revoked", 4)
 
 
-async def test_it_is_the_protocol_by_default(migrating: Cluster, topic: str, group: str) -> None:
+async def test_it_is_the_protocol_by_default(balancing: Cluster, topic: str, group: str) -> None:
     """Unless an option is given that only the classic one has."""
-    await topic_of(migrating, topic, 1)
-    plain = {"bootstrap_servers": migrating.bootstrap_servers}
+    await topic_of(balancing, topic, 1)
+    plain = {"bootstrap_servers": balancing.bootstrap_servers}
     async with Consumer(topic, group_id=group, **plain) as consumer:
         await share(consumer, each=[1])
-        assert (await described(migrating, group)).kind == "consumer"
+        assert (await described(balancing, group)).kind == "consumer"
     async with Consumer(topic, group_id=f"{group}-classic", session_timeout_ms=10_000, **plain) as consumer:
         await share(consumer, each=[1])
-        assert (await described(migrating, f"{group}-classic")).kind == "classic"
+        assert (await described(balancing, f"{group}-classic")).kind == "classic"
 
 
 async def test_a_reader_that_computes_for_longer_than_the_session_stays_a_member(
@@ -284,25 +284,25 @@ async def test_offsets_are_sent_to_a_transaction_in_the_members_epoch(
 
 @pytest.mark.parametrize("older_first", [True, False], ids=["roll-out", "roll-back"])
 async def test_members_of_both_protocols_share_one_group(
-    older_first: bool, migrating: Cluster, topic: str, group: str
+    older_first: bool, balancing: Cluster, topic: str, group: str
 ) -> None:
     """A deployment rolls from one to the other while it runs: all partitions have one owner, all records are read."""
-    await topic_of(migrating, topic, 4, records=5)
+    await topic_of(balancing, topic, 4, records=5)
     both: list[dict[str, Any]] = [
         {"group_protocol": "classic", "heartbeat_interval_ms": 50, "session_timeout_ms": 10_000},
         {"group_protocol": "consumer"},
     ]
     if not older_first:
         both.reverse()
-    async with Consumer(topic, **{**options(migrating, group), **both[0]}) as first:
+    async with Consumer(topic, **{**options(balancing, group), **both[0]}) as first:
         await share(first, each=[4])
-        async with Consumer(topic, **{**options(migrating, group), **both[1]}) as second:
+        async with Consumer(topic, **{**options(balancing, group), **both[1]}) as second:
             await share(first, second, each=[2, 2])
-            assert (await described(migrating, group)).kind == "consumer"
+            assert (await described(balancing, group)).kind == "consumer"
             await first.commit(dict.fromkeys(first.assignment(), 5))
             await second.commit(dict.fromkeys(second.assignment(), 5))
         await share(first, each=[4])
-        assert (await described(migrating, group)).kind == ("classic" if older_first else "consumer")
+        assert (await described(balancing, group)).kind == ("classic" if older_first else "consumer")
 
 
 async def test_what_the_coordinator_refuses_is_told(balancing: Cluster, topic: str, group: str) -> None:
@@ -326,12 +326,12 @@ async def test_a_member_that_starts_and_stops_at_once_leaves_nothing_behind(
     assert groups.get(group, "Empty") == "Empty"
 
 
-async def test_apps_share_as_they_do_in_a_classic_group(migrating: Cluster, topic: str, group: str) -> None:
+async def test_apps_share_as_they_do_in_a_classic_group(balancing: Cluster, topic: str, group: str) -> None:
     """One comes while the other handles: every record is handled, and their offsets are committed."""
     seen: set[int] = set()
 
     def app() -> App:
-        made = App(group, migrating.bootstrap_servers, commit_interval_s=0.1)
+        made = App(group, balancing.bootstrap_servers, commit_interval_s=0.1)
         things = made.topic(topic, value=int, format="json", partitions=4)
 
         @made.subscribe(things)
@@ -341,7 +341,7 @@ async def test_apps_share_as_they_do_in_a_classic_group(migrating: Cluster, topi
         return made
 
     one, other = app(), app()
-    async with one, Producer(migrating.bootstrap_servers) as producer, asyncio.timeout(WAIT_S):
+    async with one, Producer(balancing.bootstrap_servers) as producer, asyncio.timeout(WAIT_S):
         for number in range(200):
             await producer.send(topic, b"%d" % number, partition=number % 4)
         async with other:
@@ -353,7 +353,7 @@ async def test_apps_share_as_they_do_in_a_classic_group(migrating: Cluster, topi
                 await producer.send(topic, b"%d" % number, partition=number % 4)
             while len(seen) < 400:
                 await asyncio.sleep(0.02)
-    async with Admin(migrating.bootstrap_servers) as admin:
+    async with Admin(balancing.bootstrap_servers) as admin:
         committed = await admin.list_group_offsets(group)
         assert (await admin.describe_group(group)).kind == "consumer"
     assert {partition.partition: found.offset for partition, found in committed.items()} == dict.fromkeys(range(4), 100)

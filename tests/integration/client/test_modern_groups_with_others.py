@@ -192,9 +192,9 @@ async def test_our_members_share_with_javas_and_librdkafkas(balancing: Cluster, 
     await come_and_go(balancing, topic, group, "consumer")
 
 
-async def test_a_classic_member_among_them_is_as_good_as_any(migrating: Cluster, topic: str, group: str) -> None:
+async def test_a_classic_member_among_them_is_as_good_as_any(balancing: Cluster, topic: str, group: str) -> None:
     """Java's."""
-    await come_and_go(migrating, topic, group, "classic")
+    await come_and_go(balancing, topic, group, "classic")
 
 
 async def come_and_go(balancing: Cluster, topic: str, group: str, javas_protocol: str) -> None:

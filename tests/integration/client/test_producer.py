@@ -12,6 +12,7 @@ from busway import Admin, NewTopic, TopicPartition
 from busway.consumer.consumer import Consumer
 from busway.errors import BrokerError, ConnectionFailed, MessageTooLarge, NotRunning
 from busway.producer.producer import KeyValueHeaders, Producer
+from busway.types import RecordMetadata
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -65,6 +66,33 @@ async def test_many_need_not_linger(cluster: Cluster, topic: str) -> None:
         (waiting,) = await producer.send_many(topic, [(b"a", b"1", ())], partition=0)
         (hurried,) = await producer.send_many(topic, [(b"b", b"2", ())], partition=0, linger=False)
         assert [(await one).offset for one in (waiting, hurried)] == [0, 1]
+
+
+async def test_one_future_stands_for_those_that_need_none(cluster: Cluster, topic: str) -> None:
+    """It is told where the first of them in the batch was put, and others of the batch have their own."""
+    async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer:
+        own = await producer.send(topic, b"own", b"k")
+        among = [await producer.send_among(topic, b"%d" % number, b"k", timestamp_ms=5 + number) for number in range(3)]
+        other = await producer.send(topic, b"other", b"k")
+        assert len(set(among)) == 1
+        await producer.flush()
+        assert await among[0] == RecordMetadata(topic, 0, 1, 5)
+        assert [(await own).offset, (await other).offset] == [0, 4]
+        assert await producer.send_among(topic, b"next", b"k") is not among[0]
+        await producer.flush()
+
+
+async def test_a_future_for_many_is_done_when_both_halves_of_their_batch_are(cluster: Cluster, topic: str) -> None:
+    """A batch that is larger than the topic takes is sent in parts."""
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, 1, configs={"max.message.bytes": "5000"})])
+    async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer:
+        among = {await producer.send_among(topic, b"%d" % number + bytes(500), b"k") for number in range(20)}
+        (common,) = among
+        await producer.flush()
+        assert (await common).offset == 0
+    records = await read_all(cluster.bootstrap_servers, topic, 20)
+    assert [value.rstrip(b"\0") for _, _, value in records] == [b"%d" % number for number in range(20)]
 
 
 async def test_many_that_break_off_leave_those_before(cluster: Cluster, topic: str) -> None:

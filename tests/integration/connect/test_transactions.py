@@ -17,7 +17,7 @@ from tests.support.connect_worker import Rest, WorkerProcess, records_of, until,
 from tests.support.connectors import CollectingSink
 from tests.support.programs import held_ports
 
-from busway import Admin, Producer
+from busway import Admin, Consumer, Producer, TopicPartition
 from busway_connect.server import ConnectServer
 
 CREATION = {"connector_class": "CountingSource", "topics": "numbers", "topic_creation_default_partitions": "3"}
@@ -135,10 +135,13 @@ async def test_the_broker_is_killed_and_each_line_of_a_file_is_there_once(tmp_pa
                 await asyncio.to_thread(broker.stop, signal.SIGKILL)
                 broker = await asyncio.to_thread(Up, tmp_path / "bus", *options, command="broker")
             await running.kill()
-        async with WorkerProcess(bus, support="enabled", session_ms=5000):
-            async with asyncio.timeout(60):
-                while await committed_lines(bus) < len(lines):
-                    await asyncio.sleep(0.2)
+        whole = Consumer(bootstrap_servers=bus, isolation_level="read_committed")
+        async with WorkerProcess(bus, support="enabled", session_ms=5000), asyncio.timeout(60), whole as reader:
+            await reader.assign([TopicPartition("lines", 0)])
+            reader.seek_to_beginning(TopicPartition("lines", 0))
+            async for record in reader:
+                if record.value == lines[-1].encode():
+                    break
         found = [(one.value or b"").decode() for one in await records_of(bus, "lines", "read_committed")]
         assert found == lines
     finally:

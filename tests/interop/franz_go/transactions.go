@@ -65,12 +65,12 @@ func session(bootstrap, source, name, id, protocol, process string) *kgo.GroupTr
 	taken := func(_ context.Context, _ *kgo.Client, gone map[string][]int32) {
 		tell(process, map[string]any{"f": "revoked", "group": name, "partitions": places(gone)})
 	}
-	ctx := context.Background()
+	// With the cooperative balancer a group would stay a classic one, without a word.
+	balanced := []kgo.Opt{kgo.Balancers(kgo.CooperativeStickyBalancer())}
 	if protocol == "consumer" {
-		ctx = context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true)
+		balanced = []kgo.Opt{kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer()}
 	}
-	made, err := kgo.NewGroupTransactSession(
-		kgo.WithContext(ctx),
+	made, err := kgo.NewGroupTransactSession(append(balanced,
 		kgo.SeedBrokers(bootstrap),
 		kgo.TransactionalID(id),
 		kgo.TransactionTimeout(5*time.Second),
@@ -78,7 +78,6 @@ func session(bootstrap, source, name, id, protocol, process string) *kgo.GroupTr
 		kgo.ConsumeTopics(source),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.RequireStableFetchOffsets(),
 		kgo.SessionTimeout(3*time.Second),
 		kgo.HeartbeatInterval(300*time.Millisecond),
@@ -86,7 +85,7 @@ func session(bootstrap, source, name, id, protocol, process string) *kgo.GroupTr
 		kgo.OnPartitionsAssigned(given),
 		kgo.OnPartitionsRevoked(taken),
 		kgo.OnPartitionsLost(taken),
-	)
+	)...)
 	check(err)
 	return made
 }

@@ -6,7 +6,14 @@ import pytest
 
 from tests.interop.broker import Broker, chosen_broker
 
-SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    # Of groups that the coordinator balances; classic members choose theirs.
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "3000",
+}
 
 
 @pytest.fixture

@@ -233,6 +233,8 @@ class Course:
             for at, (deed, slot) in enumerate(deeds):
                 feeder.feed(min(part, self.records - feeder.fed))
                 watcher.wait(part * at + part // 2, self.alive, self.said)
+                if at == 0:  # nobody has been killed yet, so it is there
+                    self._look_at_protocol(admin)
                 deed(slot)
             feeder.feed(self.records - feeder.fed)
             feeder.finish()
@@ -244,6 +246,13 @@ class Course:
                 member.kill()
             watcher.close()
         self._read(admin)
+
+    def _look_at_protocol(self, admin: AdminClient) -> None:
+        """A client that does not like what it is told may take another protocol without a word."""
+        if self.loop.in_group:
+            listed = admin.list_consumer_groups().result(20).valid
+            (kind,) = [each.type for each in listed if each.group_id == self.name]
+            assert kind.name.lower() == self.protocol, f"the group is a {kind} one, not {self.protocol}"
 
     def _read(self, admin: AdminClient) -> None:
         bootstrap = self.broker.bootstrap_servers

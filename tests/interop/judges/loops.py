@@ -96,7 +96,8 @@ class JavaCopier(Loop):
         return java_command("org.apache.kafka.tools.TransactionalMessageCopier", *words, *modes, options=("-Xmx128m",))
 
 
-FRANZ_GO = FranzGoLoop(name="franz-go")
-LIBRDKAFKA = Loop(name="librdkafka", gives_up=(3, -signal.SIGALRM))
+BOTH = ("classic", "consumer")
+FRANZ_GO = FranzGoLoop(name="franz-go", protocols=BOTH)
+LIBRDKAFKA = Loop(name="librdkafka", protocols=BOTH, gives_up=(3, -signal.SIGALRM))
 AIOKAFKA = Loop(name="aiokafka", in_group=False)
 JAVA_COPIER = JavaCopier(name="TransactionalMessageCopier", ends=True, tells=False, gives_up=(1,))

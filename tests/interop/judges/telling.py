@@ -15,6 +15,7 @@ from tests.support.judging.lines import line
 from tests.support.programs import end, spawn
 
 END_SECONDS = 40.0
+PATIENCE_SECONDS = 60.0
 
 
 class Telling:
@@ -23,12 +24,26 @@ class Telling:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._out = file.open("a")
-        self._lock = threading.Lock()
+        self._news = threading.Condition()
 
     def add(self, text: str) -> None:
         """A whole line."""
-        with self._lock:
+        with self._news:
             self._out.write(text)
+
+    def wake(self) -> None:
+        """Something was said, or somebody has ended: who waits for it may look."""
+        with self._news:
+            self._news.notify_all()
+
+    def until(self, done: Callable[[], bool], said: Callable[[], str]) -> None:
+        """Return when it is so; looks after every line that a program prints.
+
+        Raises:
+            AssertionError: it takes too long; with what was `said`.
+        """
+        with self._news:
+            assert self._news.wait_for(done, PATIENCE_SECONDS), said()
 
     def tell(self, f: str, process: str, **told: Any) -> None:
         """Something that is over at this moment."""
@@ -36,7 +51,7 @@ class Telling:
 
     def close(self) -> None:
         """All of it is in the file."""
-        with self._lock:
+        with self._news:
             self._out.close()
 
 
@@ -69,6 +84,9 @@ class Teller:
         for text in self._process.stdout:
             if text.endswith("\n") and (told := self._translate(text)) is not None:
                 self._history.add(told)
+            self._history.wake()
+        self._process.wait()
+        self._history.wake()
 
     @property
     def code(self) -> int | None:

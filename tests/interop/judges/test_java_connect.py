@@ -24,6 +24,7 @@ WORKER = {
     "exactly.once.source.support": "enabled",
     "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "1000",
+    "producer.transaction.timeout.ms": "25000",
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
 }
 
@@ -84,14 +85,14 @@ def test_each_line_of_a_file_is_written_once(judged_broker: Broker, tmp_path: Pa
             judged_broker.start()
             file.grow(LINES)
             watcher.wait(LINES * 3)
+        readings.read_all(bootstrap, TOPIC, 1, history)
+        history.tell("copy", "test", source="file", target=TOPIC)
+        for reading in readings.READERS:
+            records = [["file-0", at, value] for at, value in enumerate(file.lines)]
+            history.tell("committed_read", f"final {reading}", reading=reading, partition="file-0", records=records)
     finally:
         watcher.close()
-    readings.read_all(bootstrap, TOPIC, 1, history)
-    history.tell("copy", "test", source="file", target=TOPIC)
-    for reading in readings.READERS:
-        records = [["file-0", at, value] for at, value in enumerate(file.lines)]
-        history.tell("committed_read", f"final {reading}", reading=reading, partition="file-0", records=records)
-    history.close()
+        history.close()
     with history.file.open() as lines:
         report = judge(read(lines))
     assert not report.anomalies, f"{history.file}\n{report.text()}"

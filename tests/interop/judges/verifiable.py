@@ -1,8 +1,8 @@
-"""What Kafka's `VerifiableProducer` and `VerifiableConsumer` print, as lines of a history.
+"""What Kafka's `VerifiableProducer`, `VerifiableConsumer` and `VerifiableShareConsumer` print, as lines of a history.
 
 What lives here: their command lines, and what each line means. What does not: what happens to them.
 
-Both tell the time in milliseconds of the wall clock, when a thing is over; what was under way began after the line before it.
+All tell the time in milliseconds of the wall clock, when a thing is over; what was under way began after the line before it.
 """
 
 import json
@@ -38,6 +38,13 @@ def consumer_command(bootstrap: str, topic: str, group: str, protocol: str) -> l
     return java_command("org.apache.kafka.tools.VerifiableConsumer", *told, *modes, options=HEAP)
 
 
+def share_consumer_command(bootstrap: str, topic: str, group: str) -> list[str]:
+    """A member that prints each record, and acknowledges what it was given at once; its group begins at the first record."""
+    told = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group)
+    modes = ("--offset-reset-strategy", "earliest", "--verbose", "--acknowledgement-mode", "sync")
+    return java_command("org.apache.kafka.tools.VerifiableShareConsumer", *told, *modes, options=HEAP)
+
+
 def _shared_ns(milliseconds: int) -> int:
     """A time of the wall clock as the one that all lines have."""
     return milliseconds * MILLISECOND - time.time_ns() + time.monotonic_ns()
@@ -71,16 +78,16 @@ class ProducerLines:
 
 
 class ConsumerLines:
-    """Of one member: what it is given, loses, reads and commits; `values` are all that it has read."""
+    """Of one member: what it is given, loses, reads and commits; adds what it has read to `values`."""
 
-    def __init__(self, process: str, group: str) -> None:
+    def __init__(self, process: str, group: str, values: set[str]) -> None:
         self._process, self._group = process, group
         self._since = time.monotonic_ns()
         self._times = 0
         self._owned: set[str] = set()
         self._read: list[list[Any]] = []
         self._asked: list[str] = []
-        self.values: set[str] = set()
+        self._values = values
 
     def __call__(self, text: str) -> str | None:
         """What a line means: none, one or several."""
@@ -88,7 +95,7 @@ class ConsumerLines:
         name = told.get("name", "")
         if name == "record_data":
             self._read.append([_place(told), told["offset"], told["value"]])
-            self.values.add(told["value"])
+            self._values.add(told["value"])
             return None
         heard = {
             "partitions_assigned": self._given,
@@ -141,3 +148,37 @@ class ConsumerLines:
         asked, self._asked = self._asked, []
         ended = [json.dumps({"process": self._process, "id": name, "event": event, "at": at}) + "\n" for name in asked]
         return "".join(ended) or None
+
+
+class ShareConsumerLines:
+    """Of one member of a share group: what it is handed and acknowledges; adds what it was handed to `values`."""
+
+    def __init__(self, process: str, group: str, values: set[str]) -> None:
+        self._process, self._group, self._values = process, group, values
+        self._since = time.monotonic_ns()
+        self._read: list[list[Any]] = []
+
+    def __call__(self, text: str) -> str | None:
+        """What a line means: none, one or several."""
+        told = json.loads(text) if text.startswith("{") else {}
+        name = told.get("name", "")
+        if name == "record_data":
+            self._read.append([_place(told), told["offset"], told["value"]])
+            self._values.add(told["value"])
+            return None
+        if name not in {"records_consumed", "offsets_acknowledged"}:
+            return None
+        since = {"group": self._group, "since": self._since, "at": max(_shared_ns(told["timestamp"] + 1), self._since)}
+        # A millisecond of a clock is all of it: what comes next may have begun at its start.
+        self._since = max(_shared_ns(told["timestamp"]), self._since)
+        if name == "records_consumed":
+            records, self._read = self._read, []
+            return _line("handed", self._process, records=records, **since)
+        # What failed may have been done all the same, where the broker was killed: unknown.
+        outcome = "ok" if told["success"] else "info"
+        return "".join(
+            _line(
+                "acknowledged", self._process, partition=_place(each), places=each["offsets"], outcome=outcome, **since
+            )
+            for each in told["partitions"]
+        )

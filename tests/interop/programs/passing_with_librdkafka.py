@@ -1,7 +1,7 @@
 """librdkafka passes records on, exactly once (see `tests.interop.judges.loops`).
 
 Where its coordinator goes away while `send_offsets_to_transaction` runs, librdkafka 2.16.0 may never come back from that call, past its own
-timeout, on Apache Kafka too. Then an alarm ends the process, as an operator would.
+timeout, with any broker: nothing looks at the time-out of requests to a coordinator (https://github.com/confluentinc/librdkafka/issues/5456, open). Then an alarm ends the process, as an operator would.
 """
 
 import signal

@@ -1,6 +1,6 @@
 """Brokers that serve share groups, and topics of a test's own.
 
-What lives here: the brokers that the tests of this folder run on. Busway's own joins `SERVERS` when it serves them.
+What lives here: the brokers that the tests of this folder run on.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import pytest
 
 from busway import Admin, NewTopic, Producer
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.busway_process import BuswayProcess
 
 LOCK_MS: Final = 4_000
 SETTINGS: Final = {
@@ -28,13 +29,20 @@ SETTINGS: Final = {
     "group.share.session.timeout.ms": "3000",
     "transaction.state.log.num.partitions": "1",
 }
-SERVERS: Final = ("apache-kafka",)
+SERVERS: Final = ("busway", "apache-kafka")
 
 
 @pytest.fixture(scope="session", params=SERVERS)
 def share_server(request: pytest.FixtureRequest) -> Iterator[str]:
     """Where a broker is that serves share groups."""
-    assert request.param == "apache-kafka"
+    if request.param == "busway":
+        broker = BuswayProcess(SETTINGS)
+        try:
+            broker.start()
+            yield broker.bootstrap_servers
+        finally:
+            broker.stop()
+        return
     with ApacheKafka(SETTINGS, heap="512m", features={"share.version": 1}) as kafka:
         yield kafka.bootstrap_servers
 

@@ -46,6 +46,9 @@ KINDS: Final[Mapping[str, type[Operation]]] = {
         own.InitProducer,
         own.StableOffset,
         own.Copy,
+        own.Handed,
+        own.Acknowledged,
+        own.QueueDone,
     )
 }
 """The operations by the name that lines give them."""

@@ -3,9 +3,10 @@
 What lives here: the operations. What does not: the lines that they are told in (`lines`), any judgement (`checks`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.simulation.history import Operation, Partition
+from tests.simulation.history import Operation, Partition, Seen
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,3 +49,40 @@ class Copy(Operation):
     def describe(self) -> str:
         """Of what."""
         return f"{self.target} is a copy of {self.source}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Handed(Operation):
+    """Records that a member of a share group was given."""
+
+    group: str
+    records: Sequence[Seen] = ()
+
+    def describe(self) -> str:
+        """How many."""
+        return f"is handed {len(self.records)} records of {self.group}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Acknowledged(Operation):
+    """A member of a share group is done with the records at `places`."""
+
+    group: str
+    partition: Partition
+    places: Sequence[int]
+
+    def describe(self) -> str:
+        """Which."""
+        return f"acknowledges {list(self.places)} of {self.partition} in {self.group}"
+
+
+@dataclass(slots=True, kw_only=True)
+class QueueDone(Operation):
+    """A claim: in the end a share group is done with all records of a topic."""
+
+    group: str
+    topic: str
+
+    def describe(self) -> str:
+        """Of what."""
+        return f"{self.group} is done with {self.topic}"

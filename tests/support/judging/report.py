@@ -12,6 +12,7 @@ from tests.simulation.checks import Anomaly, check
 from tests.simulation.history import History, Poll, Send
 from tests.simulation.transaction_history import CommittedPoll, CommittedRead, Transaction
 from tests.support.judging.checks import CHECKS
+from tests.support.judging.queues import QUEUE_CHECKS
 
 COUNTED: Final[dict[str, tuple[str, ...]]] = {
     "lost": (
@@ -23,6 +24,7 @@ COUNTED: Final[dict[str, tuple[str, ...]]] = {
         "not copied",
         "not passed on",
         "undelivered",
+        "left in the queue",
         "passed over",
         "poll skip",
         "committed poll skip",
@@ -44,6 +46,9 @@ COUNTED: Final[dict[str, tuple[str, ...]]] = {
         "passed on without its offset",
         "inconsistent offsets",
         "from nowhere",
+        "handed out again",
+        "acknowledged twice",
+        "handed out wrong",
         "misrouted or damaged",
     ),
     "aborted-visible": ("aborted read", "read before commit", "uncommitted offset", "circular information"),
@@ -107,7 +112,7 @@ class Report:
 def judge(history: History) -> Report:
     """Everything that is wrong with a history of plain topics."""
     anomalies = check(history, {})
-    for one in CHECKS:
+    for one in (*CHECKS, *QUEUE_CHECKS):
         anomalies += one(history, {})
     told = list(history.of(Transaction))
     ended = sorted(each.returned_ms or 0.0 for each in told if each.ok)

@@ -152,6 +152,14 @@ async def publish(version: int, of: tuple[Complete, list[MovieFactors]]) -> int:
         return await model.publish(app, topic, version, *of)
 
 
+async def serve(version: int, of: tuple[Complete, list[MovieFactors]]) -> None:
+    """Publish a model that is waited for since before."""
+    served = asyncio.ensure_future(service.recommender.serves(version))
+    await asyncio.sleep(0)
+    await publish(version, of)
+    await served
+
+
 async def send(*parts: ModelPart) -> None:
     """Records of the model as they come, and the service has read them."""
     for part in parts:
@@ -178,8 +186,7 @@ async def test_a_rating_turns_the_next_recommendation_at_once_and_it_is_pushed(
     bus: TestBus, client: httpx2.AsyncClient
 ) -> None:
     """By popularity first; a movie that is loved brings its kind to the top; it is not recommended itself."""
-    await publish(1, trained())
-    await service.recommender.serves(1)
+    await serve(1, trained())
     pushed = following(client, "/users/5/next/live")
     (first,) = await anext(pushed)
     assert (first["by"], first["version"], first["movies"][0]["movie_id"]) == ("popularity", 1, 1)  # type: ignore[index]
@@ -198,8 +205,7 @@ async def test_a_rating_turns_the_next_recommendation_at_once_and_it_is_pushed(
 async def test_a_new_model_is_swapped_in_whole_and_pushed(bus: TestBus, client: httpx2.AsyncClient) -> None:
     """While its records come the old one is served; at its end the new one; the old one's records are then gone from the topic."""
     assert (await client.get("/model")).json() == {"version": None}
-    await publish(1, trained())
-    await service.recommender.serves(1)
+    await serve(1, trained())
     pushed = following(client, "/users/5/next/live")
     await anext(pushed)
     complete, movies = trained(3)
@@ -225,8 +231,7 @@ async def test_a_service_that_starts_serves_the_newest_whole_model(bus: TestBus)
     await bus.restart()
     assert service.recommender.served is not None
     assert service.recommender.served.version == 1
-    await publish(4, trained(5))
-    await service.recommender.serves(4)
+    await serve(4, trained(5))
     await bus.restart()
     assert service.recommender.served.version == 4
 
@@ -250,8 +255,7 @@ async def test_without_a_model_popularity_is_served(bus: TestBus, client: httpx2
 
 async def test_resume_and_recommendation_are_the_same_on_another_device_and_after_a_restart(bus: TestBus) -> None:
     """What the tv told, the phone is told, before and after the service was started anew."""
-    await publish(1, trained())
-    await service.recommender.serves(1)
+    await serve(1, trained())
     async with serving(service.web) as url, httpx2.AsyncClient(base_url=url) as tv:
         body = {"movie_id": 2, "position_s": 1200, "length_s": 6000, "device": "tv", "rating": 5}
         await tv.post("/users/5/watched", json=body)

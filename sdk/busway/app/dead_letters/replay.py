@@ -15,6 +15,7 @@ At least once: a record is marked when the brokers have acknowledged it, so a cr
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -193,8 +194,8 @@ class DeadLetters:
             TooManyGaps: see the module; what was sent before is marked.
             DeliveryFailed, BrokerError: a record was not acknowledged; those that were are marked.
         """
-        if rate is not None and rate <= 0:
-            raise ValueError(f"rate: {rate:g} is not above 0")
+        if rate is not None and not 0 < rate < math.inf:
+            raise ValueError(f"rate: {rate:g} is no number above 0")
         result = Replay()
         partitions = {name: len(info.partitions) for name, info in (await self._admin.describe_topics()).items()}
         marking = _Marking(self, self._admin, topic, await self._done(topic))

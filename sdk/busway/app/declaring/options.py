@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from busway.app.declaring.routes import BadDeclaration
-from busway.options import ConsumerOptions, ProducerOptions, options_from
+from busway.options import CLASSIC_ONLY, ConsumerOptions, ProducerOptions, options_from
 
 _OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 
@@ -35,7 +35,13 @@ def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, 
 
 
 def keeping_together(consumer: Mapping[str, Any]) -> dict[str, Any]:
-    """What a consumer is told besides so that partitions of one number are one member's in all topics, in the group protocol it speaks."""
-    if consumer.get("group_protocol") == "consumer" or "group_remote_assignor" in consumer:
+    """What a consumer is told besides so that partitions of one number are one member's in all topics, in the group protocol it speaks.
+
+    A coordinator that balances the group does so by the assignor that its members name: one of them is enough, beside others that name none.
+    """
+    protocol = consumer.get("group_protocol", "auto")
+    if protocol == "consumer" or "group_remote_assignor" in consumer:
         return {"group_remote_assignor": "range"}
-    return {"partition_assignment_strategy": ("range",)}
+    if protocol == "classic" or CLASSIC_ONLY & consumer.keys():
+        return {"partition_assignment_strategy": ("range",)}
+    return {"group_protocol": "auto", "group_remote_assignor": "range", "partition_assignment_strategy": ("range",)}

@@ -118,11 +118,15 @@ class Assigned:
         if place is not None and not done.open and place > found.below:
             found = OffsetSet(place)
         if (text := found.short_text) != found.text:
-            raise HandlerFailed(
-                f"{self.partition.topic}-{self.partition.partition}: more records are finished ahead of offset {found.below}, which is not, "
-                "than the metadata of an offset can tell; with exactly_once they may not come again, so lower concurrency"
-            )
+            raise self.too_much_ahead(found.below, "the metadata of an offset can tell")
         return OffsetAndMetadata(found.below, text)
+
+    def too_much_ahead(self, below: int, bound: str) -> HandlerFailed:
+        """That what is finished ahead of an offset cannot be kept beside it."""
+        return HandlerFailed(
+            f"{self.partition.topic}-{self.partition.partition}: more records are finished ahead of offset {below}, which is not, than "
+            f"{bound}; with exactly_once they may not come again, so lower concurrency or raise the bound"
+        )
 
     @property
     def is_full(self) -> bool:

@@ -242,7 +242,8 @@ class Attempts:
             raise
         finally:
             work.set(None)
-            await mine.release()
+            if mine.turns is not None:
+                await mine.release()
 
     async def _call_once(self, argument: Any, sent: Sent) -> None:
         unacknowledged.set(sent)
@@ -367,7 +368,8 @@ class Attempts:
     async def acknowledged(self, item: Item, sent: Sent) -> None:
         """Wait for what was sent, where somebody wants to be told of that step."""
         if self._parts.hooks.stepped and self._transactor is None:
-            await asyncio.gather(*sent, return_exceptions=True)
+            if sent:
+                await asyncio.wait(sent)
             await self.reached("after-send", item)
 
     def tell(

@@ -10,7 +10,7 @@ what it should have sent would be lost.
 import asyncio
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
 
 unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("unacknowledged", default=None)
 """Inside a handler: what it sent without waiting. Its record is finished when all of that is acknowledged."""
+
+
+async def acknowledged(sent: Collection["asyncio.Future[Any]"]) -> None:
+    """Wait until all of it is. Others may wait for the same futures, so they go on where who waits here is cancelled.
+
+    Raises:
+        BuswayError: one of them is not.
+    """
+    if sent:
+        await asyncio.wait(sent)
+        for one in sent:
+            one.result()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +101,7 @@ def _transacting(
                 return None
             current.get().tx = tx
             result = await call(record)
-            if sent := unacknowledged.get():
-                await asyncio.gather(*sent)
+            await acknowledged(unacknowledged.get() or ())
             return result
 
     return transact
@@ -110,7 +121,7 @@ def _publishing(
         values: Sequence[Any] = result if spread and isinstance(result, list) else [result]
         for value in values:
             key = own_key(value) if own_key is not None else None if route.batch else record.key
-            await app.send_soon(topic, value, key)
+            await app.send_result(topic, value, key)
         return result
 
     return publish

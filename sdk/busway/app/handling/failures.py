@@ -116,6 +116,30 @@ def without_long_ones(headers: list[tuple[str, bytes | None]]) -> list[tuple[str
     return [(name, b"" if name in {_STACK, _MESSAGE} else value) for name, value in headers]
 
 
+_REFUSED_RECORDS: Final = frozenset(
+    {
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+"""Brokers will not take this record into this topic, however often they are asked."""
+
+
+def refusal_of(problem: BuswayError) -> BuswayError | None:
+    """Why brokers will not write one of a transaction's records; None for what is wrong with the transaction, which is no record's fault."""
+    for one in (problem, problem.__cause__):
+        if isinstance(one, MessageTooLarge) or (isinstance(one, BrokerError) and one.code in _REFUSED_RECORDS):
+            return one
+    return None
+
+
 def is_too_large(problem: BuswayError) -> bool:
     """Whether a record was refused for its size."""
     return isinstance(problem, MessageTooLarge) or (

@@ -78,7 +78,10 @@ class Lane:
         self._tried: dict[Item, int] = {}
         self._hands: set[asyncio.Task[None]] = set()
         self._resting: set[asyncio.Task[Any]] = set()
-        self._sending: set[asyncio.Future[Any]] = set()
+        self._sending: dict[asyncio.Future[Any], list[Item]] = {}
+        self._unacknowledged = 0
+        self._acknowledged = asyncio.Event()
+        """Set when there is room for more."""
 
     def add(self, items: Sequence[Item]) -> None:
         """The next records; `pump` begins with them."""
@@ -144,8 +147,10 @@ class Lane:
         """Wait while too much of what was sent waits to be acknowledged, or committed."""
         if self.exactly_once:
             await self._attempts.room()
-        elif len(self._sending) >= SENDING_MAX:
-            await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            while self._unacknowledged >= SENDING_MAX:
+                self._acknowledged.clear()
+                await self._acknowledged.wait()
 
     # Waiting
 
@@ -189,22 +194,28 @@ class Lane:
             self._parts.finished(items)
             return
         acknowledged = sent[0] if len(sent) == 1 else asyncio.gather(*sent)
-        self._sending.add(acknowledged)
+        self._unacknowledged += len(items)
+        if (waiting := self._sending.get(acknowledged)) is not None:
+            waiting.extend(items)
+            return
+        self._sending[acknowledged] = list(items)
+        acknowledged.add_done_callback(self._settle)
 
-        def settle(outcome: "asyncio.Future[Any]") -> None:
-            self._sending.discard(outcome)
-            if outcome.cancelled():
-                return
-            if (problem := outcome.exception()) is None:
-                self._parts.finished(items)
-                return
-            failed = HandlerFailed(
-                f"what was sent for {items[0].where} was not acknowledged, so it is handled again: {problem}"
-            )
-            failed.__cause__ = problem
-            self._parts.fail(failed)
-
-        acknowledged.add_done_callback(settle)
+    def _settle(self, outcome: "asyncio.Future[Any]") -> None:
+        items = self._sending.pop(outcome)
+        self._unacknowledged -= len(items)
+        if self._unacknowledged < SENDING_MAX:
+            self._acknowledged.set()
+        if outcome.cancelled():
+            return
+        if (problem := outcome.exception()) is None:
+            self._parts.finished(items)
+            return
+        failed = HandlerFailed(
+            f"what was sent for {items[0].where} was not acknowledged, so it is handled again: {problem}"
+        )
+        failed.__cause__ = problem
+        self._parts.fail(failed)
 
     # Ending
 
@@ -226,7 +237,7 @@ class Lane:
     @property
     def begun(self) -> int:
         """Records that the handler was given and is not done with: they run, wait for their next attempt, or for what they sent."""
-        return self.schedule.running + self.schedule.parked + len(self._sending)
+        return self.schedule.running + self.schedule.parked + self._unacknowledged
 
     def sending(self) -> "set[asyncio.Future[Any]]":
         """What was sent and is not acknowledged yet."""

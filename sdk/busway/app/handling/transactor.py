@@ -24,8 +24,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from busway.app.handling.failures import HandlerFailed
-from busway.app.handling.work import Outgoing, Work
+from busway.app.handling.failures import HandlerFailed, refusal_of
+from busway.app.handling.work import Outgoing, Work, firsts
 from busway.app.hooks import ExtensionFailed, Hooks
 from busway.cluster.retry import Backoff
 from busway.errors import (
@@ -41,6 +41,7 @@ from busway.errors import (
 from busway.net.machine import current_machine
 from busway.producer.producer import Producer
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from busway_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from busway.app.handling.assigned import Assigned
@@ -172,13 +173,14 @@ class Transactor:
         self._waiting += len(work.items) + len(work.records)
         self._waiting_bytes += work.size
         self._some.set()
-        self._host.make_room(work.home)
+        if work.home.paused:
+            self._host.make_room(work.home)
         if self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
             self._ripe.set()
 
     async def room(self) -> None:
-        """Wait while too much is on its way."""
-        while self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+        """Wait while too much is on its way; not when nothing of it is committed any more, because the app is about to stop."""
+        while not self._over and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
             self._moved.clear()
             await self._moved.wait()
 
@@ -303,7 +305,7 @@ class Transactor:
         producer = self.producer
         await producer.begin_transaction()
         await self._send(producer, works)
-        first = _first(works)
+        first = firsts(works)
         if self._hooks.stepped:
             await producer.flush()
             await self._hooks.reached_each("after-send", first)
@@ -351,7 +353,15 @@ class Transactor:
         }
         if works and not found:
             raise OutOfGroup("no offset is known yet that would show whether this instance may write")
-        await producer.send_offsets_to_transaction({assigned.partition: at for assigned, at in found.items()}, member)
+        try:
+            await producer.send_offsets_to_transaction({one.partition: at for one, at in found.items()}, member)
+        except TransactionAbortable as problem:
+            if problem.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                raise
+            longest = max(found, key=lambda assigned: len(found[assigned].metadata))
+            raise longest.too_much_ahead(
+                found[longest].offset, "offset.metadata.max.bytes of the brokers allows"
+            ) from problem
         return found
 
     async def _commit(self, producer: Producer) -> None:
@@ -393,7 +403,7 @@ class Transactor:
         self.outcomes.aborted += 1
         self.outcomes.failed(problem)
         works, self._taken = self._taken, []
-        refusal = _refusal(problem)
+        refusal = refusal_of(problem)
         if refusal is not None and len(works) == 1 and not works[0].home.dropped:
             self._refuse(works[0], refusal)
             self._queue.extendleft(works)
@@ -441,20 +451,3 @@ class Transactor:
                 log.warning("no new producer for transactions yet: %s", refused)
             await asyncio.sleep(self._pause.next())
         await self._host.begin_anew(firsts)
-
-
-def _first(works: Iterable[Work]) -> dict[TopicPartition, int]:
-    """For steps: the first record of each partition."""
-    found: dict[TopicPartition, int] = {}
-    for work in works:
-        for item in work.items:
-            found.setdefault(work.home.partition, item.record.offset)
-    return found
-
-
-def _refusal(problem: BuswayError) -> BuswayError | None:
-    """Why brokers will not write one of the records, however often they are asked."""
-    for one in (problem, problem.__cause__):
-        if isinstance(one, MessageTooLarge) or (isinstance(one, BrokerError) and not one.retriable):
-            return one
-    return None

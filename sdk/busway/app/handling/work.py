@@ -7,12 +7,13 @@ Nothing of a call is sent before it has returned. So a call that fails leaves no
 attempt keeps no transaction open.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, Protocol
 
 from busway.errors import BuswayError, MessageTooLarge
+from busway.types import TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
 CALL_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -56,7 +57,7 @@ class Work:
     Attributes:
         records: that are to be sent, in the order in which they were.
         size: about how many bytes they take.
-        changes: in memory.
+        changes: in memory; None, as for most calls, is none, which is a list less for each record.
     """
 
     __slots__ = ("_closed", "_told", "changes", "home", "items", "records", "size", "turns")
@@ -66,9 +67,9 @@ class Work:
         self.home = home
         self.records: list[Outgoing] = []
         self.size = 0
-        self.changes: list[Change] = []
+        self.changes: list[Change] | None = None
         self.turns: AsyncExitStack | None = None
-        self._told: list[Callable[[bool], None]] = []
+        self._told: list[Callable[[bool], None]] | None = None
         self._closed = False
 
     def keep(self, record: Outgoing) -> None:
@@ -90,27 +91,35 @@ class Work:
             )
         self.records.append(record)
 
+    def change(self, change: Change) -> None:
+        """The call has changed something in memory."""
+        if self.changes is None:
+            self.changes = []
+        self.changes.append(change)
+
     def finish(self) -> None:
         """The call has returned."""
-        for change in self.changes:
+        for change in self.changes or ():
             change.finish(self)
         self._closed = True
 
     def undo(self) -> None:
         """The call has failed: it leaves nothing behind."""
         self._closed = True
-        for change in reversed(self.changes):
+        for change in reversed(self.changes or ()):
             change.undo()
         self.settle(committed=False)
 
     def tell(self, told: Callable[[bool], None]) -> None:
         """Have somebody told whether it is committed, or dropped: its partition has gone, or is begun anew."""
+        if self._told is None:
+            self._told = []
         self._told.append(told)
 
     def settle(self, committed: bool) -> None:
         """It is committed, or will not be."""
-        told, self._told = self._told, []
-        for tell in told:
+        told, self._told = self._told, None
+        for tell in told or ():
             tell(committed)
 
     async def release(self) -> None:
@@ -118,6 +127,15 @@ class Work:
         if self.turns is not None:
             turns, self.turns = self.turns, None
             await turns.aclose()
+
+
+def firsts(works: Iterable[Work]) -> dict[TopicPartition, int]:
+    """For steps: the first record of each partition."""
+    found: dict[TopicPartition, int] = {}
+    for one in works:
+        for item in one.items:
+            found.setdefault(one.home.partition, item.record.offset)
+    return found
 
 
 work: ContextVar[Work | None] = ContextVar("work", default=None)

@@ -10,6 +10,7 @@ letters.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,13 +23,12 @@ from busway.app.handling.batches import BatchLane
 from busway.app.handling.calls import Handler
 from busway.app.handling.commits import Commits
 from busway.app.handling.failures import HandlerFailed
+from busway.app.handling.finished import finished, finished_ahead
 from busway.app.handling.lag import LoopWatch
 from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneParts, Sleep
 from busway.app.handling.transactor import Transactor
 from busway.app.handling.work import Work
 from busway.app.hooks import Hooks
-from busway.app.offset_set import OffsetSet
-from busway.cluster.retry import Backoff
 from busway.consumer.consumer import Consumer
 from busway.consumer.listener import RebalanceListener
 from busway.errors import BuswayError
@@ -78,7 +78,10 @@ class Worker(RebalanceListener):
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Lock()
         self._opening = asyncio.Lock()
-        self._reopening: set[TopicPartition] = set()
+        self._beginning: list[set[TopicPartition]] = []
+        """Partitions that are being begun with, for each time that some are; those that go meanwhile are taken out."""
+        self._revoked: set[TopicPartition] = set()
+        """What the group takes away at this moment; the consumer has it until that is done."""
         self._going: list[Assigned] = []
         """Partitions that are being given up: what was handled of them is committed still, unless they are lost meanwhile."""
         self._ending = False
@@ -252,67 +255,43 @@ class Worker(RebalanceListener):
 
     async def _begin(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Begin with partitions that this instance has; with where they began before, for those that nobody has committed anything of."""
-        async with self._opening:
-            partitions = [partition for partition in firsts if partition not in self._assigned]
-            self._reopening.update(partitions)
-            try:
-                # First what is committed: once that is decided, so are the rows that a former owner wrote with it.
-                committed = await self._committed(partitions)
-                offsets = await self._parts.hooks.assigned(sorted(partitions))
-                await self._parts.on_assigned(sorted(partitions))
-                ahead = await self._finished_ahead([p for p in partitions if p not in offsets and p not in committed])
-            except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
-                self._fail(problem)
-                return
-            gone = [partition for partition in partitions if partition not in self._reopening]
-            self._reopening.difference_update(partitions)
-            for partition in partitions:
-                if partition in gone:
-                    continue
-                done = committed.get(partition)
-                if (start := offsets.get(partition, firsts[partition] if done is None else done.below)) >= 0:
-                    self.consumer.seek(partition, start)
-                if partition in offsets:
-                    self._open(partition, CompletedOffsets(start))
-                else:
-                    self._open(partition, CompletedOffsets(None, done or ahead.get(partition)))
-            if gone:
-                await self._tell_revoked(gone)
+        staying = set(self.consumer.assignment().intersection(firsts) - self._revoked)
+        self._beginning.append(staying)
+        try:
+            async with self._opening:
+                await self._begin_now(firsts, staying)
+        finally:
+            self._beginning = [one for one in self._beginning if one is not staying]
         self.progress.set()
 
-    async def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
-        """What is finished of those that are handled exactly once; asked for until it is known."""
-        wanted = [partition for partition in partitions if self._is_exactly_once(partition.topic)]
-        pause = Backoff(current_machine().chance.random)
-        while wanted:
-            try:
-                found = await self.consumer.committed_of(wanted)
-            except BuswayError as problem:
-                log.warning("what the group has committed is not known yet, and is asked for again: %s", problem)
-                await asyncio.sleep(pause.next())
+    async def _begin_now(self, firsts: Mapping[TopicPartition, int], staying: AbstractSet[TopicPartition]) -> None:
+        partitions = [partition for partition in firsts if partition in staying and partition not in self._assigned]
+        try:
+            # First what is committed: once that is decided, so are the rows that a former owner wrote with it.
+            exactly_once = [partition for partition in partitions if self._is_exactly_once(partition.topic)]
+            committed = await finished(self.consumer, exactly_once)
+            offsets = await self._parts.hooks.assigned(sorted(partitions))
+            await self._parts.on_assigned(sorted(partitions))
+            others = [partition for partition in partitions if partition not in offsets and partition not in committed]
+            ahead = await finished_ahead(self.consumer, others)
+        except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
+            self._fail(problem)
+            return
+        for partition in partitions:
+            if partition not in staying:
+                continue
+            done = committed.get(partition)
+            if (start := offsets.get(partition, firsts[partition] if done is None else done.below)) >= 0:
+                self.consumer.seek(partition, start)
+            if partition in offsets:
+                self._open(partition, CompletedOffsets(start))
             else:
-                return {partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in found.items()}
-        return {}
+                self._open(partition, CompletedOffsets(None, done or ahead.get(partition)))
+            self.consumer.resume(partition)  # `let_go` has paused it
+        await self._tell_revoked([partition for partition in partitions if partition not in staying])
 
     def _is_exactly_once(self, topic: str) -> bool:
         return any(handler.route.guarantee == "exactly_once" for handler in self._handlers[topic])
-
-    async def _finished_ahead(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
-        """What the group's metadata says is finished beyond the committed offsets; where that cannot be had, it is handled again."""
-        if not partitions:
-            return {}
-        try:
-            committed = await self.consumer.committed_of(partitions)
-            finished = {
-                partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in committed.items() if at.metadata
-            }
-            finished = {partition: ahead for partition, ahead in finished.items() if ahead.end > ahead.below}
-            ends = await self.consumer.end_offsets(finished) if finished else {}
-        except BuswayError as problem:
-            log.warning("what was finished ahead of the committed offsets is not known and handled again: %s", problem)
-            return {}
-        # A log that ends below has lost its tail: those offsets are, or will be, other records'.
-        return {partition: ahead for partition, ahead in finished.items() if ahead.end <= ends.get(partition, 0)}
 
     def _open(self, partition: TopicPartition, done: CompletedOffsets) -> None:
         if self._ending:
@@ -364,16 +343,24 @@ class Worker(RebalanceListener):
             if assigned.committed is None or assigned.committed.offset != at.offset:
                 moved[assigned.partition] = at.offset
             assigned.committed = at
+        finished: dict[Assigned, list[Item]] = {}
         for work in works:
-            if work.items:
-                self._finished(work.items)
+            finished.setdefault(work.home, []).extend(work.items)
+        for items in finished.values():
+            if items:
+                self._finished(items)
         self.progress.set()
         await self._parts.hooks.committed(moved)
 
     async def let_go(self) -> dict[TopicPartition, int]:
-        """Stop handling what is handled exactly once, all of it; answers where each of the partitions began."""
+        """Stop handling what is handled exactly once, all of it; answers where each of the partitions began.
+
+        The consumer hands out nothing of them until they are begun anew, so it goes on where it is if no record of theirs was handed out.
+        """
         gone = self._take([partition for partition, assigned in self._assigned.items() if assigned.exactly_once])
-        for assigned in gone:
+        self.consumer.pause(*self.consumer.assignment().intersection(assigned.partition for assigned in gone))
+        # With them what is being given up: it may build upon what was dropped, and whoever gives it up would wait for its commit.
+        for assigned in (*gone, *self._going):
             assigned.dropped = True
         async with self._closing:
             await self._cancel({task for assigned in gone for lane in assigned.lanes for task in lane.close()})
@@ -382,9 +369,8 @@ class Worker(RebalanceListener):
 
     async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Begin those that are still here, from what is committed."""
-        here = self.consumer.assignment()
         if firsts and not self._ending:
-            await self._begin({partition: first for partition, first in firsts.items() if partition in here})
+            await self._begin(firsts)
 
     # Giving partitions up
 
@@ -394,7 +380,7 @@ class Worker(RebalanceListener):
 
     async def on_partitions_lost(self, lost: Any) -> None:
         """Others have the partitions already: stop."""
-        self._reopening.difference_update(lost)
+        self._stay_without(lost)
         gone = self._take(lost)
         if self.transactor is not None:
             self.transactor.drop([*gone, *[one for one in self._going if one.partition in lost]])
@@ -402,6 +388,10 @@ class Worker(RebalanceListener):
             await self._cancel({task for assigned in gone for lane in assigned.lanes for task in lane.close()})
             await self._tell_revoked([assigned.partition for assigned in gone])
         self.progress.set()
+
+    def _stay_without(self, partitions: Iterable[TopicPartition]) -> None:
+        for staying in self._beginning:
+            staying.difference_update(partitions)
 
     def _take(self, partitions: Iterable[TopicPartition]) -> list[Assigned]:
         gone = [assigned for partition in partitions if (assigned := self._assigned.pop(partition, None)) is not None]
@@ -427,9 +417,13 @@ class Worker(RebalanceListener):
 
     async def _close(self, partitions: Collection[TopicPartition]) -> None:
         """Who comes while partitions are being closed waits until they are."""
-        self._reopening.difference_update(partitions)
-        async with self._closing:
-            await self._close_now(partitions)
+        self._stay_without(partitions)
+        self._revoked.update(partitions)
+        try:
+            async with self._closing:
+                await self._close_now(partitions)
+        finally:
+            self._revoked.difference_update(partitions)
         self.progress.set()
 
     async def _close_now(self, partitions: Iterable[TopicPartition]) -> None:

@@ -77,6 +77,7 @@ class Health(Extension):
     async def starting(self, app: "App") -> None:
         """Begin afresh."""
         self._app = app
+        self._looking = asyncio.Lock()  # of this event loop, which may be another than last time
         self._joined, self._looked_s, self.unreachable = False, None, None
         self.progress = Progress()
 

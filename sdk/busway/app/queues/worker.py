@@ -17,7 +17,7 @@ from busway.app.declaring.depends import Current, current
 from busway.app.handling.ack import CompletedOffsets
 from busway.app.handling.assigned import OPEN_BYTES_MAX, is_for_others
 from busway.app.handling.attempts import AttemptParts, Attempts, Counts, Item, Sent
-from busway.app.handling.calls import Handler
+from busway.app.handling.calls import Handler, acknowledged
 from busway.app.handling.failures import HandlerFailed
 from busway.app.handling.lane import GivenUp, Sleep
 from busway.errors import AcknowledgementFailed, DamagedData
@@ -220,15 +220,15 @@ class QueueWorker:
             await self._park(wait_s)
             return "release"
         await self._attempts.acknowledged(item, sent)
-        await self._acknowledged(item, sent)
+        await self._sent(item, sent)
         if item.buried:
             return "reject"
         self._parts.attempts.counts.handled += 1
         return "accept"
 
-    async def _acknowledged(self, item: Item, sent: Sequence["asyncio.Future[Any]"]) -> None:
+    async def _sent(self, item: Item, sent: Sequence["asyncio.Future[Any]"]) -> None:
         try:
-            await asyncio.gather(*sent)
+            await acknowledged(sent)
         except Exception as problem:
             raise HandlerFailed(
                 f"what was sent for {item.where} was not acknowledged, so it is handled again: {problem}"

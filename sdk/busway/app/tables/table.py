@@ -431,7 +431,7 @@ class Table(Rows[K, V], Extension):
             raise
         finally:
             self._attempt.reset(token)
-        mine.changes.append(change)
+        mine.change(change)
         return result
 
 

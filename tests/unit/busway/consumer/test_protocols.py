@@ -10,7 +10,7 @@ from busway.consumer.group_classic import ClassicMember
 from busway.consumer.group_modern import ModernMember
 from busway.consumer.protocols import group_member
 from busway.errors import UnsupportedByBroker
-from busway.options import ConsumerOptions
+from busway.options import ConsumerOptions, options_from
 
 
 class Broker:
@@ -69,3 +69,25 @@ async def test_brokers_that_balance_groups_do_so_by_default() -> None:
     assert isinstance(await member(broker), ModernMember)
     assert isinstance(await member(broker, group_protocol="consumer"), ModernMember)
     assert isinstance(await member(broker, group_protocol="classic"), ClassicMember)
+
+
+async def test_who_says_auto_may_say_how_to_share_in_either_protocol() -> None:
+    """By options of both; what the brokers serve decides which of them count."""
+    both = {"group_protocol": "auto", "group_remote_assignor": "range", "partition_assignment_strategy": ("range",)}
+    options = options_from(ConsumerOptions, {"group_id": "g", **both})
+    assert options.group_protocol == "auto"
+    given = {name: getattr(options, name) for name in both}
+    assert isinstance(await member(Broker(1, 1), **given), ModernMember)
+    assert isinstance(await member(Broker(1, 0), **given), ClassicMember)
+    assert isinstance(await member(Broker(None, 0), **given), ClassicMember)
+
+
+async def test_a_static_member_is_classic_unless_it_says_otherwise() -> None:
+    """There it is let in again at once after it was killed."""
+    broker, range_ = Broker(1, 1), ("range",)
+    static = {"group_instance_id": "i"}
+    both = {"group_remote_assignor": "range", "partition_assignment_strategy": range_}
+    assert isinstance(await member(broker, **static), ClassicMember)
+    assert isinstance(await member(broker, **static, **both), ClassicMember)
+    assert isinstance(await member(broker, **static, group_remote_assignor="range"), ModernMember)
+    assert isinstance(await member(broker, **static, group_protocol="consumer"), ModernMember)

@@ -4,13 +4,16 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from busway.errors import AcknowledgementFailed
 from busway.options import ShareConsumerOptions
 from busway.share.acquired import ACCEPT, GAP, REJECT, RELEASE, RENEW
-from busway.share.held import HeldPartition, Told
+from busway.share.held import HeldPartition, Told, Word
 from busway.share.session import ShareSession
+from busway.types import TopicPartition
 
 JOBS, MAILS = UUID(int=1), UUID(int=2)
 
@@ -27,7 +30,20 @@ def partitions(topics: list[Any]) -> list[tuple[UUID, int]]:
 
 async def told(*offsets: int, kind: int = ACCEPT) -> Told:
     """Something became of these."""
-    return Told(asyncio.get_running_loop().create_future(), dict.fromkeys(offsets, kind))
+    loop = asyncio.get_running_loop()
+    return Told({offset: Word(offset, offset, kind, 10.0, loop.create_future()) for offset in offsets})
+
+
+def holding(*offsets: int) -> HeldPartition:
+    """They are locked until the tenth second."""
+    held = HeldPartition(TopicPartition("jobs", 0))
+    held.hand_out(offsets, 10.0)
+    return held
+
+
+def offsets(told: Told | None) -> list[int]:
+    """Of which it tells."""
+    return [] if told is None else sorted(told.words)
 
 
 async def test_a_session_names_what_comes_and_what_goes() -> None:
@@ -73,7 +89,8 @@ def test_batches_are_in_order_and_say_of_each_offset_once_what_was_told(kinds: d
     """However many there are; neighbours with the same fate share a batch."""
     loop = asyncio.new_event_loop()
     try:
-        one = Told(loop.create_future(), kinds, [(50, 2**60, GAP)])
+        said_of = [*((offset, offset, kind) for offset, kind in kinds.items()), (50, 2**60, GAP)]
+        one = Told({first: Word(first, last, kind, 10.0, loop.create_future()) for first, last, kind in said_of})
         batches = one.batches()
     finally:
         loop.close()
@@ -90,10 +107,9 @@ def test_batches_are_in_order_and_say_of_each_offset_once_what_was_told(kinds: d
 
 async def test_held_records_are_forgotten_when_their_lock_has_ended() -> None:
     """So that a member that never says anything does not grow; a renewed one is held on."""
-    held = HeldPartition()
-    held.hand_out([1, 2], 10.0)
+    held = holding(1, 2)
     renewing = held.acknowledge(1, RENEW)
-    out = held.take()
+    out = held.take(5.0, renewals=True)
     assert out is not None
     held.renewed(out, 20.0)
     out.done(None)
@@ -105,14 +121,70 @@ async def test_held_records_are_forgotten_when_their_lock_has_ended() -> None:
 
 
 async def test_the_last_word_on_an_offset_counts() -> None:
-    """A record that is renewed and then done before either was sent is done."""
-    held = HeldPartition()
-    held.hand_out([1], 10.0)
-    held.acknowledge(1, RENEW)
-    held.acknowledge(1, REJECT)
-    out = held.take()
+    """A record that is renewed and then done before either was sent is done, for whoever waits for either."""
+    held = holding(1)
+    renewal = held.acknowledge(1, RENEW)
+    final = held.acknowledge(1, REJECT)
+    assert held.take(5.0, renewals=True) is None
+    out = held.take(5.0, renewals=False)
     assert out is not None
     assert [(part.first_offset, part.last_offset, part.acknowledge_types) for part in out.batches()] == [
         (1, 1, [REJECT])
     ]
     out.done(None)
+    await asyncio.gather(renewal, final)
+
+
+async def test_what_is_locked_no_more_is_left_out() -> None:
+    """A leader would refuse all others with it; a lock that is renewed meanwhile is as long as it says."""
+    held = holding(1)
+    held.hand_out([2, 3], 12.0)
+    held.acknowledge(3, RENEW)
+    on_its_way = held.take(9.0, renewals=True)
+    assert on_its_way is not None
+    said = [held.acknowledge(offset, ACCEPT) for offset in (1, 2, 3)]
+    held.renewed(on_its_way, 30.0)
+    held.settle([(4, 6, GAP)], 10.0)
+    assert offsets(held.take(11.0, renewals=False)) == [2, 3]
+    with pytest.raises(AcknowledgementFailed, match="jobs-0 offset 1: its lock has ended"):
+        await said[0]
+    assert not said[1].done()
+    assert held.take(11.0, renewals=False) is None
+
+
+@given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(0, 60)), st.sampled_from([ACCEPT, RENEW]))
+def test_only_what_is_wrong_is_refused(all_of_them: set[int], wrong: set[int], kind: int) -> None:
+    """Whatever is wrong among what is told, all else is taken, in fewer requests than two for each."""
+
+    async def tell() -> None:
+        held = holding(*all_of_them)
+        said = {offset: held.acknowledge(offset, kind) for offset in all_of_them}
+        requests = 0
+        while (out := held.take(5.0, renewals=kind == RENEW)) is not None:
+            requests += 1
+            if wrong & set(out.words):
+                held.refused(out, AcknowledgementFailed("no"))
+            else:
+                out.done(None)
+        assert requests < 2 * len(all_of_them)
+        assert all(future.done() for future in said.values())
+        assert {offset for offset, future in said.items() if future.exception() is not None} == all_of_them & wrong
+
+    asyncio.run(tell())
+
+
+async def test_a_renewal_that_is_refused_is_not_told_again_of_what_is_done_meanwhile() -> None:
+    """Its last word waits already."""
+    held = holding(1, 2, 3)
+    renewals = [held.acknowledge(offset, RENEW) for offset in (1, 2, 3)]
+    out = held.take(5.0, renewals=True)
+    assert out is not None
+    done = held.acknowledge(2, ACCEPT)
+    held.refused(out, AcknowledgementFailed("no"))
+    late = held.acknowledge(1, RELEASE)
+    assert offsets(held.take(5.0, renewals=True)) == [3]
+    assert held.take(5.0, renewals=True) is None
+    assert [future.done() for future in renewals] == [False, True, False]
+    assert offsets(held.take(5.0, renewals=False)) == [1, 2]
+    assert late is renewals[0]
+    assert not done.done()

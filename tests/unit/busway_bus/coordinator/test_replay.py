@@ -54,13 +54,13 @@ class Texts(Plain):
 
     def __init__(self) -> None:
         super().__init__()
-        self.open: OpenTransactions[str, str] = OpenTransactions(lambda name, text: 0)
+        self.open: OpenTransactions[str, str] = OpenTransactions()
 
     def apply(self, record: Entry, now: int) -> None:
         super().apply(record, now)
         (self.open.forget if record[1] is None else self.open.overtake)(record[0])
 
-    def apply_pending(self, record: Entry, producer_id: int, now: int) -> None:
+    def apply_pending(self, record: Entry, producer_id: int, now: int, host: str = "") -> None:
         name, text = record
         assert text is not None
         self.open.put(producer_id, name, text)

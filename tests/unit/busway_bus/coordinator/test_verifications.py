@@ -27,8 +27,9 @@ class Coordinator:
         partitions: Collection[tuple[str, int]],
         *,
         add: bool,
+        host: str,
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        self.asked.append((transactional_id, producer_id, producer_epoch, tuple(partitions), add))
+        self.asked.append((transactional_id, producer_id, producer_epoch, tuple(partitions), add, host))
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.answers.append(answer)
         return dict.fromkeys(partitions, await answer)
@@ -37,7 +38,7 @@ class Coordinator:
 async def begun(verifications: Verifications, coordinator: Coordinator, *, add: bool = True) -> "asyncio.Task[None]":
     """A question that was asked and is not answered yet."""
     before = len(coordinator.answers)
-    task = asyncio.ensure_future(verifications.verify(coordinator, PRODUCER, PARTITION, add=add))
+    task = asyncio.ensure_future(verifications.verify(coordinator, PRODUCER, PARTITION, add=add, host="h"))
     while len(coordinator.answers) == before:
         await asyncio.sleep(0)
     return task
@@ -50,7 +51,7 @@ async def test_what_belongs_to_the_transaction_may_be_written(add: bool) -> None
     task = await begun(Verifications(), coordinator, add=add)
     coordinator.answers[0].set_result(ErrorCode.NONE)
     await task
-    assert coordinator.asked == [("t", 7, 2, (PARTITION,), add)]
+    assert coordinator.asked == [("t", 7, 2, (PARTITION,), add, "h")]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,21 @@ async def test_a_transaction_that_ends_meanwhile_is_not_written_to() -> None:
             await task
         assert refusal.value.code is ErrorCode.TRANSACTION_ABORTABLE
     await late
+
+
+async def test_what_is_acted_upon_for_longer_ends_with_the_transaction() -> None:
+    """Whoever writes in several turns can tell, until they are done, whether it is the same transaction still."""
+    verifications = Verifications()
+    with verifications.following(7) as first, verifications.following(7) as second:
+        verifications.ended(8)
+        assert first()
+        assert second()
+        verifications.ended(7)
+        with verifications.following(7) as third:
+            assert not first()
+            assert not second()
+            assert third()
+    assert verifications._under_way == {}
 
 
 async def test_nothing_is_left_of_a_question() -> None:

@@ -8,19 +8,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.unit.busway_bus.groups.live import live_shard
 
 from busway_bus.coordinator.replay import apply_records, latest_records
+from busway_bus.groups.balance import Plan
 from busway_bus.groups.classic_values import GroupLimits
 from busway_bus.groups.consumer import ConsumerGroup
+from busway_bus.groups.consumer_target import plan_of, write_part
 from busway_bus.groups.consumer_values import Beat, Beaten, ConsumerLimits, GroupSettings
 from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.modern import Assignment
 from busway_bus.groups.shard import GroupShard
 from busway_bus.groups.topics import Topics
 from busway_bus.handlers.context import finished
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import ASSIGNED_AT_ONCE_MAX
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.builder import BatchBuilder
@@ -65,9 +71,14 @@ def state_of(group: ConsumerGroup) -> Any:
 class ConsumerGroups(RuleBasedStateMachine):
     """The driver of one shard with the clients of one group."""
 
+    at_once = ASSIGNED_AT_ONCE_MAX
+    """How large a group is that is balanced within a heartbeat."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.now, self.ids, self.full = 1_000_000, 0, 0
+        self.plans: list[Plan] = []
+        self.outcomes: list[tuple[Plan, dict[str, Assignment], bool]] = []
+        self.now, self.ids, self.full = 1_000_000_000, 0, 0
         self.image = ClusterImage()
         self.memory = GroupMemory()
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -78,10 +89,11 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     def fresh(self, memory: GroupMemory) -> GroupShard:
         consumer = ConsumerLimits(
-            of_group=lambda group_id: GroupSettings(session_timeout_ms=SESSION_MS, assignment_interval_ms=500)
+            assigned_at_once=self.at_once,
+            of_group=lambda group_id: GroupSettings(session_timeout_ms=SESSION_MS, assignment_interval_ms=500),
         )
         limits = GroupLimits(memory=memory, consumer=consumer)
-        return GroupShard(limits=limits, new_member_id=str, topics=Topics(lambda: self.image))
+        return live_shard(limits=limits, new_member_id=str, topics=Topics(lambda: self.image))
 
     @property
     def group(self) -> ConsumerGroup | None:
@@ -185,6 +197,9 @@ class ConsumerGroups(RuleBasedStateMachine):
         if not self.carry_out(decision):
             return
         self.unresolved = answer.unresolved or self.unresolved
+        plan = plan_of(self.shard.groups, "g", self.now) if answer.unassigned else None
+        if plan is not None:
+            self.plans.append(plan)
         if lost:
             return
         client.epoch = answer.epoch
@@ -238,6 +253,24 @@ class ConsumerGroups(RuleBasedStateMachine):
             self.shard.resolution_failed("g")
         self.unresolved = ()
 
+    @rule(steps=st.integers(1, 3))
+    def balance(self, steps: int) -> None:
+        """A group that is balanced a step at a time gets on with it, whatever has become of it meanwhile; each member is written by itself."""
+        for _ in range(steps):
+            if self.outcomes:
+                plan, part, last = self.outcomes.pop(0)
+                decision = write_part(self.shard.groups, plan, part, self.now, last=last)
+                if not self.carry_out(decision) or not decision.reply or last:
+                    self.outcomes = [outcome for outcome in self.outcomes if outcome[0] is not plan]
+                    plan.group.unplanned()
+            elif self.plans:
+                try:
+                    next(self.plans[0].steps)
+                except StopIteration as over:
+                    plan = self.plans.pop(0)
+                    self.outcomes = [(plan, {name: target}, False) for name, target in over.value.items()]
+                    self.outcomes.append((plan, {}, True))
+
     @rule(ms=st.sampled_from([1, 600, 3_000, 6_500, 11_000]))
     def time_passes(self, ms: int) -> None:
         end = self.now + ms
@@ -254,10 +287,11 @@ class ConsumerGroups(RuleBasedStateMachine):
     def disk_is_full(self, count: int) -> None:
         self.full = count
 
-    @rule()
-    def crash(self) -> None:
-        """Another coordinator goes on from the log."""
+    @rule(behind_ms=st.sampled_from([0, 0, 3_600_000, -3_600_000]))
+    def crash(self, behind_ms: int) -> None:
+        """Another coordinator goes on from the log, whose clock may tell another time."""
         self.memory = GroupMemory()
+        self.now -= behind_ms
         self.shard = self.loaded(self.memory)
 
     def loaded(self, memory: GroupMemory) -> GroupShard:
@@ -276,6 +310,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.full = 0
         for _ in range(40):
             self.resolve()
+            while self.plans or self.outcomes:
+                self.balance(1)
             self.now += 600
             for client in tuple(self.clients.values()):
                 self.heartbeat(client.name, False, True, False)
@@ -324,7 +360,39 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert isinstance(loaded, ConsumerGroup)
         assert state_of(loaded) == state_of(self.group)
         assert memory.used == self.memory.used
+        assert memory.share._used_by == self.memory.share._used_by
+
+
+@pytest.mark.parametrize("regex", ["", "[tu]"])
+def test_a_coordinator_whose_clock_is_behind_balances_at_once(regex: str) -> None:
+    """What the log says of the time is what another clock said; who waits for it would wait for as long as the clock was set back."""
+    driver = ConsumerGroups()
+    driver.join("a", frozenset() if regex else frozenset("t"), regex, False, None)
+    driver.rest()
+    driver.crash(behind_ms=3_600_000)
+    driver.topic("t", 4)
+    driver.topic("u", 1)
+    driver.rest()
+
+
+def test_what_a_host_holds_does_not_depend_on_whether_a_pattern_matched_the_same_topics_first() -> None:
+    driver = ConsumerGroups()
+    driver.one_reads()
+    driver.join("b", frozenset("tu"), "[tu]", False, None)
+    driver.resolve()
+    driver.join("a", frozenset("tu"), "", False, None)
+    driver.the_log_says_what_is_in_force()
 
 
 TestConsumerGroups = ConsumerGroups.TestCase
 TestConsumerGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+class LargeConsumerGroups(ConsumerGroups):
+    """The same where every group is so large that it is balanced a step at a time, of a member each."""
+
+    at_once = 0
+
+
+TestLargeConsumerGroups = LargeConsumerGroups.TestCase
+TestLargeConsumerGroups.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.unit.busway_bus.groups.live import live_shard
 
 from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.groups.classic import ClassicGroup
@@ -145,7 +146,7 @@ class Groups(RuleBasedStateMachine):
 
     def fresh(self) -> GroupShard:
         limits = GroupLimits(initial_rebalance_delay_ms=3_000, max_size=4)
-        return GroupShard(limits=limits, new_member_id=self.new_id)
+        return live_shard(limits=limits, new_member_id=self.new_id)
 
     def new_id(self, prefix: str) -> str:
         self.ids += 1
@@ -553,11 +554,11 @@ class Groups(RuleBasedStateMachine):
     def what_is_pending_is_counted(self) -> None:
         """The bytes of it, neither more nor less."""
         held = sum(
-            pending_bytes(place, offset.metadata)
+            pending_bytes(place, pending.offset.metadata)
             for table in self.shard.pending._groups.values()
-            for place, _, offset, _ in table.all()
+            for place, _, pending, _ in table.all()
         )
-        assert self.shard.pending._holding.held == held
+        assert self.shard.pending.held_bytes == held
 
     @invariant()
     def nobody_waits_for_ever(self) -> None:

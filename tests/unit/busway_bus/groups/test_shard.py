@@ -1,16 +1,16 @@
 """What one shard of `__consumer_offsets` keeps and forgets."""
 
 import contextlib
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from busway_bus.groups.classic_values import GroupLimits
+from busway_bus.groups.classic_values import GroupLimits, Join
 from busway_bus.groups.group import Committer
-from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.memory import pending_share
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.pending import pending_bytes
 from busway_bus.groups.records import (
@@ -78,6 +78,37 @@ def expired(shard: GroupShard, now: int, retention_ms: int, topic_exists: TopicE
 def tombstones(changes: list[Any]) -> list[tuple[str, str]]:
     assert all(value is None for _, value in changes)
     return [(type(key).__name__, key.group) for key, _ in changes]
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "session_timeout_ms", "expected"),
+    [
+        ("consumer", 10_000, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", 10_000, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("consumer", 1, ErrorCode.INVALID_SESSION_TIMEOUT),
+    ],
+)
+def test_nobody_is_a_member_of_a_group_that_is_not_there(
+    protocol_type: str, session_timeout_ms: int, expected: ErrorCode
+) -> None:
+    """That is told before its protocols are looked at, and after its session time-out."""
+    groups = shard()
+    request = Join(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        client_host="h",
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=10_000,
+        protocol_type=protocol_type,
+        protocols=(),
+        needs_known_id=True,
+        can_skip_assignment=True,
+    )
+    assert not groups.create("g", request, 0).records
+    reply = groups.join("g", request, cast("Any", None), 0).reply
+    assert reply is not None
+    assert reply.error is expected
 
 
 def test_the_last_offset_to_expire_takes_its_group_along() -> None:
@@ -160,7 +191,7 @@ def test_a_group_that_waits_for_a_member_stays() -> None:
     """An id was handed out and its owner is about to come back."""
     under = shard()
     emptied(under, "g", 0)
-    under.groups["g"].roster.hand_out("a-1", 10_000)
+    under.groups["g"].roster.hand_out("a-1", 10_000, "h")
     assert expired(under, 1, HOUR, lambda *topic: True) == []
 
 
@@ -223,13 +254,16 @@ def commit_in(
     topic: str = "t",
     member: tuple[str, str | None, int] = ("", None, -1),
     metadata: str = "",
+    host: str = "",
 ) -> dict[Place, ErrorCode]:
     """Commit within a transaction, as the runtime does."""
     new = NewOffset(offset=offset, leader_epoch=1, metadata=metadata, topic_id=TOPIC_ID, retention_ms=-1)
-    committer = Committer(member_id=member[0], instance_id=member[1], epoch=member[2], version=3, transactional=True)
+    committer = Committer(
+        member_id=member[0], instance_id=member[1], epoch=member[2], version=3, transactional=True, host=host
+    )
     decision = under.commit(group, committer, {(topic, 0): new}, now=20, wall_ms=20)
     for change in decision.records:
-        under.apply_pending(change, producer_id, 20)
+        under.apply_pending(change, producer_id, 20, host)
     return decision.reply
 
 
@@ -345,7 +379,7 @@ def test_what_a_transaction_may_change_does_not_expire() -> None:
 
 def test_open_transactions_have_so_much_room_and_give_it_back() -> None:
     """All shards share it: at its end commits are refused until others are over, or their shard is let go."""
-    limits = GroupLimits(pending=GroupMemory(3 * pending_bytes(("t", 0), "")))
+    limits = GroupLimits(pending=pending_share(3 * pending_bytes(("t", 0), "")))
     first, second = (GroupShard(limits=limits, new_member_id=str) for _ in range(2))
     commit_in(first, 1)
     commit_in(first, 1, offset=10)
@@ -360,6 +394,26 @@ def test_open_transactions_have_so_much_room_and_give_it_back() -> None:
         commit_in(second, 5, group="h")
     del first
     commit_in(second, 5, group="h")
+
+
+def test_a_host_whose_transactions_stay_open_leaves_room_to_others() -> None:
+    """It has at most what it leaves free, in all its transactions together; their ends give back what was its own."""
+    share = pending_share(8 * pending_bytes(("t", 0), ""))
+    under = GroupShard(limits=GroupLimits(pending=share), new_member_id=str)
+    for producer_id in range(4):
+        commit_in(under, producer_id, group=f"g{producer_id}", host="greedy")
+    with pytest.raises(KafkaError, match=r"host greedy .* for offsets within open transactions") as refusal:
+        commit_in(under, 4, group="g4", host="greedy")
+    assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    commit_in(under, 5, group="g0", host="modest")
+    assert (share.of("greedy"), share.of("modest")) == (4 * pending_bytes(("t", 0), ""), pending_bytes(("t", 0), ""))
+    for producer_id in range(4):
+        under.end_transaction(producer_id, 30, committed=producer_id % 2 == 0)
+    assert (share.of("greedy"), share.of("modest"), share.used) == (0, pending_bytes(("t", 0), ""), share.of("modest"))
+    under.apply((OffsetCommitKey(group="g0", topic="t", partition=0), None), 40)
+    assert share.used == 0
+    under.end_transaction(5, 50, committed=True)
+    assert share.used == 0
 
 
 def test_a_check_looks_at_a_bounded_number_of_offsets_at_a_time() -> None:

@@ -22,6 +22,19 @@ SINGLE_NODE = {
 }
 
 
+CONTROLLER = {"process.roles": "controller", "controller.listener.names": "CONTROLLER"}
+VOTERS = {"controller.quorum.voters": "1@a:9093,2@[::1]:9094"}
+
+
+def test_a_controller_has_its_listeners_and_knows_the_voters() -> None:
+    """As in Kafka's own example of one; its listeners need no security protocol of their own."""
+    config = BrokerConfig.from_properties({**CONTROLLER, **VOTERS, "listeners": "CONTROLLER://127.0.0.1:9093"})
+    assert config.is_controller_alone
+    assert config.voters == {1: ("a", 9093), 2: ("::1", 9094)}
+    assert [(endpoint.name, endpoint.port) for endpoint in config.listeners] == [("CONTROLLER", 9093)]
+    assert not BrokerConfig.from_properties(SINGLE_NODE).is_controller_alone
+
+
 def test_a_server_properties_written_for_kafka_is_understood() -> None:
     """The keys of Kafka's own single-node example give the same settings here."""
     config = BrokerConfig.from_properties(SINGLE_NODE)
@@ -55,6 +68,18 @@ def test_a_server_properties_written_for_kafka_is_understood() -> None:
         ({"broker.id": "1", "node.id": "2"}, "differs from node.id"),
         ({"process.roles": "broker"}, "process.roles"),
         ({"controller.quorum.voters": "1@a:1,2@b:2"}, "clusters are not served yet"),
+        ({"controller.quorum.voters": "", **CONTROLLER}, "itself among them"),
+        ({"controller.quorum.voters": "1@a", **CONTROLLER}, "'1@a' is not id@host:port"),
+        ({"controller.quorum.voters": "1@a:1,1@b:1", **CONTROLLER}, "node 1 is named twice"),
+        ({"controller.quorum.voters": "2@a:1", **CONTROLLER}, "this node, 1, is not among the voters [2]"),
+        ({"controller.quorum.voters": "1@a:0", **CONTROLLER}, "is not id@host:port"),
+        (
+            {"controller.listener.names": "", "process.roles": "controller", "controller.quorum.voters": "1@a:1"},
+            "CONTROLLER",
+        ),
+        ({"listeners": "PLAINTEXT://127.0.0.1:1", **CONTROLLER, **VOTERS}, "remove 'PLAINTEXT://127.0.0.1:1'"),
+        ({"listeners": "", **CONTROLLER, **VOTERS}, "none of controller.listener.names is there"),
+        ({"controller.quorum.election.timeout.ms": "0"}, "Value must be at least 1"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(properties: dict[str, str], named: str) -> None:

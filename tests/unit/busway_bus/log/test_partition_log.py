@@ -290,10 +290,10 @@ def test_truncation_forgets_what_was_cut():
     flush(log)
     log.truncate(5, NOW)
     assert (log.end_offset, log.flushed_offset, log.epochs.entries) == (5, 5, [(0, 0), (1, 4)])
-    assert log.producers.last_records() == {1: (4, 0)}
+    assert dict(log.producers.last_records()) == {1: (4, 0)}
     flush(log)
     again = PartitionLog(files, "t-0", FOREVER, now_ms=NOW, flushed=5)
-    assert (again.end_offset, again.producers.last_records(), again.epochs.entries) == (
+    assert (again.end_offset, dict(again.producers.last_records()), again.epochs.entries) == (
         5,
         {1: (4, 0)},
         [(0, 0), (1, 4)],
@@ -410,7 +410,7 @@ def test_a_truncation_reads_only_what_follows_the_last_snapshot():
         builder.append(NOW, b"k", b"x" * 60)
         assert not log.append(builder.build(), leader_epoch=2, now_ms=NOW).duplicate
         assert log.append(builder.build(), leader_epoch=2, now_ms=NOW).duplicate
-    assert log.producers.last_records() == {0: (8, 0), 1: (9, 0)}
+    assert dict(log.producers.last_records()) == {0: (8, 0), 1: (9, 0)}
 
 
 def test_a_duplicate_is_told_the_time_that_was_stored():

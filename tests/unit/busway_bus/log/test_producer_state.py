@@ -1,14 +1,18 @@
 """Sequence numbers of idempotent producers (KIP-98), as a table."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from busway_bus.kernel.limits import IDLE_PRODUCERS_KEPT_MS, PRODUCER_BYTES
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log import producer_state
-from busway_bus.log.producer_state import BATCHES_KEPT, SEQUENCES, ProducerState
+from busway_bus.log.producer_entry import BATCHES_KEPT, SEQUENCES
+from busway_bus.log.producer_memory import ProducerMemory
+from busway_bus.log.producer_state import ProducerState
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import BatchHeader, read_header
 from busway_protocol.records.builder import BatchBuilder
@@ -17,6 +21,7 @@ from busway_protocol.records.control import TransactionMarker, end_transaction_m
 NOW = 1_700_000_000_000
 LAST = 2_147_483_647
 WRITE, REPEAT = "write", "repeat"
+NOTHING_TO_END = "nothing to end"
 FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 OLD = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -168,7 +173,7 @@ def test_the_last_offset_of_each_producer_is_known():
     state = ProducerState()
     state.apply(header(0, 3, offset=10), NOW)
     state.apply(header(3, 2, offset=20), NOW)
-    assert state.last_records() == {7: (21, 0)}
+    assert dict(state.last_records()) == {7: (21, 0)}
 
 
 # Transactions
@@ -226,15 +231,15 @@ def test_the_first_batch_of_a_transaction_needs_its_coordinators_word_and_the_ot
 
 
 def test_a_word_is_void_when_the_transaction_ends_before_the_batch_is_written():
-    """Or a late batch would open a transaction that nobody ends."""
+    """Or a late batch would open a transaction that nobody ends; asked again, its coordinator knows whether it is late."""
     state = ProducerState()
     late = transactional(0)
     word = state.verification(late, NOW, from_zero=False)
     end(state, 5)
-    assert code(lambda: state.check(late, word)) is ErrorCode.INVALID_TXN_STATE
+    assert code(lambda: state.check(late, word)) is ErrorCode.NOT_ENOUGH_REPLICAS
     again = state.verification(late, NOW, from_zero=False)
     assert again is not word
-    assert code(lambda: state.check(late, word)) is ErrorCode.INVALID_TXN_STATE, (
+    assert code(lambda: state.check(late, word)) is ErrorCode.NOT_ENOUGH_REPLICAS, (
         "another transaction's word is none either"
     )
     assert state.check(late, again) is None
@@ -283,7 +288,8 @@ def test_a_batch_outside_of_the_open_transaction_is_refused():
         (0, None, marker(epoch=0, version=2), FENCED),
         (None, 1, marker(epoch=1, version=2), None),
         (None, 1, marker(epoch=1, version=1), None),
-        (None, 1, marker(epoch=0, version=2), FENCED),
+        (None, 1, marker(epoch=0, version=2), NOTHING_TO_END),
+        (None, 1, marker(epoch=0, version=1), NOTHING_TO_END),
         (32767, None, marker(epoch=32767, version=2), None),
         (None, None, marker(epoch=0, version=2), None),
     ],
@@ -295,7 +301,26 @@ def test_which_epoch_an_end_may_have(open_epoch, ended_epoch, incoming, outcome)
         state.apply(transactional(0, epoch=open_epoch), NOW)
     if ended_epoch is not None:
         end(state, 5, epoch=ended_epoch)
-    assert code(lambda: state.check_marker(incoming)) is outcome
+    if outcome is NOTHING_TO_END:
+        assert not state.check_marker(incoming)
+    elif outcome is None:
+        assert state.check_marker(incoming)
+    else:
+        assert code(lambda: state.check_marker(incoming)) is outcome
+
+
+def test_a_strangers_batch_does_not_keep_a_transaction_from_ending():
+    """It takes over the producer's id before the transaction has written here, with the last epoch there is; one that comes later is refused."""
+    state = ProducerState()
+    state.apply(header(0, epoch=32767), NOW)
+    assert not state.check_marker(marker(epoch=1, version=2))
+    end(state, 5, epoch=32767, coordinator_epoch=3)
+    stale = marker(epoch=1, version=2, coordinator_epoch=2)
+    assert code(lambda: state.check_marker(stale)) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    state = ProducerState()
+    state.apply(transactional(0), NOW)
+    assert code(lambda: state.check(header(0, epoch=32767))) is ErrorCode.INVALID_TXN_STATE
+    assert state.check_marker(marker(epoch=1, version=2))
 
 
 def test_a_coordinator_that_was_replaced_ends_nothing():
@@ -303,7 +328,7 @@ def test_a_coordinator_that_was_replaced_ends_nothing():
     state = ProducerState()
     end(state, 5, coordinator_epoch=3)
     assert code(lambda: state.check_marker(marker(coordinator_epoch=2))) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    assert code(lambda: state.check_marker(marker(coordinator_epoch=3))) is None
+    assert state.check_marker(marker(coordinator_epoch=3))
 
 
 def test_an_end_tells_where_the_oldest_open_transaction_is_then():
@@ -355,3 +380,91 @@ def test_words_that_nobody_takes_are_bounded(monkeypatch):
     assert [state.holds(producer, word) for producer, word in words.items()] == [False, True, True]
     state.expire(NOW + 10, 5)
     assert not state.holds(3, words[3])
+
+
+def of(producer: int, sequence: int = 0) -> BatchHeader:
+    """The header of a batch of some producer."""
+    return header(sequence)._replace(producer_id=producer)
+
+
+def test_a_producer_takes_no_more_than_it_is_counted_with():
+    """With one batch and with many, snapshot or not."""
+    state = ProducerState()
+    count = 5_000
+    headers = [[of(2**40 + producer, sequence) for sequence in range(BATCHES_KEPT + 2)] for producer in range(count)]
+    tracemalloc.start()
+    try:
+        for number in (0, BATCHES_KEPT + 1):
+            for batches in headers:
+                for one in batches[: number + 1] if number else batches[:1]:
+                    state.apply(one._replace(base_offset=2**40 + one.base_sequence), 2**41 + one.base_sequence)
+            taken, _ = tracemalloc.get_traced_memory()
+            assert taken / count <= PRODUCER_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+def test_who_is_not_remembered_is_refused_where_there_is_no_room(caplog: pytest.LogCaptureFixture):
+    """Whoever is remembered goes on, in this partition and in another; the log says once what helps, and there is room when some have gone."""
+    memory = ProducerMemory(2 * PRODUCER_BYTES)
+    state, other = ProducerState(), ProducerState()
+    state.join(memory)
+    other.join(memory)
+    state.apply(of(1), NOW)
+    assert state.check(of(2)) is None
+    other.apply(of(2), NOW + 10)
+    for _ in range(3):
+        assert code(lambda: state.check(of(2))) is ErrorCode.POLICY_VIOLATION
+        assert code(lambda: state.check(transactional(0)._replace(producer_id=3))) is not None
+        assert code(lambda: state.verification(of(3), NOW, from_zero=True)) is ErrorCode.POLICY_VIOLATION
+        assert not state.check_marker(marker(producer=3)), "it would be remembered for nothing"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "producer.id.expiration.ms" in caplog.text
+    assert state.check(of(1, 1)) is None
+    assert other.check(of(2, 1)) is None
+    state.expire(NOW + 1_000, 995)
+    assert memory.used == PRODUCER_BYTES
+    assert state.check(of(3)) is None
+    assert other.leave() is memory
+    assert memory.used == 0
+
+
+def test_idle_producers_make_room_where_it_becomes_short():
+    """With half of it taken they are remembered for a quarter of an hour, and never for longer than they are anyway."""
+    memory, day = ProducerMemory(4 * PRODUCER_BYTES), 24 * 3_600_000
+    state = ProducerState()
+    state.join(memory)
+    state.apply(of(1), NOW)
+    assert memory.kept_ms(day) == day
+    state.apply(of(2), NOW + IDLE_PRODUCERS_KEPT_MS)
+    assert memory.kept_ms(day) == IDLE_PRODUCERS_KEPT_MS
+    assert memory.kept_ms(1_000) == 1_000
+    state.expire(NOW + IDLE_PRODUCERS_KEPT_MS + 1, memory.kept_ms(day))
+    assert [producer_id for producer_id, _ in state] == [2]
+    assert memory.kept_ms(day) == day
+
+
+def test_what_a_snapshot_tells_is_what_was_when_it_was_taken():
+    """A producer goes on, begins a new epoch, ends a transaction or is forgotten before it is written down."""
+    state = ProducerState()
+    state.apply(of(1), NOW)
+    state.apply(of(2), NOW)
+    state.apply(transactional(0), NOW)
+    before = state.snapshot()
+    taken = state.taken()
+    state.apply(of(1, 1), NOW + 1)
+    state.apply(of(2)._replace(producer_epoch=1), NOW)
+    state.apply(of(3), NOW)
+    end(state, 5)
+    again = state.taken()
+    state.expire(NOW + 10_000, 5_000)
+    assert taken.encode() == before
+    assert len(state) == 0
+    restored = ProducerState.from_snapshot(again.encode(), NOW)
+    assert restored is not None
+    assert [(producer_id, entry.epoch, entry.last_sequence) for producer_id, entry in restored] == [
+        (1, 0, 1),
+        (2, 1, 0),
+        (7, 0, 0),
+        (3, 0, 0),
+    ]

@@ -394,7 +394,8 @@ def test_deleted_segments_do_not_come_back_after_a_crash():
     files.cut_power(lambda limit: 0)
     after = reopen(files, flushed=100)
     assert (after.start_offset, bases(after)) == (start, bases(log))
-    assert not [name for name in files.list("t-0") if name.endswith(".deleted")]
+    left = [name for name in files.list("t-0") if name.endswith(".deleted")]
+    assert left == [f"{start:020d}.start.deleted"]  # what is kept says where the log begins
 
 
 def test_deleted_segments_go_when_their_time_has_come():

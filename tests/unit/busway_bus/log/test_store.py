@@ -9,7 +9,7 @@ from busway_bus.log.directories import aside
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog
 from busway_bus.log.store import LogStore, WrongDirectory
-from busway_bus.testing.sim_files import SimFiles
+from busway_bus.testing.sim_files import PowerCut, SimFiles
 from busway_protocol.records.builder import BatchBuilder
 
 NOW = 1_700_000_000_000
@@ -389,3 +389,32 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one_and_is_written_l
     assert text(files, "recovery-point-offset-checkpoint") == ["t 0 3"]
     save(store)
     assert text(files, "recovery-point-offset-checkpoint") == ["t 0 3", "u 0 3"]
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_log_that_is_cut_is_not_taken_for_damaged(steps):
+    """The recovery point falls first: whatever a power cut leaves of it, the next start has a log, of the old length or of the new one."""
+    files = SimFiles()
+    store = start(files)
+    fill(store, count=5)
+    assert save(store)
+    taken = store.checkpoint({})
+    files.steps_left = steps
+    try:
+        store.truncate(("t", 0), 2, NOW)
+        files.steps_left = None
+        assert not store.write(taken)  # what was known before says that more is on disk
+    except PowerCut:
+        pass
+    files.cut_power(lambda limit: 0)
+    again = start(files)
+    assert again.open("t", 0, TOPIC, CONFIG, NOW, new=False).end_offset in {2, 5}
+
+
+def test_a_directory_that_was_formatted_by_hand_gets_its_own_id():
+    """Whoever formats the nodes of a cluster writes what they share; what is of one directory alone is made up there, once."""
+    files = SimFiles()
+    files.replace("meta.properties", b"version=1\ncluster.id=here\nnode.id=1\n")
+    store = start(files)
+    assert (store.identity.cluster_id, store.formatted) == ("here", True)
+    assert start(files).identity == store.identity

@@ -22,6 +22,7 @@ def test_it_is_a_dict_in_the_order_of_its_keys(start, steps, since) -> None:
         assert dict(before) == copy
         assert mapping == model
         assert list(mapping) == sorted(model)
+        assert list(mapping.pairs()) == sorted(model.items())
         assert len(mapping) == len(model)
     assert list(mapping.since(since)) == [key for key in sorted(model) if key >= since]
     for key in range(401):

@@ -15,14 +15,16 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import CorruptLog
-from busway_bus.log.store import LogStore
+from busway_bus.log.store import LogStore, WrongDirectory
 from busway_bus.metadata.image import BrokerImage
-from busway_bus.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from busway_bus.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord, to_bytes
 from busway_bus.metadata.sorted_map import SortedMap
 from busway_bus.replication import metadata_log
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.testing.sim_files import SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.records.batch import read_header
+from busway_protocol.records.builder import BatchBuilder
 
 LOG = f"__cluster_metadata-0/{0:020d}.log"
 T, U = UUID(int=0x77), UUID(int=0x88)
@@ -35,16 +37,18 @@ class HeldFlusher(Flusher):
         super().__init__()
         self.gate = asyncio.Event()
         self.asked = asyncio.Event()
+        self.held = []
 
-    def request(self, log):
-        real = super().request(log)
+    def flush(self, log, flushed):
+        real = asyncio.get_running_loop().create_future()
+        super().flush(log, real.set_result)
 
         async def held():
             self.asked.set()
             await self.gate.wait()
-            await real
+            flushed(await real)
 
-        return asyncio.ensure_future(held())
+        self.held.append(asyncio.ensure_future(held()))
 
 
 def start(files: SimFiles, flusher: Flusher | None = None) -> MetadataLog:
@@ -375,7 +379,7 @@ async def test_a_refusal_is_told_when_the_picture_shows_what_it_rests_on():
     await watcher.entered.wait()
     second = asyncio.ensure_future(node.run(creation()))
     await asyncio.sleep(0)  # it is asked
-    while node._writer is not None or node._committer is not None:
+    while node._writer is not None or node._undecided:
         await asyncio.sleep(0)
     await asyncio.sleep(0)  # whoever asked would have been told by now
     assert not second.done() or "t" in node.image.topics
@@ -385,3 +389,118 @@ async def test_a_refusal_is_told_when_the_picture_shows_what_it_rests_on():
     assert refusal.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     assert "t" in node.image.topics
     await first
+
+
+class Given:
+    """A writer that does as the test says."""
+
+    leading, leader_id, keeps_all = True, 1, True
+
+    def __init__(self, log):
+        self.log = log
+        self.end_offset = log.end_offset
+        self.on_propose = lambda: None
+
+    def begin(self, owner):
+        self.owner = owner
+
+    def propose(self, batch):
+        self.end_offset += read_header(batch).records_count
+        self.on_propose()
+        return self.end_offset
+
+    def check_disk(self):
+        """It works."""
+
+
+def led(files=None):
+    """A metadata log whose writer is the test's; it leads from the start on."""
+    numbers = itertools.count(100)
+    store = LogStore(files or SimFiles(), node_id=1, new_ids=lambda: UUID(int=next(numbers)))
+    node = MetadataLog(store, Flusher(), writer=lambda log, _: Given(log))
+    node.writer.begin(node)
+    node.leads(0, 0, 7)
+    return node, node.writer
+
+
+async def turns(count=10):
+    """Let others run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_lost_leadership_throws_the_undecided_away():
+    """Whoever asked is told NOT_CONTROLLER, refusals too, and what comes to be committed there later is another's."""
+    node, writer = led()
+    asked = [asyncio.ensure_future(node.run(command)) for command in (creation(), creation(), creation("u", U))]
+    await turns()
+    assert not any(task.done() for task in asked)
+    writer.leading, writer.leader_id = False, 2
+    node.lost()
+    await turns()
+    assert {task.exception().code for task in asked} == {ErrorCode.NOT_CONTROLLER}
+    assert "node 2 is" in str(asked[0].exception())
+    assert not node._undecided
+    with pytest.raises(KafkaError, match="not the active controller"):
+        await node.run(creation())
+
+
+async def test_a_leadership_that_ends_while_something_is_proposed_leaves_nothing_behind():
+    """The step that takes the proposal in may be the one that finds that nobody fetches any more (what was held then came out as done)."""
+    node, writer = led()
+    writer.on_propose = node.lost
+    with pytest.raises(KafkaError) as refused:
+        await node.run(creation())
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    assert not node._undecided
+    assert node._newest is None
+
+
+async def test_a_new_leader_decides_when_its_picture_has_all_that_is_before_its_epoch():
+    """What others wrote may not be committed yet: a decision without it would undo it."""
+    node, writer = led()
+    node.lost()
+    builder = BatchBuilder()
+    for record in (TopicRecord(name="t", topic_id=T), part(T)):
+        builder.append(0, None, to_bytes(record))
+    node.log.append_own(builder.build(), leader_epoch=8, now_ms=0)
+    writer.end_offset = 3
+    node.leads(2, 3, 9)
+    asked = asyncio.ensure_future(node.run(creation()))
+    await turns()
+    assert (node._writer, writer.end_offset, asked.done()) == (None, 3, False)
+    node.committed(3)
+    await turns()
+    assert asked.exception().code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert list(node.image.topics) == ["t"]
+    assert node.image_offset == 2
+
+
+async def test_what_could_not_be_written_takes_along_what_was_decided_because_of_it():
+    """The next decision does not know of it."""
+    node, writer = led()
+    first = asyncio.ensure_future(node.run(creation()))
+    second = asyncio.ensure_future(node.run(creation("u", U)))
+    third = asyncio.ensure_future(node.run(creation("u", U)))
+    await turns()
+    offset = node._undecided[1].change.first_offset
+    node.withdrawn(offset, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full"))
+    writer.end_offset = offset
+    await turns()
+    assert {task.exception().code for task in (second, third)} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert not first.done()
+    fourth = asyncio.ensure_future(node.run(creation("u", U)))
+    await turns()
+    node.committed(writer.end_offset)
+    await turns()
+    assert [task.result().name for task in (first, fourth)] == ["t", "u"]
+    assert list(node.image.topics) == ["t", "u"]
+
+
+async def test_a_broker_does_not_take_what_several_voters_wrote_for_its_own():
+    """Not all that is in such a log was agreed on."""
+    files = SimFiles()
+    await start(files).format()
+    files.replace("__cluster_metadata-0/quorum-state", b"{}")
+    with pytest.raises(WrongDirectory, match=r"process\.roles=controller"):
+        start(files)

@@ -11,13 +11,15 @@ from busway_bus.controller.controller import ITSELF
 from busway_bus.controller.topics import CreateTopics, DeleteTopics, NewTopic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.log.flusher import Flusher
-from busway_bus.log.partition_log import CorruptLog
+from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore
+from busway_bus.metadata.committing import Owner
 from busway_bus.replication.local_controller import LocalController
 from busway_bus.replication.metadata_log import MetadataLog
 from busway_bus.replication.metadata_snapshots import SnapshotLimits
 from busway_bus.testing.sim_files import SimFiles
 from busway_protocol.errors import KafkaError
+from busway_protocol.types import Buffer
 
 DIRECTORY = "__cluster_metadata-0"
 NUMBERS = itertools.count(100)
@@ -73,6 +75,50 @@ def snapshots(files: SimFiles) -> list[str]:
 def segments(files: SimFiles) -> list[str]:
     """The segments of the log."""
     return [name for name in files.list(DIRECTORY) if name.endswith(".log")]
+
+
+class Majority:
+    """A writer whose records are on the disks of others before they are on this one's."""
+
+    leading, leader_id, keeps_all = True, 1, True
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+
+    @property
+    def end_offset(self) -> int:
+        """Of the log."""
+        return self.log.end_offset
+
+    def begin(self, owner: Owner) -> None:
+        """Lead."""
+        self.owner = owner
+        owner.leads(0, 0, 1)
+
+    def propose(self, batch: Buffer) -> int:
+        """Append and flush nothing: the others have."""
+        self.log.append_own(batch, leader_epoch=1, now_ms=0)
+        self.owner.committed(self.log.end_offset)
+        return self.log.end_offset
+
+    def check_disk(self) -> None:
+        """It works."""
+
+
+async def test_a_snapshot_is_never_ahead_of_the_log_on_the_same_disk():
+    """What is in it is on the disks of a majority; without it on this one too, the next start would find a log that ends before its snapshot."""
+    files = SimFiles()
+    store = LogStore(files, node_id=1, new_ids=new_id)
+    limits = SnapshotLimits(bytes_max=1, interval_ms=0)
+    log = MetadataLog(store, Flusher(), limits=limits, writer=lambda log, _: Majority(log))
+    log.allow_snapshots(lambda: False)
+    log.writer.begin(log)
+    await log.format()
+    await log.drain()
+    assert len(snapshots(files)) == 1
+    files.cut_power(lambda limit: 0)
+    again = MetadataLog(LogStore(files, node_id=1, new_ids=new_id), Flusher(), writer=lambda log, _: Majority(log))
+    assert again.image == log.image
 
 
 async def test_a_start_begins_with_the_newest_snapshot_and_the_log_loses_its_beginning():

@@ -1,6 +1,8 @@
 """How the loop is shared: by hosts first, then by their connections."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Generator
 from dataclasses import replace
 
@@ -90,3 +92,23 @@ async def test_long_work_is_done_a_round_at_a_time(clock: list[float], turns: Tu
     while "left closed" not in done:
         await asyncio.sleep(0)
     assert done.count("left") < 9
+
+
+async def test_an_answer_goes_with_whoever_waited_for_it() -> None:
+    """Not when somebody looks for garbage: describing much left thirty megabytes each time."""
+
+    class Answer:
+        """Large."""
+
+    def steps() -> Generator[None, None, Answer]:
+        yield
+        return Answer()
+
+    gc.collect()
+    gc.disable()
+    try:
+        kept = weakref.ref(await Turns().run("here", steps()))
+        await asyncio.sleep(0)  # until here the loop itself has it, which woke this test with it
+        assert kept() is None
+    finally:
+        gc.enable()

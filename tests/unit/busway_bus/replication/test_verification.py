@@ -56,11 +56,11 @@ async def test_without_a_coordinator_a_producer_comes_again():
     """A partition that the coordinator says nothing of is likewise no part of a transaction."""
 
     class Silent:
-        async def verify(self, *_, add):
+        async def verify(self, *_, add, host):
             return {("t", 0): ErrorCode.NONE}
 
     verifications = Verifications()
-    ask = {"add": True, "abortable": True}
+    ask = {"add": True, "abortable": True, "host": "h"}
     (refused,) = (await verifications.verify("x", (7, 0), [("t", 0)], **ask)).values()
     assert refused is not None
     assert refused.code is ErrorCode.NOT_ENOUGH_REPLICAS

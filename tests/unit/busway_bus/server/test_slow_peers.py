@@ -1,7 +1,9 @@
 """How long a connection may take for a request: judged by what comes of it, and only while the broker reads."""
 
 import asyncio
+import contextlib
 import itertools
+import socket
 import struct
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,7 +24,8 @@ from busway_bus.replication.turns import Turns
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory
-from busway_bus.server.stream import Shared
+from busway_bus.server.socket_stream import SocketStream
+from busway_bus.server.stream import Shared, Stream
 from busway_bus.server.transport_stream import TransportStream
 from busway_protocol.apis import ApiKey
 
@@ -77,23 +80,28 @@ class Clock:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: self.now)
 
 
+def connection(stream: Stream, memory: RequestMemory, turns: Turns) -> Connection:
+    """What is at the broker's end of a stream."""
+    return Connection(
+        cast("Any", SimpleNamespace(turns=turns)),
+        stream,
+        advertised=Endpoint(name="X", host="h", port=1),
+        max_request_bytes=100 * MIB,
+        scratch=scratch_buffer(),
+        memory=memory,
+        on_close=lambda _: None,
+        complain=lambda _, reason: None,
+    )
+
+
 class Peer:
-    """A connection without a network."""
+    """A connection without a network, whose turn is never over unless `turns` says so."""
 
     def __init__(self, memory: RequestMemory, clock: Clock, turns: Turns | None = None) -> None:
         self.clock = clock
         self.socket = Socket()
         self.stream = TransportStream(lambda _: None, Shared())
-        self.connection = Connection(
-            cast("Any", SimpleNamespace(turns=turns or Turns())),
-            self.stream,
-            advertised=Endpoint(name="X", host="h", port=1),
-            max_request_bytes=100 * MIB,
-            scratch=scratch_buffer(),
-            memory=memory,
-            on_close=lambda _: None,
-            complain=lambda _, reason: None,
-        )
+        self.connection = connection(self.stream, memory, turns or Turns(replace(OS, monotonic_s=lambda: 0.0)))
         self.stream.connection_made(self.socket)
 
     def send(self, data: bytes) -> None:
@@ -177,6 +185,33 @@ async def test_requests_without_end_let_others_have_their_turn(clock: Clock) -> 
         rounds += 1
     assert rounds > 50
     assert peer.socket.correlation_ids == list(range(1_000))
+
+
+async def test_many_who_send_at_once_are_read_from_in_many_rounds() -> None:
+    """Each look at the clock takes a millisecond of the five that a round has for clients, and of the five after those in which they are
+    only read from."""
+    moments = itertools.count()
+    turns = Turns(replace(OS, monotonic_s=lambda: next(moments) * 0.001))
+    shared, memory = Shared(), RequestMemory(100 * MIB)
+    with contextlib.ExitStack() as sockets:
+        streams = []
+        for _ in range(50):
+            near, far = socket.socketpair()
+            near.setblocking(False)
+            sockets.enter_context(far).sendall(announce(100) + b"half")
+            streams.append(SocketStream(near, "client", shared))
+            sockets.callback(streams[-1].abort)
+        made = [connection(stream, memory, turns) for stream in streams]
+        for stream in streams:
+            stream.resume_reading()
+        read = rounds = 0
+        while read < len(made):
+            await asyncio.sleep(0)
+            before, read = read, sum(one._partial_since is not None for one in made)
+            assert read - before < 15
+            rounds += 1
+        assert rounds > 5
+    shared.pages.close()
 
 
 async def test_who_does_not_take_its_answer_is_idle(clock: Clock) -> None:

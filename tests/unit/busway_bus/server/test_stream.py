@@ -33,6 +33,8 @@ class Connection:
         self.over = asyncio.Event()
         self.something = asyncio.Event()
         self.problem: OSError | None = None
+        self.is_its_turn = True
+        self.later: list[Callable[[], None]] = []
 
     def buffer(self) -> memoryview:
         """A small one."""
@@ -42,6 +44,12 @@ class Connection:
         """Keep it."""
         self.came += self.scratch[:count]
         self.something.set()
+
+    def may_read(self, later: Callable[[], None]) -> bool:
+        """As the test says."""
+        if not self.is_its_turn:
+            self.later.append(later)
+        return self.is_its_turn
 
     def write_on(self) -> None:
         """Go on."""
@@ -291,6 +299,42 @@ async def test_a_paused_client_costs_nothing_until_it_sends(pair: Pair, monkeypa
     async with asyncio.timeout(10):
         await pair.connection.something.wait()
     assert pair.connection.came == b"x" * 100
+
+
+@pytest.mark.parametrize("pair", ["socket"], indirect=True)
+async def test_what_comes_waits_for_its_turn(pair: Pair) -> None:
+    """It is asked for one turn, however often the loop sees that something is there and reading pauses; then all of it comes."""
+    pair.connection.is_its_turn = False
+    pair.client.send(b"x" * 100)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    pair.stream.pause_reading()
+    pair.stream.resume_reading()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    (turn,) = pair.connection.later
+    assert pair.connection.came == b""
+    pair.stream.pause_reading()
+    pair.connection.is_its_turn = True
+    turn()
+    assert pair.connection.came == b"", "it is not read from at all"
+    pair.stream.resume_reading()
+    async with asyncio.timeout(10):
+        await pair.connection.something.wait()
+    assert pair.connection.came == b"x" * 100
+
+
+@pytest.mark.parametrize("pair", ["socket"], indirect=True)
+async def test_a_turn_comes_when_the_client_is_gone(pair: Pair) -> None:
+    """Nothing is read from a socket that may be somebody else's by now."""
+    pair.connection.is_its_turn = False
+    pair.client.send(b"x")
+    while not pair.connection.later:
+        await asyncio.sleep(0)
+    pair.stream.abort()
+    pair.connection.later[0]()
+    await pair.connection.over.wait()
+    assert pair.connection.came == b""
 
 
 async def test_without_descriptors_who_comes_waits(

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import TRANSACTIONS_BYTES_MAX
 from busway_bus.transactions.fencing import Identity
-from busway_bus.transactions.shard import Change, Levels, TransactionShard
+from busway_bus.transactions.shard import Change, Levels, TransactionShard, transactions_share
 from busway_bus.transactions.transaction import Place, Transaction
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -17,8 +18,9 @@ P0, P1 = ("t", 0), ("t", 1)
 class Bench:
     """A shard, and the records that it wrote."""
 
-    def __init__(self, server: int = 2) -> None:
-        self.shard = TransactionShard()
+    def __init__(self, server: int = 2, limit: int = TRANSACTIONS_BYTES_MAX) -> None:
+        self.share = transactions_share(limit)
+        self.shard = TransactionShard(self.share)
         self.now = 1_000_000
         self.server = server
         self.written: list[Change] = []
@@ -35,14 +37,14 @@ class Bench:
         """What is allowed to a client of this version."""
         return Levels(client=client, server=self.server)
 
-    def begin(self, expected: Identity | None = None, *, timeout_ms: int = 60_000, name: str = "x") -> Any:
+    def begin(
+        self, expected: Identity | None = None, *, timeout_ms: int = 60_000, name: str = "x", host: str = "here"
+    ) -> Any:
         """InitProducerId: the identity, or the name of the error, or `aborting`."""
         new_id = None
         while True:
             try:
-                decision = self.shard.begin(
-                    name, timeout_ms, expected, new_id, self.levels(0), now=self.now, has_room=True
-                )
+                decision = self.shard.begin(name, timeout_ms, expected, new_id, self.levels(0), now=self.now, host=host)
             except KafkaError as problem:
                 return problem.code
             begun = self.carry_out(decision)
@@ -50,10 +52,13 @@ class Bench:
                 return begun.identity or "aborting"
             new_id, self.next_id = self.next_id, self.next_id + 1
 
-    def add(self, identity: Identity, *partitions: Place, client: int = 2, name: str = "x") -> ErrorCode:
+    def add(
+        self, identity: Identity, *partitions: Place, client: int = 2, name: str = "x", host: str = "here"
+    ) -> ErrorCode:
         """AddPartitionsToTxn."""
+        levels = self.levels(client)
         try:
-            self.carry_out(self.shard.add(name, identity, partitions or (P0,), self.levels(client), self.now))
+            self.carry_out(self.shard.add(name, identity, partitions or (P0,), levels, now=self.now, host=host))
         except KafkaError as problem:
             return problem.code
         return ErrorCode.NONE
@@ -92,7 +97,7 @@ class Bench:
         """A producer in this epoch, without anything open."""
         producer_id, _ = self.begin()
         known = self.transaction().initialized(60_000, epoch, -1, self.now)
-        self.shard.apply(Change("x", known), self.now)
+        self.carry_out(Decision(records=(Change("x", known),), reply=None))
         return producer_id, epoch
 
 

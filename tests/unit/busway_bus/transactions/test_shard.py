@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.busway_bus.transactions.conftest import P0, P1, Bench
 
-from busway_bus.kernel.limits import TRANSACTION_PARTITIONS_MAX
-from busway_bus.transactions.shard import Change, TransactionShard
+from busway_bus.kernel.limits import TRANSACTION_BYTES, TRANSACTION_PARTITION_BYTES, TRANSACTION_PARTITIONS_MAX
+from busway_bus.transactions.shard import Change, TransactionShard, transactions_share
 from busway_bus.transactions.states import State
 from busway_bus.transactions.transaction import EPOCH_MAX
 from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -265,9 +265,6 @@ def test_ids_that_nobody_uses_are_forgotten(bench: Bench) -> None:
 
 def test_there_is_a_bound_for_ids_and_for_partitions(bench: Bench) -> None:
     """Anybody may make ids; each record names all partitions."""
-    with pytest.raises(KafkaError) as refused:
-        bench.shard.begin("y", 1, None, None, bench.levels(0), now=0, has_room=False)
-    assert refused.value.code is ErrorCode.POLICY_VIOLATION
     begun = bench.begin()
     assert bench.add(begun, *(("t", number) for number in range(TRANSACTION_PARTITIONS_MAX))) is ErrorCode.NONE
     assert bench.add(begun, ("u", 0)) is ErrorCode.POLICY_VIOLATION
@@ -277,6 +274,46 @@ def test_there_is_a_bound_for_ids_and_for_partitions(bench: Bench) -> None:
     assert 0 < bench.shard.held_bytes < held
     bench.shard.apply(Change("x", None), 0)
     assert bench.shard.held_bytes == 0
+
+
+def test_a_host_that_makes_ids_without_end_leaves_room_to_others() -> None:
+    """Neither by new ids nor by their partitions may it have more than it leaves free; the others have theirs."""
+    size = TRANSACTION_BYTES + 2 * len("id0")
+    bench = Bench(limit=8 * size)
+    begun = [bench.begin(name=f"id{number}", host="greedy") for number in range(5)]
+    assert begun[4] is ErrorCode.POLICY_VIOLATION
+    many = [("t", number) for number in range(size // TRANSACTION_PARTITION_BYTES)]
+    assert bench.add(begun[0], *many, name="id0", host="greedy") is ErrorCode.POLICY_VIOLATION
+    assert bench.transaction("id0").state is State.EMPTY
+    modest = bench.begin(name="id5", host="modest")
+    assert bench.add(modest, *many[:1], name="id5", host="modest") is ErrorCode.NONE
+    assert (bench.share.of("greedy"), bench.share.of("modest")) == (4 * size, size + TRANSACTION_PARTITION_BYTES)
+    assert bench.begin(begun[3], name="id3", host="modest") == (begun[3][0], 1), "an id that is there takes no more"
+    assert (bench.share.of("greedy"), bench.share.of("modest")) == (3 * size, 2 * size + TRANSACTION_PARTITION_BYTES)
+    assert bench.begin(name="id4", host="greedy") is ErrorCode.POLICY_VIOLATION
+    bench.carry_out(bench.shard.expire(["id1", "id2", "id5"], bench.now))
+    bench.end(modest, name="id5")
+    bench.complete("id5")
+    assert (bench.share.of("greedy"), bench.share.of("modest")) == (size, 2 * size)
+    assert bench.begin(name="id4", host="greedy") != ErrorCode.POLICY_VIOLATION
+
+
+def test_what_is_read_from_the_log_is_nobodys_until_it_is_used() -> None:
+    """A shard that is let go gives back what was counted for it, and the next one counts it for all together."""
+    bench = Bench()
+    identity = bench.begin(host="h")
+    held = bench.share.of("h")
+    assert held == bench.share.used > 0
+    bench.shard = TransactionShard(bench.share)
+    assert bench.share.used == bench.share.of("h") == 0
+    for change in bench.written:
+        key, value = TransactionShard.encode(change)
+        decoded = TransactionShard.decode(key, value)
+        assert decoded is not None
+        bench.shard.apply(decoded, bench.now)
+    assert (bench.share.used, bench.share.of("h")) == (held, 0)
+    bench.add(identity, host="h")
+    assert bench.share.used == bench.share.of("h") > held
 
 
 def test_at_level_0_everybody_is_an_old_client(bench_of: Callable[[int], Bench]) -> None:
@@ -351,7 +388,7 @@ def test_what_a_reader_of_the_log_has_is_what_there_is(steps: list[tuple[str, st
     for change in bench.written:
         key, value = TransactionShard.encode(change)
         last[key] = value
-    reader = TransactionShard()
+    reader = TransactionShard(transactions_share())
     for key, value in last.items():
         decoded = TransactionShard.decode(key, value)
         if decoded is not None and decoded.transaction is not None:

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busway_protocol.assignors.consumer_protocol import (
+    assignment_with_user_data,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
-    subscribed_topics,
 )
 from busway_protocol.assignors.subscription import Subscription
+from busway_protocol.compile import REQUEST_ELEMENTS_MAX
 from busway_protocol.errors import MalformedMessage
 
 
@@ -55,8 +56,22 @@ def test_empty_bytes_are_an_empty_assignment() -> None:
 
 
 @given(st.binary(max_size=40))
-def test_other_bytes_are_refused_or_not_understood(data: bytes) -> None:
+def test_other_bytes_are_refused(data: bytes) -> None:
     """A group may speak a protocol of its own: never an exception of another kind."""
-    subscribed_topics(data)
-    with contextlib.suppress(MalformedMessage):
-        decode_assignment(data)
+    for decode in (decode_subscription, decode_assignment):
+        with contextlib.suppress(MalformedMessage):
+            decode(data)
+
+
+def test_a_server_reads_no_more_of_what_a_peer_has_made_than_of_a_request() -> None:
+    """A subscription or an assignment of a few megabytes may name millions of topics; a client, whose own leader it is, reads it all."""
+    topics = tuple(f"{at:05}" for at in range(REQUEST_ELEMENTS_MAX))
+    assert decode_subscription(encode_subscription(Subscription(topics=topics)), bounded=True).topics == topics
+    data = encode_subscription(Subscription(topics=(*topics, "t")))
+    assert len(decode_subscription(data).topics) == REQUEST_ELEMENTS_MAX + 1
+    with pytest.raises(MalformedMessage, match="more than 12,000 elements"):
+        decode_subscription(data, bounded=True)
+    data = encode_assignment([("t", number) for number in range(REQUEST_ELEMENTS_MAX)])
+    assert len(decode_assignment(data)) == REQUEST_ELEMENTS_MAX
+    with pytest.raises(MalformedMessage, match="more than 12,000 elements"):
+        assignment_with_user_data(data, bounded=True)

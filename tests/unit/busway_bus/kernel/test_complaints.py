@@ -1,7 +1,7 @@
 """Lines about bad peers: bounded for each and for all, and what was left out is counted."""
 
+from busway_bus.kernel.complaints import Complaints
 from busway_bus.kernel.limits import BAD_PEER_LINES, BAD_PEER_LOG_INTERVAL_MS, BAD_PEERS_LINES
-from busway_bus.server.complaints import Complaints
 
 INTERVAL_S = BAD_PEER_LOG_INTERVAL_MS / 1000
 

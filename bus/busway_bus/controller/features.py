@@ -1,0 +1,141 @@
+"""The command on the features of the cluster (KIP-584).
+
+What lives here: raising and lowering finalized levels, as a decision with Kafka's rules and words. What does not: the table of what is served
+(`metadata.features`), or acting by a level, which whoever does reads off the picture.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from busway_bus.controller.controller import Surroundings, only_checked
+from busway_bus.kernel.decision import Decision
+from busway_bus.metadata.features import (
+    DEAD_LETTER_CONFIGS,
+    KAFKAS,
+    METADATA_VERSION,
+    SHARE_VERSION,
+    SHARE_VERSION_WITH_DEAD_LETTERS,
+    SUPPORTED,
+    lacking,
+)
+from busway_bus.metadata.image import GROUP_RESOURCE, ClusterImage
+from busway_bus.metadata.records import FeatureLevelRecord
+from busway_protocol.errors import ErrorCode, KafkaError
+
+_TURNED_OFF = (0, 0)
+"""The levels of a feature that somebody does not support."""
+_ALL_FAIL = "The update failed for all features since the following feature had an error: "
+
+_LOWERED_BY_AN_UPGRADE = (
+    "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+)
+
+
+class UpgradeType(IntEnum):
+    """Which way a level may move."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureUpdate:
+    """A feature and the level that it is to have; `kind` is an `UpgradeType`, or a number that is none."""
+
+    name: str
+    level: int
+    kind: int = UpgradeType.UPGRADE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateFeatures:
+    """Set the finalized levels of features, all of them or none; of several updates of one feature the last counts."""
+
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool = False
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
+        """A record for each level that is another.
+
+        Raises:
+            KafkaError: INVALID_UPDATE_VERSION, for the first feature that cannot have its level.
+        """
+        updates = {update.name: update for update in self.updates}
+        proposed = {**image.features, **{update.name: update.level for update in updates.values()}}
+        for update in updates.values():
+            reason = _refusal(update, image, proposed, surroundings.config.node_id)
+            if reason is not None:
+                raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, _ALL_FAIL + reason)
+        records = tuple(
+            FeatureLevelRecord(name=update.name, feature_level=update.level)
+            for update in updates.values()
+            if image.features.get(update.name, 0) != update.level
+        )
+        return only_checked(Decision(records=records, reply=None), validate_only=self.validate_only)
+
+
+def _refusal(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, int], node_id: int) -> str | None:
+    """Why a feature cannot have the level, in Kafka's words and order; None where it can."""
+    reason = _reason(update, image, proposed, node_id) or _still_set(update, image)
+    if reason is not None:
+        return f"Invalid update version {update.level} for feature {update.name}. {reason}"
+    now = image.features.get(update.name, 0)
+    if update.name == METADATA_VERSION and update.level < now:
+        # What is in the metadata log follows the highest level, whatever level it was written at.
+        unsafe = update.kind == UpgradeType.UNSAFE_DOWNGRADE
+        return f"Unsupported metadata.version downgrade from {now} to {update.level}. " + (
+            "Unsafe metadata downgrade is not supported in this version."
+            if unsafe
+            else "Refusing to perform the requested downgrade because it might delete metadata information."
+        )
+    return None
+
+
+def _reason(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, int], node_id: int) -> str | None:
+    name, level = update.name, update.level
+    now = image.features.get(name, 0)
+    if update.kind not in tuple(UpgradeType):
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    for who, (lowest, highest) in _supporters(name, image, node_id):
+        if not lowest <= level <= highest:
+            if highest == 0:
+                return f"{who} does not support this feature."
+            return f"{who} only supports versions {lowest}-{highest}"
+    if level < now and update.kind == UpgradeType.UPGRADE:
+        return _LOWERED_BY_AN_UPGRADE
+    if level > now and update.kind != UpgradeType.UPGRADE:
+        return "Can't downgrade to a newer version."
+    if name not in KAFKAS:
+        return f"Feature {name} not found."
+    needed = lacking(name, level, proposed)
+    if needed is not None:
+        return f"{name} could not be set to {level} because it depends on {needed[0]} level {needed[1]}"
+    return None
+
+
+def _still_set(update: FeatureUpdate, image: ClusterImage) -> str | None:
+    """Why the level of share groups cannot fall: a group or a topic has settings of dead letters. What a group gives up would be dropped
+    without a word; whoever deletes them says that it may be."""
+    if update.name != SHARE_VERSION or update.level >= SHARE_VERSION_WITH_DEAD_LETTERS:
+        return None
+    for (kind, resource), configs in image.configs.pairs():
+        for name in configs:
+            if not name.startswith(DEAD_LETTER_CONFIGS):
+                continue
+            entity = "group" if kind == GROUP_RESOURCE else "topic"
+            return (
+                f"{entity} {resource} has {name}, which needs level {SHARE_VERSION_WITH_DEAD_LETTERS}; delete it first: kafka-configs.sh "
+                f"--alter --entity-type {entity}s --entity-name {resource} --delete-config {name}"
+            )
+    return None
+
+
+def _supporters(name: str, image: ClusterImage, node_id: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Everybody who has to support a level, with what it supports: the controller, then each broker."""
+    yield f"Local controller {node_id}", SUPPORTED.get(name, _TURNED_OFF)
+    for broker in image.brokers.values():
+        yield f"Broker {broker.node_id}", broker.features.get(name, _TURNED_OFF)

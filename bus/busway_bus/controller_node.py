@@ -1,0 +1,230 @@
+"""One controller that is no broker: the composition root of such a node.
+
+What lives here: building the parts, joining them, starting and stopping them in order. What does not: anything a part does, and the node that is both
+broker and controller (`node`). Several of these vote on one metadata log; they are told of each other by `controller.quorum.voters`.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from busway.net.machine import OS
+from busway_bus.handlers.for_controllers.registry import HANDLERS
+from busway_bus.handlers.for_controllers.services import ControllerServices
+from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.files import DataDirectory
+from busway_bus.log.checkpoints import META_PROPERTIES, uuid_text
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.os_files import OsFiles
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.store import LogStore, WrongDirectory
+from busway_bus.metadata.features import METADATA_VERSION
+from busway_bus.metadata.records import TOPIC
+from busway_bus.metadata.snapshot import SnapshotId
+from busway_bus.quorum.driver import QuorumDriver
+from busway_bus.quorum.election_file import ElectionFile
+from busway_bus.quorum.peers import Peers
+from busway_bus.quorum.ready import CommittedRecordsLost
+from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.voters import ReplicaKey, VoterSet
+from busway_bus.replication.metadata_log import MetadataLog
+from busway_bus.replication.metadata_snapshots import SnapshotLimits
+from busway_bus.replication.turns import Turns
+from busway_bus.server.dispatch import Routes
+from busway_bus.server.listener import Listeners
+from busway_protocol.errors import KafkaError
+from busway_protocol.machine import Machine
+
+log = logging.getLogger("busway.controller")
+
+_ROUTES: Final = Routes(HANDLERS)
+_SWEEP_S: Final = 1.0
+_SNAPSHOT_S: Final = 60.0
+"""How often is looked whether the last snapshot of the metadata is too old."""
+_FORMAT_S: Final = 0.5
+"""How often a controller looks whether it leads a log without a record."""
+
+
+class ControllerNode:
+    """A controller; arguments and attributes are those of `node.Node`."""
+
+    def __init__(
+        self, config: BrokerConfig, *, machine: Machine = OS, files: Callable[[str], DataDirectory] = OsFiles
+    ) -> None:
+        assert config.is_controller_alone, "this node is a broker"
+        self.config = config
+        self._machine = machine
+        self._open_files = files
+        self._listeners = Listeners(config, _ROUTES)
+        self._files: DataDirectory | None = None
+        self._store: LogStore | None = None
+        self._flusher = Flusher(self._disk_failed)
+        self._driver: QuorumDriver | None = None
+        self._services: ControllerServices | None = None
+        self._chores: list[asyncio.Task[None]] = []
+        self.failed: asyncio.Event = asyncio.Event()
+        """Set when the disk has failed, or what was committed is lost: the node answers nothing any more and should be stopped."""
+
+    @property
+    def services(self) -> ControllerServices:
+        """The parts that handlers use; there once the node has started."""
+        assert self._services is not None, "the node has not started"
+        return self._services
+
+    @property
+    def advertised(self) -> Mapping[str, Endpoint]:
+        """Where each listener is found, by its name."""
+        return self._listeners.advertised
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of the first listener."""
+        return self.advertised[self.config.listeners[0].name].address
+
+    async def start(self) -> None:
+        """Open the data, take part, open the doors; there may be no leader yet when this returns.
+
+        Raises:
+            DirectoryInUse, WrongDirectory, CorruptLog: the data directory cannot be used.
+            CannotListen: the port cannot be bound.
+        """
+        self._files = self._open_files(self.config.data_dir)
+        try:
+            await self._listeners.bind()
+            self._check_formatted(self._files)
+            self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
+            limits = SnapshotLimits(
+                bytes_max=self.config.get("metadata.log.max.record.bytes.between.snapshots"),
+                interval_ms=self.config.get("metadata.log.max.snapshot.interval.ms"),
+            )
+            metadata = MetadataLog(self._store, self._flusher, self._machine, limits, self._make_driver)
+            metadata.allow_snapshots(lambda: False)
+            assert self._driver is not None
+            self._services = ControllerServices(
+                config=self.config,
+                machine=self._machine,
+                cluster_id=self._store.identity.cluster_id,
+                directory_id=self._store.identity.directory_id,
+                metadata=metadata,
+                quorum=self._driver,
+                turns=Turns(self._machine),
+                listener=self.config.listeners[0].name,
+                addresses=self.config.voters,
+            )
+            self._driver.begin(metadata)  # before anybody can ask it something
+            await self._listeners.serve(self._services, self._files.connections_max())
+        except BaseException:
+            await self._listeners.close()
+            if self._driver is not None:
+                await self._driver.close()
+            if self._store is not None:
+                self._store.close(clean=False)
+            self._release()
+            raise
+        chores: list[Coroutine[Any, Any, None]] = [
+            _every(_SWEEP_S, self._listeners.sweep),
+            _every(_SNAPSHOT_S, metadata.maintain),
+            self._format(),
+        ]
+        self._chores = [asyncio.ensure_future(chore) for chore in chores]
+        endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())
+        log.info("controller %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
+
+    def _check_formatted(self, files: DataDirectory) -> None:
+        """Controllers of one cluster share its id: it cannot be made up by each of them.
+
+        Raises:
+            WrongDirectory: nobody has written it down.
+        """
+        if len(self.config.voters) > 1 and files.read_bytes(META_PROPERTIES) is None:
+            cluster_id = uuid_text(self._machine.uuid4())
+            raise WrongDirectory(
+                f"{META_PROPERTIES} is missing from the data directory. The controllers of a cluster share its id: write the lines version=1, "
+                f"cluster.id={cluster_id} and node.id={self.config.node_id} there, and the same cluster.id in those of the others"
+            )
+
+    def _make_driver(self, partition_log: PartitionLog, snapshot: SnapshotId | None) -> QuorumDriver:
+        assert self._store is not None
+        store, identity = self._store, self._store.identity
+        settings = self._settings()
+        self._driver = QuorumDriver(
+            me=ReplicaKey(identity.node_id, identity.directory_id),
+            voters=VoterSet.fixed(self.config.voters),
+            partition_log=partition_log,
+            truncate=lambda offset: store.truncate((TOPIC, 0), offset, self._machine.wall_ms()),
+            snapshot=snapshot,
+            election_file=ElectionFile(store.files, f"{TOPIC}-0"),
+            flusher=self._flusher,
+            machine=self._machine,
+            transport=Peers(identity.node_id, self.config.voters, settings.request_timeout_ms),
+            settings=settings,
+            cluster_id=identity.cluster_id,
+            on_lost=self._lost,
+        )
+        return self._driver
+
+    def _settings(self) -> QuorumSettings:
+        get = self.config.get
+        return QuorumSettings(
+            election_timeout_ms=get("controller.quorum.election.timeout.ms"),
+            fetch_timeout_ms=get("controller.quorum.fetch.timeout.ms"),
+            election_backoff_max_ms=get("controller.quorum.election.backoff.max.ms"),
+            request_timeout_ms=get("controller.quorum.request.timeout.ms"),
+            retry_backoff_ms=get("controller.quorum.retry.backoff.ms"),
+            fetch_max_bytes=get("controller.quorum.fetch.max.bytes"),
+        )
+
+    async def _format(self) -> None:
+        """Write the features of a new cluster, when this node leads it and nobody has."""
+        metadata = self.services.metadata
+        while METADATA_VERSION not in metadata.image.features:
+            await asyncio.sleep(_FORMAT_S)
+            if metadata.writer.leading:
+                with contextlib.suppress(
+                    KafkaError
+                ):  # another may lead by now; and what the disk refuses is told by who writes
+                    await metadata.format()
+
+    async def stop(self, *, clean: bool = True) -> None:
+        """Lead no more, close the doors, finish what is under way, leave the data so that the next start trusts it.
+
+        Not clean: the data stays as a killed process leaves it.
+        """
+        for chore in self._chores:
+            chore.cancel()
+        for chore in self._chores:
+            with contextlib.suppress(asyncio.CancelledError):
+                await chore
+        self._chores = []
+        if self._driver is not None and clean:
+            await self._driver.resign()
+        await self._listeners.close(finish=False)
+        if self._driver is not None:
+            await self._driver.close()
+        if self._services is not None:
+            await self._services.metadata.drain()
+        await self._flusher.drain()
+        if self._store is not None and not self.failed.is_set():
+            self._store.close(clean=clean)
+        self._release()
+
+    def _release(self) -> None:
+        self._flusher.close()
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+
+    def _disk_failed(self, problem: OSError) -> None:
+        log.critical("the disk under %s failed: %s; nothing is answered any more", self.config.data_dir, problem)
+        self.failed.set()
+
+    def _lost(self, _: CommittedRecordsLost) -> None:
+        self.failed.set()
+
+
+async def _every(seconds: float, action: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        action()

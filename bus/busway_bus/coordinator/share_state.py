@@ -1,0 +1,207 @@
+"""The coordinator of share groups' state: where leaders of partitions keep how far each group is with each record (KIP-932).
+
+What lives here: which shard is asked, the making of the topic, and what is done from time to time: snapshots renewed, the log cut, states of
+deleted topics forgotten. What does not: any rule about a state (`share_state.shard`), storage and waiting (`runtime`).
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from uuid import UUID
+
+from busway_bus.coordinator.runtime import Runtime
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import SHARE_STATE_BATCHES_PER_TICK_MAX, SHARE_STATES_BYTES_MAX, SHARE_STATES_PER_TICK_MAX
+from busway_bus.kernel.share_state import SharePartitionKey, ShareState
+from busway_bus.kernel.topics import SHARE_STATE_TOPIC
+from busway_bus.log.checkpoints import uuid_text
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.image import ClusterImage, TopicImage
+from busway_bus.replication.manager import ReplicaManager
+from busway_bus.share_state.shard import ShareStateShard
+from busway_protocol.errors import KafkaError
+from busway_protocol.machine import Machine
+
+log = logging.getLogger("busway.share")
+
+
+def coordinator_key(key: SharePartitionKey) -> str:
+    """What Kafka looks the coordinator of a share partition up by."""
+    return f"{key.group_id}:{uuid_text(key.topic_id)}:{key.partition}"
+
+
+class ShareCoordinator:
+    """All states on this node; a `SharePersister`.
+
+    Args:
+        create_topic: makes the topic of share groups' state.
+        image: that topic as `Runtime` wants it.
+        exists: whether there is a partition of this topic and number.
+
+    Attributes:
+        begun_anew: called with a share partition whose state was begun anew or forgotten: what its leader knows of it holds no more.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        machine: Machine,
+        *,
+        create_topic: Callable[[], Awaitable[None]],
+        image: Callable[[], TopicImage | None],
+        exists: Callable[[UUID, int], bool],
+    ) -> None:
+        self._replicas = replicas
+        self._machine = machine
+        self._create_topic = create_topic
+        updates = config.get("share.coordinator.snapshot.update.records.per.snapshot")
+        self.runtime = Runtime(
+            SHARE_STATE_TOPIC,
+            lambda: ShareStateShard(exists=exists, updates_per_snapshot=updates),
+            replicas=replicas,
+            machine=machine,
+            image=image,
+        )
+        self._creating = asyncio.Lock()
+        self.begun_anew: Callable[[SharePartitionKey], None] = lambda _: None
+
+    async def ensure(self) -> None:
+        """Make sure that the topic is there and loaded, or begun to be."""
+        async with self._creating:
+            if self.runtime.partitions == 0:
+                await self._create_topic()
+            self.runtime.load()
+
+    def _partition_of(self, key: SharePartitionKey) -> int:
+        return self.runtime.partition_of(coordinator_key(key))
+
+    def _held_bytes(self) -> int:
+        return sum(shard.held_bytes for shard in self.runtime.shards().values())
+
+    # As a persister; see `SharePersister`
+
+    async def initialize(self, key: SharePartitionKey, *, state_epoch: int, start_offset: int) -> None:
+        """Begin the state, or begin it anew where the epoch is higher. The first one of all has the topic made."""
+        if self.runtime.partitions == 0:
+            await self.ensure()
+        has_room = self._held_bytes() < SHARE_STATES_BYTES_MAX
+        try:
+            await self.runtime.write(
+                self._partition_of(key),
+                lambda shard: shard.initialize(
+                    key,
+                    state_epoch=state_epoch,
+                    start_offset=start_offset,
+                    wall_ms=self._machine.wall_ms(),
+                    has_room=has_room,
+                ),
+            )
+        finally:
+            self.begun_anew(key)
+
+    async def read(self, key: SharePartitionKey, *, leader_epoch: int) -> ShareState:
+        """The state as it was, for a leader of the partition."""
+        return await self.runtime.write(
+            self._partition_of(key),
+            lambda shard: shard.read(key, leader_epoch=leader_epoch, wall_ms=self._machine.wall_ms()),
+        )
+
+    async def write(self, key: SharePartitionKey, change: ShareState) -> None:
+        """Merge batches into the state, move its start, set how many are complete."""
+        room_bytes = SHARE_STATES_BYTES_MAX - self._held_bytes()
+        await self.runtime.write(
+            self._partition_of(key),
+            lambda shard: shard.write(key, change, wall_ms=self._machine.wall_ms(), room_bytes=room_bytes),
+        )
+
+    async def summary(self, key: SharePartitionKey) -> ShareState:
+        """The state without its batches."""
+        return await self.runtime.read(self._partition_of(key), lambda shard: shard.summary(key))
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        """Forget the state."""
+        try:
+            await self.runtime.write(self._partition_of(key), lambda shard: shard.delete(key))
+        finally:
+            self.begun_anew(key)
+
+    # Time
+
+    async def follow(self, image: ClusterImage, delta: Delta) -> None:
+        """Forget the states of topics that were deleted."""
+        if delta.removed:
+            await self._forget(tuple(delta.removed))
+
+    async def renew(self, *, older_ms: int) -> None:
+        """Write snapshots anew that are as old as this, unless all are and nothing has happened since: then the log does not grow."""
+        self.runtime.load()
+        for number, shard in self.runtime.shards().items():
+            if shard.quiet:
+                continue
+            wall_ms = self._machine.wall_ms()
+            for part in _parts(shard):
+                decide = functools.partial(ShareStateShard.renewed, keys=part, wall_ms=wall_ms, older_ms=older_ms)
+                if not await self._written(number, shard, decide):
+                    break
+
+    async def prune(self) -> None:
+        """Cut from every log what is needed no more, once that is certain: what stands for it is durable. Forget, too, what a deletion
+        has left because it could not be written."""
+        self.runtime.load()
+        for number, shard in self.runtime.shards().items():
+            gone = shard.gone()
+            if gone:
+                await self._forget(gone)
+            needed_from = shard.needed_from()
+            try:
+                await self.runtime.read(number, lambda shard: None)
+                self._cut(number, shard, needed_from)
+            except KafkaError as problem:
+                log.error("%s-%d cannot be cut: %s", SHARE_STATE_TOPIC, number, problem)
+        await self._replicas.logs.checkpoint()
+
+    def _cut(self, number: int, shard: ShareStateShard, needed_from: int) -> None:
+        if self.runtime.shards().get(number) is not shard:
+            return
+        partition = self._replicas.find(SHARE_STATE_TOPIC, number)
+        offset = min(needed_from, partition.high_watermark)
+        if offset > partition.log.start_offset:
+            partition.log.advance_start(offset, self._machine.wall_ms())
+
+    async def _forget(self, topic_ids: Collection[UUID]) -> None:
+        for number, shard in self.runtime.shards().items():
+            decide = functools.partial(ShareStateShard.forget, topic_ids=topic_ids, at_most=SHARE_STATES_PER_TICK_MAX)
+            while await self._written(number, shard, decide):
+                pass
+
+    async def _written(
+        self, number: int, shard: ShareStateShard, decide: Callable[[ShareStateShard], Decision[bool]]
+    ) -> bool:
+        """Whether a part of the coordinator's own work was written, and more of it is to be done."""
+        if self.runtime.shards().get(number) is not shard:
+            return False  # it is looked after here no longer, or was loaded again
+        try:
+            more = self.runtime.decide(number, decide)
+        except KafkaError as problem:
+            log.error("what is due in %s-%d cannot be written: %s", SHARE_STATE_TOPIC, number, problem)
+            return False
+        await asyncio.sleep(0)
+        return more
+
+
+def _parts(shard: ShareStateShard) -> Iterator[list[SharePartitionKey]]:
+    """The share partitions of a shard, as many together as are looked after while all others wait."""
+    part: list[SharePartitionKey] = []
+    batches = 0
+    for key in tuple(shard.partitions):
+        kept = shard.partitions.get(key)
+        part.append(key)
+        batches += 0 if kept is None else len(kept.state.batches)
+        if len(part) >= SHARE_STATES_PER_TICK_MAX or batches >= SHARE_STATE_BATCHES_PER_TICK_MAX:
+            yield part
+            part, batches = [], 0
+    if part:
+        yield part

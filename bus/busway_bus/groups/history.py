@@ -1,0 +1,150 @@
+"""What became of each group lately, and why: its last rebalances as lines of JSON, in memory alone.
+
+What lives here: the bounded log of all groups of a node, and what is gathered of a rebalance until it is over. What does not: noticing it
+(`explained`), or telling it (`handlers.describe_configs`, the CLI). It is lost with the process, and with the coordinator of the group.
+"""
+
+import json
+from collections import OrderedDict, deque
+from collections.abc import Callable, Container, Iterable
+from typing import Any, Final
+
+from busway_bus.kernel.limits import (
+    EXPLAINED_BYTES_MAX,
+    EXPLAINED_GROUP_BYTES_MAX,
+    EXPLAINED_MOVES_MAX,
+    EXPLAINED_REASONS_MAX,
+    EXPLAINED_REBALANCES_MAX,
+    EXPLAINED_TEXT_MAX,
+)
+
+Place = tuple[str, int]
+_LINE_BYTES: Final = 200
+"""What an entry takes beside its text."""
+
+
+class History:
+    """The last rebalances of every group.
+
+    Args:
+        wall_ms: the time of day.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int], limit: int = EXPLAINED_BYTES_MAX) -> None:
+        self.wall_ms = wall_ms
+        self._limit = limit
+        self._groups: OrderedDict[str, deque[str]] = OrderedDict()
+        self._held: dict[str, int] = {}
+        self.used = 0
+
+    def add(self, group_id: str, entry: dict[str, Any]) -> None:
+        """Keep one more; the oldest of this group go, then those of the groups of which nothing was heard for longest."""
+        text = json.dumps(entry, ensure_ascii=True, separators=(",", ":"))
+        entries = self._groups.setdefault(group_id, deque())
+        self._groups.move_to_end(group_id)
+        entries.append(text)
+        self._count(group_id, len(text) + _LINE_BYTES + (len(group_id) if len(entries) == 1 else 0))
+        while len(entries) > EXPLAINED_REBALANCES_MAX or (
+            len(entries) > 1 and self._held[group_id] > EXPLAINED_GROUP_BYTES_MAX
+        ):
+            self._count(group_id, -len(entries.popleft()) - _LINE_BYTES)
+        while self.used > self._limit:
+            oldest, _ = self._groups.popitem(last=False)
+            self.used -= self._held.pop(oldest)
+
+    def _count(self, group_id: str, by: int) -> None:
+        self._held[group_id] = self._held.get(group_id, 0) + by
+        self.used += by
+
+    def knows(self, group_id: str) -> bool:
+        """Whether anything is kept of a group."""
+        return group_id in self._groups
+
+    def text(self, group_id: str, under_way: Iterable[dict[str, Any]] = ()) -> str:
+        """A JSON array, the oldest first; what is not over yet comes last."""
+        last = (json.dumps(entry, separators=(",", ":")) for entry in under_way)
+        return f"[{','.join((*self._groups.get(group_id, ()), *last))}]"
+
+
+class Gathering:
+    """What is known of a rebalance before it is over.
+
+    Attributes:
+        began_ms: of a clock that never goes back.
+        reasons: what has happened, in that order.
+        had: by member id, what the members of a classic group had before, as bytes; None while that was not looked at, or is too much.
+        lost, gained: partitions and the members that were, or are, to have them.
+        uncounted: whether there are more of them than are kept.
+    """
+
+    def __init__(self, began_ms: int, wall_ms: int) -> None:
+        self.began_ms, self.wall_ms = began_ms, wall_ms
+        self.reasons: list[dict[str, Any]] = []
+        self.reasons_left_out = 0
+        self.had: dict[str, bytes] | None = None
+        self.lost: dict[Place, str] = {}
+        self.gained: dict[Place, str] = {}
+        self.uncounted = False
+
+    def note(
+        self,
+        what: str,
+        member_id: str,
+        reason: str | None = None,
+        *,
+        client_id: str = "",
+        host: str = "",
+        instance: str | None = None,
+    ) -> None:
+        """Something has happened to a member."""
+        if len(self.reasons) >= EXPLAINED_REASONS_MAX:
+            self.reasons_left_out += 1
+            return
+        told = {
+            "what": what,
+            "member": member_id,
+            "client": client_id,
+            "host": host,
+            "instance": instance,
+            "reason": reason,
+        }
+        self.reasons.append({name: value[:EXPLAINED_TEXT_MAX] for name, value in told.items() if value})
+
+    def forget(self, what: Container[str], member_ids: Iterable[str]) -> None:
+        """None of this has happened to these members after all."""
+        ids = {member_id[:EXPLAINED_TEXT_MAX] for member_id in member_ids}
+        self.reasons = [one for one in self.reasons if one["what"] not in what or one.get("member") not in ids]
+
+    def lose(self, place: Place, member_id: str) -> None:
+        """A member is to have a partition no longer."""
+        self._put(self.lost, place, member_id)
+
+    def gain(self, place: Place, member_id: str) -> None:
+        """A member is to have a partition."""
+        self._put(self.gained, place, member_id)
+
+    def _put(self, table: dict[Place, str], place: Place, member_id: str) -> None:
+        if len(table) >= EXPLAINED_MOVES_MAX and place not in table:
+            self.uncounted = True
+        else:
+            table[place] = member_id[:EXPLAINED_TEXT_MAX]
+
+    def entry(self, kind: str, epoch: int, members: int, took_ms: int | None) -> dict[str, Any]:
+        """What is told of it."""
+        places = sorted({*self.lost, *self.gained})
+        moves = [(place, self.lost.get(place), self.gained.get(place)) for place in places]
+        return {
+            "at_ms": self.wall_ms,
+            "kind": kind,
+            "epoch": epoch,
+            "members": members,
+            "took_ms": took_ms,
+            "reasons": self.reasons,
+            "reasons_left_out": self.reasons_left_out,
+            "moves": [
+                {"topic": place[0], "partition": place[1], "from": before, "to": after}
+                for place, before, after in moves[:EXPLAINED_MOVES_MAX]
+                if before != after
+            ],
+            "moves_complete": not self.uncounted and len(moves) <= EXPLAINED_MOVES_MAX,
+        }

@@ -1,0 +1,269 @@
+"""A consumer group in which members may use the classic protocol beside those of the consumer protocol (KIP-848's live migration).
+
+What lives here: what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do to a consumer group; how long a classic member has to join again
+and to ask for its assignment; becoming a classic group when no other members are left. What does not: heartbeats of the consumer protocol
+(`consumer`), the records of the change (`migration`), becoming a consumer group (`shard`).
+
+A classic member's generation is its epoch. It is asked to join again whenever it has a step to take, takes it by joining, and gets what it
+has with SyncGroup.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any, TypeVar
+from uuid import UUID
+
+from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.consumer import ConsumerGroup
+from busway_bus.groups.consumer_member import ConsumerMember, MemberState
+from busway_bus.groups.consumer_values import MigrationPolicy
+from busway_bus.groups.ends import Ends
+from busway_bus.groups.migration import classic_metadata, downgrade
+from busway_bus.groups.modern import NO_PARTITIONS, Assignment
+from busway_bus.groups.stored import Change
+from busway_bus.groups.topics import Topics
+from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.limits import MIGRATED_MEMBERS_MAX
+from busway_protocol.assignors.consumer_protocol import (
+    PROTOCOL_TYPE,
+    decode_subscription,
+    encode_assignment,
+    version_of,
+)
+from busway_protocol.assignors.subscription import Subscription
+from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
+
+R = TypeVar("R")
+
+
+class MixedGroup(ConsumerGroup):
+    """One group."""
+
+    def __init__(self, group_id: str, limits: GroupLimits, topics: Topics, new_id: Callable[[str], str]) -> None:
+        super().__init__(group_id, limits.memory, limits.consumer, topics)
+        self._of_classic = limits
+        self._new_id = new_id
+        self._joins = Ends()
+        self._syncs = Ends()
+
+    # Joining
+
+    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
+        """Join, or join again to take the next step; nobody is waited for."""
+        try:
+            return self._join(request, now)
+        except KafkaError as problem:
+            # Kafka tells the member id again here, and nowhere else.
+            told = request.member_id if problem.code is ErrorCode.INVALID_SESSION_TIMEOUT else ""
+            return Decision(reply=Joined(error=problem.code, member_id=told))
+
+    def _join(self, request: Join, now: int) -> Decision[Joined | None]:
+        subscription = self._admit(request)
+        if request.member_id == "" and request.instance_id is None and request.needs_known_id:
+            member_id = self._new_id(request.client_id)
+            return Decision(reply=Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        records: list[Change] = []
+        held = self.static_member(request.instance_id)
+        member = self._classic_seat(request, held, records)
+        updated = replace(
+            member,
+            instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+            rack_id=subscription.rack_id or member.rack_id,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            topics=frozenset(subscription.topics),
+            regex="",
+            client_id=request.client_id,
+            client_host=request.client_host,
+            classic=classic_metadata(request.session_timeout_ms, request.protocols),
+        )
+        said = self._by_id(subscription)
+        if held is not None and held.classic is None:
+            decision = self._join_classic_group(member, updated, held, said, now)
+            if decision is not None:
+                return decision
+        stepped, unassigned = self._advance(member, updated, said, now, records)
+        self._joins.discard(stepped.member_id)
+        self._syncs.put(stepped.member_id, now + request.rebalance_timeout_ms)
+        if stepped.member_id in self.members:
+            self.touch(stepped.member_id, now + request.session_timeout_ms)
+        return Decision(records=tuple(records), reply=replace(_joined(stepped), unassigned=unassigned))
+
+    def _admit(self, request: Join) -> Subscription:
+        """What a member subscribes to that may join.
+
+        Raises:
+            KafkaError: INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED or INCONSISTENT_GROUP_PROTOCOL.
+        """
+        limits = self._of_classic
+        if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
+            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        if limits.consumer.migration is MigrationPolicy.DISABLED:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        self._check_full(request.member_id)
+        spoken = any(self.speakers[name] == self.classic_members for name, _ in request.protocols)
+        if request.protocol_type != PROTOCOL_TYPE or not spoken:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        try:
+            return decode_subscription(request.protocols[0][1], bounded=True)
+        except MalformedMessage as problem:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from problem
+
+    def _classic_seat(self, request: Join, held: ConsumerMember | None, records: list[Change]) -> ConsumerMember:
+        """The member as it is, a new one where it is not here; a static member that comes without its id takes its place anew.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+        """
+        member_id = request.member_id or self._new_id(request.called)
+        if request.instance_id is not None and request.member_id != "":
+            return self._same_static(held, member_id, request.instance_id)
+        if request.instance_id is not None and held is not None:
+            return self._succeed(held, member_id, records)
+        return self.members.get(member_id) or ConsumerMember(member_id=member_id)
+
+    def _by_id(self, subscription: Subscription) -> dict[UUID, Collection[int]]:
+        """What the member has, as it says; of topics that are there."""
+        said: dict[UUID, set[int]] = {}
+        for topic, number in subscription.owned_partitions:
+            topic_id = self._topics.id_of(topic)
+            if topic_id is not None:
+                said.setdefault(topic_id, set()).add(number)
+        return {**said}
+
+    def _join_classic_group(
+        self, member: ConsumerMember, updated: ConsumerMember, held: ConsumerMember, said: Any, now: int
+    ) -> Decision[Joined | None] | None:
+        """Take the place of the last member that used the consumer protocol: the group is a classic one then; None where it is to stay."""
+        new_regex, _ = self._change_regex(member, updated, [])
+        changed = updated.topics != member.topics or new_regex
+        rebalance = self.target_epoch < self._next_epoch(member, updated, [], raise_it=changed)
+        # Kafka asks nobody to join again who is on the way to its target: what it lacks has no reader then, or two what it has to give up.
+        rebalance |= any(member_id != held.member_id for member_id in self._unreconciled)
+        target = self.target.get(held.member_id, NO_PARTITIONS)
+        stepped = updated
+        if not rebalance:
+            stepped = self._step(updated, self.target_epoch, target, said, changed=changed)
+        records = self._downgraded([held.member_id], now, joins=stepped, rebalance=rebalance)
+        return Decision(records=records, reply=_joined(stepped), whole=True) if records else None
+
+    # Staying
+
+    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | None]:
+        """Tell a classic member what it has."""
+        member, error = self._classic_member(request.member_id, request.instance_id, request.generation)
+        if member is None:
+            return Decision(reply=Synced(error=error))
+        if request.protocol_type not in {None, PROTOCOL_TYPE} or request.protocol not in {None, member.protocol}:
+            return Decision(reply=Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        if self.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+            self._joins.begin(member.member_id, now + member.rebalance_timeout_ms)
+            return Decision(reply=Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
+        self._syncs.discard(member.member_id)
+        self.touch(member.member_id, now + self.session_timeout_ms(member))
+        named = [(self._topics.name_of(topic_id), numbers) for topic_id, numbers in member.assigned.items()]
+        places = [(name, number) for name, numbers in named if name is not None for number in numbers]
+        assignment = encode_assignment(places, version=version_of(_subscribed(member)))
+        reply = Synced(protocol_type=request.protocol_type, protocol=request.protocol, assignment=assignment)
+        return Decision(reply=reply)
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
+        """Note that a classic member is alive; answers whether it has to join again, to give up partitions or to get some."""
+        member, error = self._classic_member(member_id, instance_id, generation)
+        if member is None:
+            return error
+        self.touch(member_id, now + self.session_timeout_ms(member))
+        free = member.state is MemberState.UNRELEASED and not self._waits_for_partitions(member)
+        if member.epoch >= self.target_epoch and member.state is not MemberState.UNREVOKED and not free:
+            return ErrorCode.NONE
+        self._joins.begin(member_id, now + member.rebalance_timeout_ms)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+
+    def _classic_member(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> tuple[ConsumerMember | None, ErrorCode]:
+        """The member where it uses the classic protocol and is in this generation; what it is to be told where not."""
+        member = self.members.get(member_id) if instance_id is None else self.static_member(instance_id)
+        if member is None:
+            return None, ErrorCode.UNKNOWN_MEMBER_ID
+        if member.member_id != member_id:
+            return None, ErrorCode.FENCED_INSTANCE_ID
+        if member.classic is None:
+            return None, ErrorCode.UNKNOWN_MEMBER_ID
+        return (member, ErrorCode.NONE) if member.epoch == generation else (None, ErrorCode.ILLEGAL_GENERATION)
+
+    def _waits_for_partitions(self, member: ConsumerMember) -> bool:
+        """Whether something that a member is to have is still had by another."""
+        return any(
+            number not in member.assigned.get(topic_id, {}) and number in self.owners.get(topic_id, {})
+            for topic_id, numbers in self.target.get(member.member_id, NO_PARTITIONS).items()
+            for number in numbers
+        )
+
+    # Leaving
+
+    def _put_out(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
+        """Members go; those that are left are a classic group if none of them uses the consumer protocol."""
+        records = self._downgraded(member_ids, now) if member_ids else ()
+        if records:
+            return Decision(records=records, reply=reply, whole=True)
+        return super()._put_out(member_ids, now, reply)
+
+    def _downgraded(
+        self, gone: Collection[str], now: int, joins: ConsumerMember | None = None, *, rebalance: bool = True
+    ) -> tuple[Change, ...]:
+        """What makes a classic group of this one without some members, and with one that takes the place of one of them; nothing where it
+        is to stay what it is."""
+        limits = self._of_classic
+        left = len(self.members) - len(gone) + (joins is not None)
+        classic = self.classic_members - sum(self.members[member_id].classic is not None for member_id in gone)
+        if not left or classic + (joins is not None) != left or not limits.consumer.migration.downgrades:
+            return ()
+        if left > min(limits.max_size, MIGRATED_MEMBERS_MAX):
+            return ()
+        stay = set(self.members).difference(gone)
+        members = [
+            (member, _owned(member) if rebalance else self.target.get(member_id, NO_PARTITIONS))
+            for member_id, member in self.members.items()
+            if member_id in stay
+        ]
+        if joins is not None:
+            had = [self.target.get(member_id, NO_PARTITIONS) for member_id in gone]
+            members.append((joins, _owned(joins) if rebalance else had[0]))
+        change = downgrade(self.group_id, self.epoch, members, self._topics, now=now, rebalance=rebalance)
+        return () if change is None else (*self.tombstones(), change)
+
+    # Time
+
+    def drop_member(self, member_id: str) -> ConsumerMember | None:
+        """Let a member be gone; None where it was not here."""
+        self._joins.discard(member_id)
+        self._syncs.discard(member_id)
+        return super().drop_member(member_id)
+
+    def next_deadline(self) -> int | None:
+        """When a session or a wait may be over, in ms; None for never."""
+        moments = (super().next_deadline(), self._joins.earliest(), self._syncs.earliest())
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def overdue(self, now: int) -> list[str]:
+        """The members whose sessions are over, or that have not done in time what they had to."""
+        late = [*super().overdue(now), *self._joins.late(now, self.members), *self._syncs.late(now, self.members)]
+        return list(dict.fromkeys(late))
+
+
+def _owned(member: ConsumerMember) -> Assignment:
+    """What a member may be reading: should the group become a consumer group before all have joined again, nobody else is given it."""
+    owned: dict[UUID, tuple[int, ...]] = {}
+    for held in (member.assigned, member.revoking):
+        for topic_id, numbers in held.items():
+            owned[topic_id] = tuple(sorted({*owned.get(topic_id, ()), *numbers}))
+    return owned
+
+
+def _joined(member: ConsumerMember) -> Joined:
+    return Joined(member_id=member.member_id, generation=member.epoch, protocol=member.protocol)
+
+
+def _subscribed(member: ConsumerMember) -> bytes:
+    spoken = () if member.classic is None else member.classic.supported_protocols
+    return spoken[0].metadata if spoken else b""

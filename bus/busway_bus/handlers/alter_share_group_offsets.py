@@ -1,0 +1,80 @@
+"""AlterShareGroupOffsets (key 91, version 0): let a share group without members go on from other offsets (KIP-932).
+
+Versions: 0 is the only one.
+Behaviour: a group that is not there is made. What was done with records from the offset on is forgotten.
+*Not supported*: nothing is left out.
+"""
+
+from uuid import UUID
+
+from busway_bus.handlers.context import RequestContext
+from busway_bus.metadata.features import SHARE_VERSION
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.share_groups import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from busway_protocol.types import ZERO_UUID
+
+API = ApiKey.ALTER_SHARE_GROUP_OFFSETS
+VERSIONS = (0, 0)
+FEATURE = SHARE_VERSION
+NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.READ, Resource.TOPIC))
+_MISSING = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext) -> AlterShareGroupOffsetsResponse:
+    """Set those that there are."""
+    image = context.node.image
+    offsets: dict[UUID, tuple[str, dict[int, int]]] = {}
+    for topic in request.topics:
+        found = image.topics.get(topic.topic_name)
+        if found is not None:
+            starts = offsets.setdefault(found.topic_id, (topic.topic_name, {}))[1]
+            for partition in topic.partitions:
+                if 0 <= partition.partition_index < len(found.partitions):
+                    starts[partition.partition_index] = partition.start_offset
+    try:
+        if not image.features.get(SHARE_VERSION, 0):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        failed = await context.node.share_groups.alter_offsets(request.group_id, offsets)
+    except KafkaError as problem:
+        return AlterShareGroupOffsetsResponse(
+            throttle_time_ms=0, error_code=problem.code, error_message=problem.message, responses=[]
+        )
+    return AlterShareGroupOffsetsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        responses=[_topic(topic, image, offsets, failed) for topic in request.topics],
+    )
+
+
+def _topic(
+    topic: AlterShareGroupOffsetsRequestTopic,
+    image: ClusterImage,
+    offsets: dict[UUID, tuple[str, dict[int, int]]],
+    failed: dict[tuple[UUID, int], KafkaError],
+) -> AlterShareGroupOffsetsResponseTopic:
+    found = image.topics.get(topic.topic_name)
+    topic_id = ZERO_UUID if found is None else found.topic_id
+    _, starts = offsets.get(topic_id, ("", {}))
+    rows = []
+    for partition in topic.partitions:
+        number = partition.partition_index
+        problem = failed.get((topic_id, number)) if number in starts else _MISSING
+        rows.append(
+            AlterShareGroupOffsetsResponsePartition(
+                partition_index=number,
+                error_code=ErrorCode.NONE if problem is None else problem.code,
+                error_message=None if problem is None else problem.message,
+            )
+        )
+    return AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id, partitions=rows)

@@ -1,0 +1,44 @@
+"""DeleteShareGroupState (key 86, version 0): a group coordinator has the state of share partitions forgotten.
+
+Versions: 0 is the only one.
+Behaviour: for brokers. A state that is not there is no error.
+*Not supported*: nothing is left out.
+"""
+
+from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.share_states import each
+from busway_bus.kernel.share_state import SharePartitionKey
+from busway_bus.metadata.features import SHARE_VERSION
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.share_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteStatePartition,
+    DeleteStateResult,
+    InitializeStatePartitionResult,
+)
+
+API = ApiKey.DELETE_SHARE_GROUP_STATE
+VERSIONS = (0, 0)
+FEATURE = SHARE_VERSION
+NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
+
+
+async def handle(request: DeleteShareGroupStateRequest, context: RequestContext) -> DeleteShareGroupStateResponse:
+    """Forget each of them."""
+    states = context.node.share_states
+
+    async def ask(key: SharePartitionKey, asked: DeleteStatePartition) -> InitializeStatePartitionResult:
+        await states.delete(key)
+        return InitializeStatePartitionResult(partition=key.partition, error_code=ErrorCode.NONE)
+
+    results = await each(request.group_id, request.topics, context, ask, _refused)
+    return DeleteShareGroupStateResponse(
+        results=[DeleteStateResult(topic_id=topic_id, partitions=rows) for topic_id, rows in results]
+    )
+
+
+def _refused(number: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
+    return InitializeStatePartitionResult(partition=number, error_code=code, error_message=text)

@@ -1,0 +1,126 @@
+"""DescribeShareGroupOffsets (key 90, versions 0-1): from where share groups go on (KIP-932).
+
+Versions: 1 tells how many records are not done with (KIP-1226).
+Behaviour: a partition that the group has not begun has the offset -1, which is no error. A group all of whose offsets are
+asked for is told once, however often it is named, and so is a partition that is named again, where Kafka tells of it as often; a group that
+would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be asked for again.
+*Not supported*: nothing is left out.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from busway_bus.handlers.answer_room import AnswerRoom
+from busway_bus.handlers.context import RequestContext
+from busway_bus.metadata.features import SHARE_VERSION
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.share_groups import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from busway_protocol.types import ZERO_UUID
+
+API = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
+VERSIONS = (0, 1)
+FEATURE = SHARE_VERSION
+NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
+UNKNOWN: Final = -1
+ROW_BYTES: Final = 256
+"""What a topic and a partition take in an answer, about, and what that is made of."""
+TOGETHER: Final = 100
+"""Partitions whose answers are waited for together."""
+
+
+async def handle(
+    request: DescribeShareGroupOffsetsRequest, context: RequestContext
+) -> DescribeShareGroupOffsetsResponse:
+    """Describe each group."""
+    groups: list[DescribeShareGroupOffsetsResponseGroup] = []
+    whole: set[str] = set()
+    room = AnswerRoom()
+    for group in request.groups:
+        if group.topics is None and group.group_id in whole:
+            continue
+        if group.topics is None:
+            whole.add(group.group_id)
+        groups.append(await _group(group, context, room))
+    return DescribeShareGroupOffsetsResponse(throttle_time_ms=0, groups=groups)
+
+
+async def _group(
+    asked: DescribeShareGroupOffsetsRequestGroup, context: RequestContext, room: AnswerRoom
+) -> DescribeShareGroupOffsetsResponseGroup:
+    try:
+        if not context.node.image.features.get(SHARE_VERSION, 0):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        if asked.topics is None:
+            begun = await context.node.share_groups.initialized(asked.group_id)
+            names = context.node.image.names
+            wanted = [(names[topic_id], sorted(numbers)) for topic_id, numbers in begun.items() if topic_id in names]
+        else:
+            named: dict[str, dict[int, None]] = {}
+            for topic in asked.topics:
+                named.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
+            wanted = [(name, list(numbers)) for name, numbers in named.items()]
+        if not room.take(ROW_BYTES * sum(1 + len(numbers) for _, numbers in wanted)):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    except KafkaError as problem:
+        return DescribeShareGroupOffsetsResponseGroup(
+            group_id=asked.group_id, topics=[], error_code=problem.code, error_message=problem.message
+        )
+    topics = [await _topic(asked.group_id, name, numbers, context) for name, numbers in wanted]
+    return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=topics, error_code=ErrorCode.NONE)
+
+
+async def _topic(
+    group_id: str, name: str, numbers: Iterable[int], context: RequestContext
+) -> DescribeShareGroupOffsetsResponseTopic:
+    topic = context.node.image.topics.get(name)
+    if topic is None:
+        return DescribeShareGroupOffsetsResponseTopic(
+            topic_name=name, topic_id=ZERO_UUID, partitions=[_unknown(number) for number in numbers]
+        )
+
+    async def partition(number: int) -> DescribeShareGroupOffsetsResponsePartition:
+        try:
+            state = await context.node.share_groups.summary(group_id, topic.topic_id, number)
+        except KafkaError:
+            return _unknown(number)
+        answer = DescribeShareGroupOffsetsResponsePartition(
+            partition_index=number,
+            start_offset=state.start_offset,
+            leader_epoch=state.leader_epoch,
+            error_code=ErrorCode.NONE,
+        )
+        if UNKNOWN in {state.start_offset, state.delivery_complete_count}:
+            return answer
+        try:
+            end = context.node.replicas.find(name, number).high_watermark
+        except KafkaError as problem:
+            return _unknown(number, problem)
+        # After damage that was cut off, a group's state may be about records behind the log's end; below 0 is "unknown".
+        answer.lag = max(end - state.start_offset - state.delivery_complete_count, 0)
+        return answer
+
+    wanted = list(numbers)
+    rows: list[DescribeShareGroupOffsetsResponsePartition] = []
+    for start in range(0, len(wanted), TOGETHER):
+        rows += await asyncio.gather(*(partition(number) for number in wanted[start : start + TOGETHER]))
+    return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic.topic_id, partitions=rows)
+
+
+def _unknown(number: int, problem: KafkaError | None = None) -> DescribeShareGroupOffsetsResponsePartition:
+    return DescribeShareGroupOffsetsResponsePartition(
+        partition_index=number,
+        start_offset=UNKNOWN if problem is None else 0,
+        leader_epoch=0,
+        error_code=ErrorCode.NONE if problem is None else problem.code,
+        error_message=None if problem is None else problem.message,
+    )

@@ -1,0 +1,32 @@
+"""THE list of a controller's handlers; what its ApiVersions advertises is computed from it.
+
+What lives here: which modules serve. What does not: anything about a single API, and those of a broker (`handlers.registry`).
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Final
+
+from busway_bus.handlers.for_controllers import (
+    api_versions,
+    begin_quorum_epoch,
+    describe_cluster,
+    describe_quorum,
+    end_quorum_epoch,
+    fetch,
+    vote,
+)
+from busway_bus.handlers.for_controllers.api_versions import advertise
+from busway_bus.handlers.registry import Handler, handler_of
+
+MODULES: Final[tuple[ModuleType, ...]] = (
+    fetch,
+    api_versions,
+    vote,
+    begin_quorum_epoch,
+    end_quorum_epoch,
+    describe_quorum,
+    describe_cluster,
+)
+HANDLERS: Final[Mapping[int, Handler]] = {int(module.API): handler_of(module) for module in MODULES}
+advertise([(handler.key, handler.min_version, handler.max_version) for handler in HANDLERS.values()])

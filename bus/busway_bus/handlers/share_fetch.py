@@ -1,0 +1,208 @@
+"""ShareFetch (key 78, versions 1-2): records that nobody else of a share group has, and what became of earlier ones.
+
+Versions: 2 can take no more than max_records (KIP-1206) and renews locks (KIP-1222).
+Behaviour: a session names partitions once and then only what changes; epoch 0 begins one, -1 ends it. Each record is locked for its
+member until it is acknowledged, released, or its time is over, and comes at most as often as the group's limit says. Waits until min_bytes
+are there or max_wait_ms is over. What is acknowledged with it is kept before the answer goes out. The batches are read from the files as
+the client takes them: they may have records that the member has not acquired.
+*Not supported*: nothing is left out. Dead-letter topics (KIP-1191) are Kafka 4.4's; they need `share.version` 2.
+"""
+
+import asyncio
+from typing import Final
+from uuid import UUID
+
+from busway_bus.handlers.context import PeerGone, RequestContext
+from busway_bus.handlers.fetch import pieces
+from busway_bus.handlers.share_acknowledgements import Acknowledging, Leaders, Refusal, check_member, check_place
+from busway_bus.metadata.features import SHARE_VERSION
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_bus.share.acquiring import Wish
+from busway_bus.share.fetching import Bounds, Got, ShareFetch
+from busway_bus.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, next_epoch
+from busway_bus.share.waiting import Waiting
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.share_groups import (
+    AcquiredRecords,
+    FetchedPartition,
+    LeaderIdAndEpoch,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+API = ApiKey.SHARE_FETCH
+VERSIONS = (1, 2)
+FEATURE = SHARE_VERSION
+NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.READ, Resource.TOPIC))
+RECORD_LIMIT = 1
+CHECKED_TOGETHER: Final = 5_000
+"""Partitions of a session that are looked up while all others wait."""
+
+
+async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
+    """Take in what is acknowledged, give what is free, and answer when the one is kept and of the other there is enough."""
+    if context.peer.gone:
+        raise PeerGone
+    try:
+        group_id, member_id = check_member(context, request.group_id, request.member_id)
+        _check(request)
+        session = _session(request, context, group_id, member_id)
+    except KafkaError as problem:
+        if problem.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            with Waiting(context.peer, lambda _: False) as waiting:  # or the client would ask again at once
+                await waiting.wait(max(request.max_wait_ms, 0) / 1000)
+        return _refused(problem)
+    acknowledging = Acknowledging(context, group_id, member_id, renews=request.is_renew_ack)
+    final = request.share_session_epoch == FINAL_EPOCH
+    try:
+        if _acknowledges(request):
+            await acknowledging.begin(request.topics)
+        got = {} if final or request.is_renew_ack else await _fetch(request, context, group_id, member_id, session)
+        acknowledged = await acknowledging.finish()
+    finally:
+        if final:
+            context.node.shares.end(session)
+    return _answer(request, context, session, got, acknowledged)
+
+
+def _acknowledges(request: ShareFetchRequest) -> bool:
+    return any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
+
+
+def _check(request: ShareFetchRequest) -> None:
+    """Refuse what contradicts itself.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    if request.share_acquire_mode not in {0, RECORD_LIMIT}:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"share_acquire_mode {request.share_acquire_mode} is not 0 or 1")
+    if request.is_renew_ack:
+        bounds = ("max_bytes", "min_bytes", "max_records", "max_wait_ms")
+        if wrong := [name for name in bounds if getattr(request, name) != 0]:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{', '.join(wrong)} must be 0 where is_renew_ack is true")
+
+
+def _session(request: ShareFetchRequest, context: RequestContext, group_id: str, member_id: str) -> ShareSession:
+    """The member's session, updated.
+
+    Raises:
+        KafkaError: see `share.sessions`; INVALID_REQUEST where something is acknowledged at the beginning of one.
+    """
+    shares, epoch = context.node.shares, request.share_session_epoch
+    places = [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
+    if epoch == FINAL_EPOCH:
+        return shares.sessions.find(group_id, member_id)
+    if epoch == INITIAL_EPOCH:
+        if _acknowledges(request):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a session begins without acknowledgements")
+        return shares.open(group_id, member_id, places, context.peer)
+    forget = [(topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions]
+    return shares.sessions.go_on(group_id, member_id, epoch, places, forget)
+
+
+async def _fetch(
+    request: ShareFetchRequest, context: RequestContext, group_id: str, member_id: str, session: ShareSession
+) -> dict[Place, Got]:
+    """What the member gets of each partition of its session, beginning with another one each time."""
+    places = list(session.partitions)
+    if request.share_session_epoch > 0 and places:
+        at = request.share_session_epoch % len(places)
+        places = [*places[at:], *places[:at]]
+    got: dict[Place, Got] = {}
+    wanted = []
+    for count, place in enumerate(places, 1):
+        try:
+            check_place(context, place)
+            wanted.append(place)
+        except KafkaError as problem:
+            got[place] = Got(problem)
+        if count % CHECKED_TOGETHER == 0:
+            await asyncio.sleep(0)
+    max_bytes = min(request.max_bytes, context.node.config.get("fetch.max.bytes"))
+    wish = Wish(
+        member_id=member_id,
+        max_records=request.max_records,
+        batch_size=request.batch_size,
+        record_limit=request.share_acquire_mode == RECORD_LIMIT,
+    )
+    bounds = Bounds(max_wait_ms=request.max_wait_ms, min_bytes=min(request.min_bytes, max_bytes), max_bytes=max_bytes)
+    if wanted:
+        fetch = ShareFetch(context.node.shares, group_id, wish, bounds, peer=context.peer, gone=PeerGone)
+        got |= await fetch.run(wanted)
+    return got
+
+
+def _answer(
+    request: ShareFetchRequest,
+    context: RequestContext,
+    session: ShareSession,
+    got: dict[Place, Got],
+    acknowledged: dict[Place, Refusal],
+) -> ShareFetchResponse:
+    """The answer: in a running session only partitions that have something to tell."""
+    running = request.share_session_epoch > 0
+    if running and session.epoch != next_epoch(request.share_session_epoch):
+        for one in got.values():
+            one.take_back(session.member_id)
+        return _refused(KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "the session has gone on meanwhile"))
+    leaders = Leaders(context)
+    answers: dict[Place, FetchedPartition] = {}
+    for place, one in got.items():
+        if not running or _is_news(session, place, one):
+            answers[place] = _told(place, one, leaders)
+    for place, problem in acknowledged.items():
+        answer = answers.get(place)
+        if answer is None:
+            answer = answers[place] = _told(place, Got(), leaders)
+        if problem is not None:
+            answer.acknowledge_error_code, answer.acknowledge_error_message = problem.code, problem.message
+    topics: dict[UUID, ShareFetchableTopicResponse] = {}
+    for place, answer in answers.items():
+        topic = topics.setdefault(place[0], ShareFetchableTopicResponse(topic_id=place[0], partitions=[]))
+        topic.partitions.append(answer)
+    return ShareFetchResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        acquisition_lock_timeout_ms=context.node.shares.limits(session.group_id).lock_ms,
+        responses=list(topics.values()),
+        node_endpoints=leaders.endpoints,
+    )
+
+
+def _is_news(session: ShareSession, place: Place, got: Got) -> bool:
+    """Whether a running session has to be told of a partition: of records, of an error, of its end, and once of one that is new."""
+    due = session.partitions.get(place, False)
+    if place in session.partitions:
+        session.partitions[place] = got.error is not None
+        if got.records is not None:
+            session.gave(place)
+    return due or got.error is not None or got.records is not None
+
+
+def _told(place: Place, got: Got, leaders: Leaders) -> FetchedPartition:
+    return FetchedPartition(
+        partition_index=place[1],
+        error_code=ErrorCode.NONE if got.error is None else got.error.code,
+        error_message=None if got.error is None else got.error.message,
+        acknowledge_error_code=ErrorCode.NONE,
+        current_leader=LeaderIdAndEpoch() if got.error is None else leaders.of(place, got.error),
+        records=b"" if got.records is None else pieces(got.records),
+        acquired_records=[
+            AcquiredRecords(first_offset=one.first, last_offset=one.last, delivery_count=one.delivery_count)
+            for one in got.acquired
+        ],
+    )
+
+
+def _refused(problem: KafkaError) -> ShareFetchResponse:
+    return ShareFetchResponse(
+        throttle_time_ms=0,
+        error_code=problem.code,
+        error_message=problem.message,
+        acquisition_lock_timeout_ms=0,
+        responses=[],
+        node_endpoints=[],
+    )

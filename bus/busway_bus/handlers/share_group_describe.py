@@ -1,0 +1,152 @@
+"""ShareGroupDescribe (key 77, version 1): state and members of share groups (KIP-932).
+
+Versions: 1 is the first stable one.
+Behaviour: GROUP_ID_NOT_FOUND where there is no share group of that name. Without access control everybody may do everything, and authorized
+operations say so. A group that is named again is answered once, where Kafka answers it as often as it is named; what
+would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be asked for again.
+*Not supported*: nothing is left out.
+"""
+
+from collections.abc import Generator
+from typing import Final
+
+from busway_bus.coordinator.share_groups import DescribedShareGroup
+from busway_bus.groups.share import ShareMember
+from busway_bus.groups.share_assignor import NAME
+from busway_bus.handlers.answer_room import AnswerRoom
+from busway_bus.handlers.authorized import GROUP_OPERATIONS
+from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.metadata.features import SHARE_VERSION
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.security.operations import Access, Operation, Resource
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.share_groups import (
+    DescribedAssignment,
+    DescribedGroup,
+    DescribedTopicPartitions,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+
+API = ApiKey.SHARE_GROUP_DESCRIBE
+VERSIONS = (1, 1)
+FEATURE = SHARE_VERSION
+NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
+
+
+DESCRIBED_AT_ONCE: Final = 20
+"""Members, each with 50 partitions, that are described while all others wait; of more, others get their turn between."""
+_PARTITIONS_AT_ONCE: Final = 50
+ROW_BYTES: Final = 512
+"""What a group, a member and a topic of a member take in an answer, about, each with its name."""
+Found = dict[str, DescribedShareGroup | KafkaError]
+
+
+async def handle(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse | Large:
+    """Describe each group."""
+    found: Found = {}
+    for group_id in dict.fromkeys(request.group_ids):
+        found[group_id] = await _find(group_id, context)
+    steps = _response(found, request, context.node.image)
+    return await context.in_turns(steps) if _is_much(found) else finished(steps)
+
+
+async def _find(group_id: str, context: RequestContext) -> DescribedShareGroup | KafkaError:
+    try:
+        if not context.node.image.features.get(SHARE_VERSION, 0):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        return await context.node.share_groups.describe(group_id)
+    except KafkaError as problem:
+        return problem
+
+
+def _is_much(found: Found) -> bool:
+    """Whether describing the groups takes longer than others should wait."""
+    effort = len(found)
+    for group in found.values():
+        if isinstance(group, KafkaError):
+            continue
+        effort += len(group.members)
+        if effort > DESCRIBED_AT_ONCE:
+            break
+        effort += sum(len(numbers) for member in group.members for numbers in member.assigned.values()) // (
+            _PARTITIONS_AT_ONCE
+        )
+    return effort > DESCRIBED_AT_ONCE
+
+
+def _response(
+    found: Found, request: ShareGroupDescribeRequest, image: ClusterImage
+) -> Generator[None, None, ShareGroupDescribeResponse]:
+    """The answer, with a stop after each member."""
+    groups: list[DescribedGroup] = []
+    room = AnswerRoom()
+    for group_id, group in found.items():
+        if isinstance(group, KafkaError):
+            code = group.code
+            groups.append(_refused(group_id, code, None if code is ErrorCode.INVALID_GROUP_ID else group.message))
+            yield
+            continue
+        size = ROW_BYTES
+        for member in group.members:
+            size += member.size_bytes + ROW_BYTES * (1 + len(member.assigned))
+            yield
+        if not room.take(size):
+            groups.append(_refused(group_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None))
+            continue
+        answer = _described(group_id, group)
+        for member in group.members:
+            answer.members.append(_member(member, image))
+            yield
+        if request.include_authorized_operations:
+            answer.authorized_operations = GROUP_OPERATIONS
+        groups.append(answer)
+    return ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+
+
+def _refused(group_id: str, code: ErrorCode, text: str | None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code,
+        error_message=text,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _described(group_id: str, group: DescribedShareGroup) -> DescribedGroup:
+    """All but its members."""
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=NAME,
+        members=[],
+    )
+
+
+def _member(member: ShareMember, image: ClusterImage) -> Member:
+    return Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=DescribedAssignment(
+            topic_partitions=[
+                DescribedTopicPartitions(topic_id=topic_id, topic_name=image.names[topic_id], partitions=list(numbers))
+                for topic_id, numbers in sorted(member.assigned.items())
+                if topic_id in image.names
+            ]
+        ),
+    )

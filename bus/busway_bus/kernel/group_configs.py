@@ -1,0 +1,154 @@
+"""The settings that a group may have of its own: Kafka 4.3's for consumer and share groups (KIP-848, KIP-932), with Kafka's defaults, and
+4.4's for the dead letters of share groups (KIP-1191).
+
+What lives here: the keys, and what is refused, in Kafka's words. What does not: which group has which (`metadata.image`), the value in
+force (`metadata.group_settings`). Those of streams groups, which are not served, are refused by name.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigType, ConfigValue, by_name, closest
+from busway_bus.kernel.group_bounds import bounds_of
+from busway_bus.kernel.resets import parse_reset
+
+_NOT_SERVED: Final = "streams."
+
+
+class _ResetKey(ConfigKey):
+    """Where a share group begins; Kafka has words of its own for what is none."""
+
+    def parse(self, text: str) -> ConfigValue:
+        """The value as it is written; see `resets.parse_reset`."""
+        value = text.strip()
+        try:
+            if not value.startswith(("earliest", "latest", "by_duration:")):
+                raise ValueError(value)
+            parse_reset(value)
+        except ValueError:
+            form = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+            reason = f"Invalid value `{value}` for configuration {self.name}. {form}"
+            raise ConfigError(
+                self.name, reason, f"Invalid value {value} for configuration {self.name}: {reason}"
+            ) from None
+        return value
+
+
+def _key(
+    name: str, kind: ConfigType, default: ConfigValue, doc: str, *, of: type[ConfigKey] = ConfigKey, **bounds: object
+) -> ConfigKey:
+    return of(
+        name=name,
+        type=kind,
+        default=default,
+        synonyms=(f"group.{name}",) if kind is ConfigType.INT else (),
+        doc=doc,
+        read_only=False,
+        **bounds,  # type: ignore[arg-type]
+    )
+
+
+GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
+    [
+        _key("consumer.assignment.interval.ms", ConfigType.INT, 1000,
+             "The group is balanced anew at most once in so many ms.", at_least=0),
+        _key("consumer.heartbeat.interval.ms", ConfigType.INT, 5000,
+             "How often, in ms, the group's members are told to send heartbeats.", at_least=1),
+        _key("consumer.session.timeout.ms", ConfigType.INT, 45_000,
+             "A member of the group that sends no heartbeat for so many ms is out.", at_least=1),
+        _key("errors.deadletterqueue.copy.record.enable", ConfigType.BOOLEAN, False,
+             "Whether a dead letter of the share group has the record's key and value, or says only where it is."),
+        _key("errors.deadletterqueue.topic.name", ConfigType.STRING, "",
+             "The topic that gets what the share group gives up; empty is none."),
+        _key("share.assignment.interval.ms", ConfigType.INT, 1000,
+             "The group's partitions are spread over its members anew no more often than every so many ms.", at_least=0),
+        _key("share.auto.offset.reset", ConfigType.STRING, "latest",
+             "Where the group begins with a partition: latest, earliest, or by_duration: and how long ago, as PT1H.",
+             of=_ResetKey),
+        _key("share.delivery.count.limit", ConfigType.INT, 5,
+             "How often a record is delivered before it is given up.", at_least=2),
+        _key("share.heartbeat.interval.ms", ConfigType.INT, 5000,
+             "How often, in ms, the group's members are told to send heartbeats.", at_least=1),
+        _key("share.isolation.level", ConfigType.STRING, "read_uncommitted",
+             "Whether records of transactions that are not committed are delivered.",
+             one_of=("read_committed", "read_uncommitted")),
+        _key("share.partition.max.record.locks", ConfigType.INT, 2000,
+             "Records of a partition that the group has under way.", at_least=100),
+        _key("share.record.lock.duration.ms", ConfigType.INT, 30_000,
+             "How long, in ms, a member has a record before it is another's.", at_least=1000),
+        _key("share.renew.acknowledge.enable", ConfigType.BOOLEAN, True,
+             "Whether a member may have a record for longer."),
+        _key("share.session.timeout.ms", ConfigType.INT, 45_000,
+             "A member of the group that is not heard of for so many ms is out.", at_least=1),
+    ]
+)  # fmt: skip
+
+
+def parse_group_config(name: str, text: str) -> ConfigValue:
+    """The typed value of one setting.
+
+    Raises:
+        ConfigError: its name is unknown (with the closest known one), or the value is not allowed.
+    """
+    key = GROUP_CONFIGS.get(name)
+    if key is not None:
+        return key.parse(text)
+    if name.startswith(_NOT_SERVED):
+        message = f"{name} cannot be set: streams groups are not served"
+        raise ConfigError(name, "streams groups are not served", message)
+    hint = closest(name, GROUP_CONFIGS)
+    raise ConfigError(
+        name, "unknown group config", f"Unknown group config name: {name}" + (f". Did you mean {hint}?" if hint else "")
+    )
+
+
+def group_default(config: BrokerConfig, name: str) -> ConfigValue:
+    """The value that a group has which does not set it: the broker's."""
+    key = GROUP_CONFIGS[name]
+    default: ConfigValue = config.get(key.synonyms[0]) if key.synonyms else key.default
+    return default
+
+
+def in_bounds(config: BrokerConfig, name: str, value: ConfigValue) -> ConfigValue:
+    """The value, or the nearest that the broker allows: its bounds may be others than when it was set, as in Kafka."""
+    bounds = bounds_of(name)
+    if bounds is None:
+        return value
+    assert isinstance(value, int)
+    low, high = map(config.get, bounds)
+    return max(int(low), min(int(high), value))
+
+
+def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str | None]) -> None:
+    """Refuse settings that a group may not have beside each other, or that the broker does not let a group have.
+
+    Raises:
+        ConfigError: why, as Kafka says it.
+    """
+    own = {name: parse_group_config(name, text) for name, text in overrides.items() if text is not None}
+    values = {name: group_default(config, name) for name in GROUP_CONFIGS} | own
+    for name in GROUP_CONFIGS:
+        bounds, value = bounds_of(name), values[name]
+        if bounds is None:
+            continue
+        assert isinstance(value, int)
+        low, high = bounds
+        if value < config.get(low):
+            raise _refusal(name, f"must be greater than or equal to {low}")
+        if value > config.get(high):
+            raise _refusal(name, f"must be less than or equal to {high}")
+    letters = "errors.deadletterqueue.topic.name"
+    if str(values[letters]).startswith("__"):
+        raise ConfigError(letters, "DLQ topic name must not start with '__'")
+    for kind in ("consumer", "share"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        longest, shortest = values[session], values[heartbeat]
+        assert isinstance(longest, int)
+        assert isinstance(shortest, int)
+        if longest <= shortest:
+            raise _refusal(session, f"must be greater than {heartbeat}")
+
+
+def _refusal(name: str, what: str) -> ConfigError:
+    return ConfigError(name, what, f"{name} {what}")

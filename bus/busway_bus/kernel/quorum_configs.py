@@ -1,0 +1,90 @@
+"""The settings of the quorum that keeps the metadata: which roles a node has, and who votes.
+
+What lives here: what is read out of `process.roles` and `controller.quorum.voters`, and what is refused. What does not: the keys themselves
+(`broker_configs`), listeners (`config`).
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from busway_bus.kernel.config_def import ConfigError, ConfigValue
+
+BROKER, CONTROLLER = "broker", "controller"
+_VOTERS: Final = "controller.quorum.voters"
+_BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
+
+
+class VoterAddress(NamedTuple):
+    """Where a voter is reached."""
+
+    host: str
+    port: int
+
+
+def roles_of(values: Mapping[str, ConfigValue]) -> frozenset[str]:
+    """The roles of a node; both where they are not named."""
+    roles = values.get("process.roles")
+    return frozenset(map(str, roles)) if isinstance(roles, list) else frozenset({BROKER, CONTROLLER})
+
+
+def is_controller_alone(values: Mapping[str, ConfigValue]) -> bool:
+    """Whether a node is a controller and no broker."""
+    return roles_of(values) == {CONTROLLER}
+
+
+def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
+    """The voters by their ids.
+
+    Raises:
+        ConfigError: one is not `id@host:port`, or named twice.
+    """
+    texts = values.get(_VOTERS)
+    voters: dict[int, VoterAddress] = {}
+    for text in map(str, texts if isinstance(texts, list) else ()):
+        voter, at, address = text.strip().partition("@")
+        host, colon, port = address.rpartition(":")
+        if not (at and colon and host and voter.isdigit() and port.isdigit()) or not 0 < int(port) <= 65_535:
+            raise ConfigError(_VOTERS, f"{text.strip()!r} is not id@host:port")
+        if int(voter) in voters:
+            raise ConfigError(_VOTERS, f"node {int(voter)} is named twice")
+        voters[int(voter)] = VoterAddress(host.strip("[]"), int(port))
+    return voters
+
+
+def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
+    """Refuse what is not served: a broker whose controllers are others, and voters that are not a setting.
+
+    Raises:
+        ConfigError: names the key, and what to write instead.
+    """
+    roles = roles_of(values)
+    if roles == {BROKER, CONTROLLER}:
+        for name in (_VOTERS, _BOOTSTRAP):
+            named = values.get(name)
+            if isinstance(named, list) and len(named) > 1:
+                raise ConfigError(
+                    name,
+                    f"{len(named)} controllers are named, but brokers in clusters are not served yet; name one, or "
+                    f"set process.roles=controller for a node that is a controller alone",
+                )
+        return
+    if roles != {CONTROLLER}:
+        raise ConfigError(
+            "process.roles",
+            "a broker whose controllers are other nodes is not served yet; write broker,controller for a node that is both, or controller",
+        )
+    voters = voters_of(values)
+    if not voters:
+        raise ConfigError(
+            _VOTERS,
+            f"a controller needs the voters as id@host:port, itself among them; those that change while they run ({_BOOTSTRAP}, KIP-853) are not "
+            f"served yet",
+        )
+    if node_id not in voters:
+        raise ConfigError(
+            _VOTERS, f"this node, {node_id}, is not among the voters {sorted(voters)}; set node.id, or add it"
+        )
+    if not values.get("controller.listener.names"):
+        raise ConfigError(
+            "controller.listener.names", "a controller needs the names of its listeners, such as CONTROLLER"
+        )

@@ -1,0 +1,436 @@
+"""One node of the quorum that keeps the metadata log: Raft by fetching, as Kafka's KRaft (KIP-595, KIP-996, KIP-853).
+
+What lives here: `Quorum`, messages and time in, `Ready` out. What does not: files, sockets, clocks (the driver), what the node is and how it
+moves (`replica`), rules that stand alone (`votes`, `elections`, `log_view`), what is kept back until it is on disk (`outbox`), how messages
+are packed (`wire`).
+
+`now_ms` never goes back between two calls; it is also the time in the record with which a leader begins, so a driver takes the wall clock at its
+start and the monotonic one from there on. Voters are those that it is given: changing them is not done here yet, and a snapshot is named to
+who needs it, and not fetched yet.
+"""
+
+from collections.abc import Callable, Iterable
+
+from busway_bus.kernel.decision import Waiter
+from busway_bus.quorum import wire
+from busway_bus.quorum.elections import may_vote, successor_backoff_ms, would_vote
+from busway_bus.quorum.leading import WaitingFetch
+from busway_bus.quorum.log_view import LogView, OffsetAndEpoch
+from busway_bus.quorum.ready import (
+    Answer,
+    Message,
+    NotLeading,
+    Persisted,
+    Proposal,
+    QuorumRequest,
+    QuorumResponse,
+    Read,
+    Ready,
+    Reply,
+    Request,
+    Send,
+)
+from busway_bus.quorum.replica import Replica
+from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.states import Election, Event, Role
+from busway_bus.quorum.voters import ReplicaKey, VoterSet
+from busway_bus.quorum.votes import Verdict
+from busway_protocol.errors import ErrorCode
+from busway_protocol.machine import Chance
+from busway_protocol.messages.fetch import FetchRequest, FetchResponse
+from busway_protocol.messages.fetch import PartitionData as FetchedPartition
+from busway_protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from busway_protocol.types import Buffer
+
+
+class Quorum:
+    """One replica of the metadata log, to a driver.
+
+    Args:
+        me: this node, and the directory of its log.
+        voters: who votes.
+        election, log: as the node's disk has them.
+        chance: spreads elections and picks whom to ask; nothing that is decided rests on it.
+        cluster_id: requests with another one are refused; None where it is not known.
+    """
+
+    def __init__(
+        self,
+        *,
+        me: ReplicaKey,
+        voters: VoterSet,
+        election: Election,
+        log: LogView,
+        chance: Chance,
+        now_ms: int,
+        settings: QuorumSettings | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        self.settings = settings or QuorumSettings()
+        self.replica = Replica(
+            me=me, voters=voters, election=election, log=log, chance=chance, settings=self.settings, now_ms=now_ms
+        )
+        self._me, self._voters = me, voters
+        self._requests, self._outbox = self.replica.requests, self.replica.outbox
+        self._chance, self._cluster_id = chance, cluster_id
+
+    # What holds now
+
+    @property
+    def role(self) -> Role:
+        """What this node is."""
+        return self.replica.role
+
+    @property
+    def epoch(self) -> int:
+        """The latest epoch that was seen."""
+        return self.replica.election.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads it, -1 where that is not known."""
+        return self.replica.election.leader_id
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below it is committed."""
+        return self.replica.high_watermark
+
+    @property
+    def log(self) -> LogView:
+        """The log, as it will be when all is written."""
+        return self.replica.log
+
+    def wake_ms(self, now_ms: int) -> int:
+        """When `tick` has something to do, if nothing comes before."""
+        times = [self.replica.deadline_ms]
+        if self.replica.leadership is not None:
+            times.append(self.replica.leadership.wake_ms())
+        if (wake := self._requests.wake_ms(now_ms)) is not None:
+            times.append(wake)
+        return min(times)
+
+    # What comes in
+
+    def step(self, message: Message, now_ms: int) -> Ready:
+        """A message has come."""
+        match message:
+            case Request():
+                self._asked(message, now_ms)
+            case Answer():
+                self._answered(message, now_ms)
+            case Persisted():
+                self.replica.persisted(message.number)
+        return self.tick(now_ms)
+
+    def tick(self, now_ms: int) -> Ready:
+        """Time has passed."""
+        self._requests.expire(now_ms)
+        role = None
+        while role is not self.role:
+            role = self.role
+            self._poll(now_ms)
+        return self._outbox.take(self.log.end_offset)
+
+    def propose(self, batch: Buffer, now_ms: int, waiter: Waiter = None) -> tuple[Proposal, Ready]:
+        """Put a batch into the log; it waits for a majority, and comes back in a `Ready` as committed or discarded.
+
+        Raises:
+            NotLeading: this node does not lead.
+            TooMuchUndecided: too many proposals wait for a majority.
+        """
+        leadership = self.replica.leadership
+        if leadership is None:
+            raise NotLeading(self.leader_id)
+        leadership.make_room()
+        proposal = self.replica.append(batch, waiter)
+        leadership.proposed(proposal)
+        return proposal, self.tick(now_ms)
+
+    def withdraw(self, offset: int, now_ms: int) -> Ready:
+        """A leader takes back what it proposed from `offset` on, which could not be written: nobody has seen it. It comes back as discarded."""
+        self.replica.withdraw(offset)
+        return self.tick(now_ms)
+
+    def resign(self, now_ms: int) -> Ready:
+        """Give up to lead, as a node does that is about to end: the others are told, and elect one of them."""
+        if self.role is Role.LEADER:
+            self.replica.resign(now_ms)
+        return self.tick(now_ms)
+
+    # Time
+
+    def _poll(self, now_ms: int) -> None:
+        """Do what is due in this role."""
+        replica = self.replica
+        due = now_ms >= replica.deadline_ms
+        match self.role:
+            case Role.LEADER:
+                self._poll_leader(now_ms)
+            case Role.RESIGNED if due:
+                replica.move(Event.TIMED_OUT, now_ms, replica.election.in_epoch(self.epoch + 1))
+            case Role.RESIGNED:
+                request = wire.end_request(self._cluster_id, self._me.id, self.epoch, replica.successors)
+                self._ask_voters(replica.to_tell, lambda _: request, now_ms)
+            case Role.PROSPECTIVE | Role.CANDIDATE:
+                self._poll_ballot(now_ms, due=due)
+            case Role.UNATTACHED | Role.FOLLOWER if due:
+                replica.move(Event.TIMED_OUT, now_ms)
+            case Role.UNATTACHED:
+                self._fetch_from_any(now_ms)
+            case Role.FOLLOWER:
+                self._fetch_from_leader(now_ms)
+
+    def _poll_ballot(self, now_ms: int, *, due: bool) -> None:
+        ballot, log = self.replica.ballot, self.log
+        assert ballot is not None
+        pre_vote = self.role is Role.PROSPECTIVE
+        match ballot.verdict:
+            case Verdict.WON if pre_vote:
+                self.replica.stand(now_ms)
+            case Verdict.WON:
+                self.replica.lead(ballot.granted, now_ms)
+            case verdict if pre_vote and (due or verdict is Verdict.LOST):
+                self.replica.give_up_standing(now_ms)
+            case _ if due:
+                self.replica.move(Event.TIMED_OUT, now_ms)
+            case Verdict.OPEN:
+                self._ask_voters(
+                    ballot.unanswered,
+                    lambda voter: wire.vote_request(
+                        self._cluster_id, voter, self._me, self.epoch, log, pre_vote=pre_vote
+                    ),
+                    now_ms,
+                )
+
+    def _poll_leader(self, now_ms: int) -> None:
+        leadership = self.replica.leadership
+        assert leadership is not None
+        if leadership.has_lost_its_majority(now_ms):
+            self.replica.resign(now_ms)
+            return
+        for fetch in leadership.due_fetches(now_ms):
+            self._reply_to_fetch(fetch.request)
+        self._ask_voters(
+            leadership.voters_to_tell(now_ms),
+            lambda voter: wire.begin_request(self._cluster_id, voter, self._me.id, self.epoch),
+            now_ms,
+        )
+
+    # What this node asks
+
+    def _ask_voters(
+        self, node_ids: Iterable[int], request_to: Callable[[ReplicaKey], QuorumRequest], now_ms: int
+    ) -> None:
+        for node_id in sorted(node_ids):
+            voter = self._voters.key(node_id)
+            if voter is not None and self._requests.may_send(node_id, now_ms):
+                self._ask(node_id, request_to(voter), now_ms)
+
+    def _ask(self, node_id: int, request: QuorumRequest, now_ms: int) -> None:
+        correlation = self._requests.sent(node_id, now_ms)
+        self._outbox.send(Send(to=node_id, correlation=correlation, body=request))
+
+    def _fetch_from_leader(self, now_ms: int) -> None:
+        """Copy the log; while the leader does not answer, ask the others whether there is another one."""
+        if self._requests.is_left_alone(self.leader_id, now_ms):
+            self._fetch_from_any(now_ms)
+        elif not self._requests.any_under_way:
+            self._fetch(self.leader_id, now_ms)
+
+    def _fetch_from_any(self, now_ms: int) -> None:
+        """Ask some voter who leads."""
+        asked = [voter for voter in self._voters.ids if voter != self._me.id and self._requests.may_send(voter, now_ms)]
+        if asked and not self._requests.any_under_way:
+            self._fetch(asked[self._chance.randrange(len(asked))], now_ms)
+
+    def _fetch(self, node_id: int, now_ms: int) -> None:
+        request = wire.fetch_request(
+            self._cluster_id,
+            self._me,
+            self.epoch,
+            self.log,
+            high_watermark=self.high_watermark,
+            max_wait_ms=self.settings.fetch_max_wait_ms,
+            max_bytes=self.settings.fetch_max_bytes,
+        )
+        self._ask(node_id, request, now_ms)
+
+    def _answered(self, answer: Answer, now_ms: int) -> None:
+        """Act on an answer that is still waited for; leave whoever gave none that helps alone for a while."""
+        node_id = self._requests.answered(answer.correlation)
+        if node_id is not None and not (answer.body is not None and self._helped(node_id, answer.body, now_ms)):
+            self._requests.back_off(node_id, now_ms)
+
+    def _helped(self, node_id: int, body: QuorumResponse, now_ms: int) -> bool:
+        if body.error_code == ErrorCode.UNSUPPORTED_VERSION and self.role is Role.PROSPECTIVE:
+            self.replica.stand(now_ms)  # a voter of a release without pre-votes: without one, as in Kafka
+            return True
+        told = wire.heard(body)
+        if told is None or told.epoch < self.epoch or told.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            return False
+        before = self.replica.election
+        if not self.replica.seen(told.epoch, told.leader_id, now_ms):
+            return False
+        if told.error != ErrorCode.NONE:
+            return self.replica.election != before
+        match body:
+            case VoteResponse() if self.replica.ballot is not None:
+                self.replica.ballot.record(node_id, granted=body.topics[0].partitions[0].vote_granted)
+            case EndQuorumEpochResponse():
+                self.replica.to_tell.discard(node_id)
+            case FetchResponse() if self.role is Role.FOLLOWER and node_id == self.leader_id:
+                return self._fetched(body.responses[0].partitions[0], now_ms)
+        return True
+
+    def _fetched(self, fetched: FetchedPartition, now_ms: int) -> bool:
+        """The leader has answered: cut the log where it parts from the leader's, or put what came at the end."""
+        replica = self.replica
+        parted = fetched.diverging_epoch
+        if fetched.snapshot_id.end_offset >= 0 or isinstance(fetched.records, list):
+            return False
+        if parted.epoch >= 0 and parted.end_offset < 0:
+            return False
+        replica.fetched = True
+        replica.deadline_ms = now_ms + replica.timeout_ms()
+        if parted.epoch >= 0:
+            return replica.truncate(OffsetAndEpoch(parted.end_offset, parted.epoch))
+        in_order = replica.append_fetched(fetched.records or b"")
+        replica.told(fetched.high_watermark)
+        return in_order
+
+    # What others ask
+
+    def _asked(self, request: Request, now_ms: int) -> None:
+        body = request.body
+        if body.cluster_id is not None and self._cluster_id is not None and body.cluster_id != self._cluster_id:
+            self._reply(request, wire.refused(body, ErrorCode.INCONSISTENT_CLUSTER_ID))
+        elif not wire.is_for_this_log(body):
+            self._reply(request, wire.refused(body, ErrorCode.INVALID_REQUEST))
+        elif isinstance(body, FetchRequest):
+            self._asked_for_records(request, body, now_ms)
+        else:
+            self._reply(request, self._answer(body, now_ms))
+
+    def _answer(
+        self, body: VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest, now_ms: int
+    ) -> QuorumResponse:
+        match body:
+            case VoteRequest():
+                error, granted = self._asked_for_vote(body, now_ms)
+                return wire.vote_response(error, self.replica.election, granted=granted)
+            case BeginQuorumEpochRequest():
+                return wire.begin_response(self._told_of_leader(body, now_ms), self.replica.election)
+            case EndQuorumEpochRequest():
+                return wire.end_response(self._told_of_end(body, now_ms), self.replica.election)
+
+    def _asked_for_vote(self, request: VoteRequest, now_ms: int) -> tuple[ErrorCode, bool]:
+        """The error, and whether the vote is given, or would be."""
+        asked = request.topics[0].partitions[0]
+        # A candidate has raised its epoch above all that it has a record of; a prospective one has not.
+        latest = asked.replica_epoch if asked.pre_vote else asked.replica_epoch - 1
+        if asked.last_offset < 0 or not 0 <= asked.last_offset_epoch <= latest:
+            return ErrorCode.INVALID_REQUEST, False
+        if asked.replica_epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH, False
+        if asked.replica_id < 0 or asked.replica_id == self._me.id:
+            return ErrorCode.INVALID_REQUEST, False
+        replica = self.replica
+        if asked.replica_epoch > self.epoch:
+            replica.move(Event.EPOCH_SEEN, now_ms, replica.election.in_epoch(asked.replica_epoch))
+        if not wire.is_addressed(request.voter_id, asked.voter_directory_id, self._me):
+            return ErrorCode.INVALID_VOTER_KEY, False
+        candidate = ReplicaKey(asked.replica_id, asked.replica_directory_id)
+        covers = self.log.is_covered_by(OffsetAndEpoch(asked.last_offset, asked.last_offset_epoch))
+        if asked.pre_vote:
+            return ErrorCode.NONE, would_vote(self.role, covers=covers, fetched=replica.fetched)
+        granted = may_vote(self.role, replica.election, candidate, covers=covers)
+        if granted:
+            replica.vote_for(candidate, now_ms)
+        return ErrorCode.NONE, granted
+
+    def _told_of_leader(self, request: BeginQuorumEpochRequest, now_ms: int) -> ErrorCode:
+        told = request.topics[0].partitions[0]
+        error = self._heard_of(told.leader_id, told.leader_epoch, now_ms)
+        if error is ErrorCode.NONE and not wire.is_addressed(request.voter_id, told.voter_directory_id, self._me):
+            return ErrorCode.INVALID_VOTER_KEY
+        return error
+
+    def _told_of_end(self, request: EndQuorumEpochRequest, now_ms: int) -> ErrorCode:
+        told = request.topics[0].partitions[0]
+        error = self._heard_of(told.leader_id, told.leader_epoch, now_ms)
+        if error is ErrorCode.NONE and self.role is Role.FOLLOWER and self.replica.votes:
+            preferred = [ReplicaKey(one.candidate_id, one.candidate_directory_id) for one in told.preferred_candidates]
+            preferred = preferred or [ReplicaKey(node_id) for node_id in told.preferred_successors]
+            backoff_ms = successor_backoff_ms(self._me, preferred, self.settings.election_backoff_max_ms)
+            self.replica.deadline_ms = now_ms + backoff_ms
+        return error
+
+    def _heard_of(self, leader_id: int, epoch: int, now_ms: int) -> ErrorCode:
+        """A leader tells of itself."""
+        if epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if leader_id < 0 or not self.replica.seen(epoch, leader_id, now_ms):
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
+    def _asked_for_records(self, request: Request, body: FetchRequest, now_ms: int) -> None:
+        """Answer a fetch, or have it wait where there is nothing new."""
+        asked, replica = body.topics[0].partitions[0], wire.fetching_replica(body)
+        if error := self._fetch_refusal(body, replica):
+            self._reply(request, self.replica.fetch_error(error))
+            return
+        leadership = self.replica.leadership
+        assert leadership is not None
+        parted = self.log.where_parted(asked.fetch_offset, asked.last_fetched_epoch)
+        if parted is None and replica.id >= 0:
+            leadership.fetched(replica, asked.fetch_offset, self.log.end_offset, now_ms)
+            self.replica.commit()
+        told = -1 if leadership.high_watermark is None else leadership.high_watermark
+        nothing_new = parted is None and asked.fetch_offset == self.log.end_offset and told <= asked.high_watermark
+        if nothing_new and body.max_wait_ms > 0 and leadership.may_wait(replica):
+            until_ms = now_ms + min(body.max_wait_ms, self.settings.fetch_max_wait_ms)
+            before = leadership.wait(replica, WaitingFetch(request=request, until_ms=until_ms))
+            if before is not None:
+                self._reply_to_fetch(before.request)
+        else:
+            self._reply_to_fetch(request)
+
+    def _fetch_refusal(self, body: FetchRequest, replica: ReplicaKey) -> ErrorCode:
+        asked = body.topics[0].partitions[0]
+        if body.max_wait_ms < 0 or asked.fetch_offset < 0 or replica.id == self._me.id:
+            return ErrorCode.INVALID_REQUEST
+        if not 0 <= asked.last_fetched_epoch <= asked.current_leader_epoch:
+            return ErrorCode.INVALID_REQUEST
+        if asked.current_leader_epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if asked.current_leader_epoch > self.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _reply_to_fetch(self, request: Request) -> None:
+        """What this leader has for one who fetches; the driver puts the records in."""
+        leadership, body = self.replica.leadership, request.body
+        assert leadership is not None
+        assert isinstance(body, FetchRequest)
+        asked = body.topics[0].partitions[0]
+        parted = self.log.where_parted(asked.fetch_offset, asked.last_fetched_epoch)
+        answer = wire.fetch_response(
+            ErrorCode.NONE,
+            self.replica.election,
+            log_start_offset=self.log.start_offset,
+            high_watermark=leadership.high_watermark,
+            parted=parted,
+        )
+        has_records = parted is None and asked.fetch_offset < self.log.end_offset
+        bytes_max = min(body.max_bytes, asked.partition_max_bytes, self.settings.fetch_max_bytes)
+        self._reply(request, answer, Read(asked.fetch_offset, bytes_max) if has_records else None)
+
+    def _reply(self, request: Request, body: QuorumResponse, read: Read | None = None) -> None:
+        self._outbox.send(Reply(waiter=request.waiter, body=body, read=read))

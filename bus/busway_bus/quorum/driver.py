@@ -1,0 +1,375 @@
+"""Runs the quorum's core on a log and a network, in the order that `Ready` asks for: save, append, flush, send, apply.
+
+What lives here: steps and what they ask for, the timer, requests on their way. What does not: any rule of Raft (`core`), the disk (`writing`), how
+others are reached (`Transport`), what the records mean (`metadata.committing.Owner`).
+
+A `Ready` is carried out without a wait; each wait ends in a step of the core, which looks at what holds by then, so that nothing here is read
+before a wait and believed after it. What cannot be written because the disk is full is tried again; what a leader has proposed is taken back then,
+and whoever proposed it is told. A sync that fails is the last (`Flusher`).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Final, Protocol
+
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.metadata.committing import Owner
+from busway_bus.metadata.snapshot import SnapshotId
+from busway_bus.quorum.core import Quorum
+from busway_bus.quorum.election_file import ElectionFile
+from busway_bus.quorum.log_view import LogView
+from busway_bus.quorum.ready import (
+    Answer,
+    CommittedRecordsLost,
+    Message,
+    NotLeading,
+    Persisted,
+    QuorumRequest,
+    QuorumResponse,
+    Ready,
+    Reply,
+    Request,
+    Send,
+    TooMuchUndecided,
+)
+from busway_bus.quorum.replica import NEVER_MS
+from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.states import NOBODY, Role
+from busway_bus.quorum.voters import ReplicaKey, VoterSet
+from busway_bus.quorum.writing import LogWriter, storage_error
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.machine import Machine
+from busway_protocol.messages.fetch import FetchResponse
+from busway_protocol.types import Buffer
+
+log = logging.getLogger("busway.quorum")
+
+RESIGN_WAIT_S: Final = 1.0
+"""How long a leader that ends waits for those to answer whom it tells so."""
+
+
+class Transport(Protocol):
+    """The way to the other nodes."""
+
+    async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | None:
+        """The answer; None where there is none, because nobody is there, or it took too long."""
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+
+
+class QuorumDriver:
+    """One voter, or one that observes, at work.
+
+    Args:
+        partition_log: of the metadata; nobody else writes into it.
+        truncate: cuts it, and what says on disk how long it is.
+        snapshot: the newest one beside it.
+        on_lost: told why this node has to stop: it has other committed records than its leader.
+    """
+
+    def __init__(
+        self,
+        *,
+        me: ReplicaKey,
+        voters: VoterSet,
+        partition_log: PartitionLog,
+        truncate: Callable[[int], None],
+        snapshot: SnapshotId | None,
+        election_file: ElectionFile,
+        flusher: Flusher,
+        machine: Machine,
+        transport: Transport,
+        settings: QuorumSettings,
+        cluster_id: str | None,
+        on_lost: Callable[[CommittedRecordsLost], None],
+    ) -> None:
+        self.log = partition_log
+        self._flusher, self._machine, self._transport = flusher, machine, transport
+        self._on_lost = on_lost
+        self._wall_ms, self._begun_s = machine.wall_ms(), machine.monotonic_s()
+        view = LogView(
+            start_offset=partition_log.start_offset,
+            end_offset=partition_log.end_offset,
+            flushed_offset=partition_log.end_offset,  # opening it has put on disk what is there
+            epochs=deepcopy(partition_log.epochs),
+            snapshot=snapshot,
+        )
+        self.core = Quorum(
+            me=me,
+            voters=voters,
+            election=election_file.read(),
+            log=view,
+            chance=machine.chance,
+            now_ms=self._now_ms(),
+            settings=settings,
+            cluster_id=cluster_id,
+        )
+        self._owner: Owner | None = None
+        self._led_epoch = NOBODY
+        self._readies: deque[Ready] = deque()
+        self._carrying_out = False
+        self._writer = LogWriter(
+            partition_log,
+            truncate=truncate,
+            election_file=election_file,
+            flusher=flusher,
+            machine=machine,
+            persisted=self._persisted,
+            refused=self._refused,
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_ms = 0
+        self._asked: set[asyncio.Future[QuorumResponse]] = set()
+        self._asking: set[asyncio.Task[None]] = set()
+        self._needs_snapshot = self._closed = False
+
+    # What holds now
+
+    @property
+    def leading(self) -> bool:
+        """Whether this node leads."""
+        return self.core.role is Role.LEADER and not self._closed
+
+    @property
+    def leader_id(self) -> int:
+        """Who does, -1 where that is not known."""
+        return self.core.leader_id
+
+    @property
+    def epoch(self) -> int:
+        """The latest epoch that was seen."""
+        return self.core.epoch
+
+    @property
+    def end_offset(self) -> int:
+        """That the next proposal gets."""
+        return self.core.log.end_offset
+
+    @property
+    def clock_skew_ms(self) -> int:
+        """How far the wall clock is ahead of the core's time, which never goes back."""
+        return self._machine.wall_ms() - self._now_ms()
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether the log must keep its beginning: nobody is sent a snapshot yet, so whoever comes new copies all of it."""
+        return True
+
+    # What is asked of it
+
+    def begin(self, owner: Owner) -> None:
+        """Take part from now on."""
+        self._owner = owner
+        self._do(self.core.tick(self._now_ms()))
+
+    def propose(self, batch: Buffer) -> int:
+        """Put a batch at the end of the log; answers the offset behind it. `Owner` is told what becomes of it.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT where too much is undecided, KAFKA_STORAGE_ERROR where it cannot be written.
+        """
+        self.check_disk()
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this controller stops")
+        if self._writer.stuck:
+            self._writer.go_on()  # there may be room by now
+        if self._writer.stuck:
+            raise storage_error(self._writer.problem)
+        try:
+            proposal, ready = self.core.propose(batch, self._now_ms())
+        except NotLeading as problem:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, str(problem)) from None
+        except TooMuchUndecided as problem:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(problem)) from None
+        self._do(ready)
+        if proposal.first_offset >= self.core.log.end_offset:
+            raise storage_error(self._writer.problem)
+        return proposal.last_offset + 1
+
+    async def answer(self, request: QuorumRequest) -> QuorumResponse:
+        """Answer another node's request, when all is on disk that the answer rests on."""
+        waiter: asyncio.Future[QuorumResponse] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this controller stops")
+        self._asked.add(waiter)
+        waiter.add_done_callback(self._asked.discard)
+        self._step(Request(waiter=waiter, body=request))
+        return await waiter
+
+    def check_disk(self) -> None:
+        """Refuse where a sync has failed: nothing is made durable any more.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if self._flusher.failed is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
+
+    async def resign(self) -> None:
+        """Lead no more, as this node is about to end: the others need not wait until they miss it. They are told before this returns, unless
+        they do not answer."""
+        if self.leading:
+            self._do(self.core.resign(self._now_ms()))
+            if self._asking:
+                await asyncio.wait(tuple(self._asking), timeout=RESIGN_WAIT_S)
+
+    async def close(self) -> None:
+        """Take part no more; what is being saved is saved. Whoever waits for an answer gets none."""
+        self._closed = True
+        if self._led_epoch != NOBODY and self._owner is not None:
+            self._led_epoch = NOBODY
+            self._owner.lost()
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._writer.close()
+        for task in tuple(self._asking):
+            task.cancel()
+        if self._asking:
+            await asyncio.wait(self._asking)
+        await self._transport.close()
+        for waiter in tuple(self._asked):
+            if not waiter.done():
+                waiter.set_exception(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this controller stops"))
+                waiter.exception()  # the connection may be gone
+
+    # Steps
+
+    def _now_ms(self) -> int:
+        """The wall clock's time at the start, and what has passed since."""
+        return self._wall_ms + int((self._machine.monotonic_s() - self._begun_s) * 1000)
+
+    def _step(self, message: Message) -> None:
+        if self._closed:
+            return
+        try:
+            ready = self.core.step(message, self._now_ms())
+        except CommittedRecordsLost as problem:
+            log.critical("this controller stops: %s", problem)
+            self._closed = True
+            self._on_lost(problem)
+            return
+        self._do(ready)
+
+    def _do(self, ready: Ready) -> None:
+        """Carry out a `Ready`, after those that are being carried out."""
+        self._readies.append(ready)
+        if self._carrying_out:
+            return
+        self._carrying_out = True
+        try:
+            while self._readies:
+                self._carry_out(self._readies.popleft())
+        finally:
+            self._carrying_out = False
+        self._wake()
+
+    def _carry_out(self, ready: Ready) -> None:
+        assert self._owner is not None
+        if ready.writes:
+            self._writer.write(ready)
+        if ready.apply is not None:
+            self._owner.committed(ready.apply)
+        self._tell_role()
+        for message in ready.send:
+            if isinstance(message, Send):
+                self._ask(message)
+            else:
+                self._reply(message)
+
+    def _tell_role(self) -> None:
+        """Tell of a leadership that is over, or has begun."""
+        assert self._owner is not None
+        epoch = self.core.epoch if self.leading else NOBODY
+        if epoch == self._led_epoch:
+            return
+        if self._led_epoch != NOBODY:
+            self._owner.lost()
+        self._led_epoch = epoch
+        leadership = self.core.replica.leadership
+        if leadership is not None:
+            first_offset = leadership.epoch_start_offset
+            self._owner.leads(first_offset, first_offset + 1, epoch)
+
+    def _wake(self) -> None:
+        """See to it that time is not forgotten; a timer that comes too early sets the next one."""
+        now_ms = self._now_ms()
+        wake_ms = self.core.wake_ms(now_ms)
+        if self._closed or wake_ms >= NEVER_MS or (self._timer is not None and self._wakes_ms <= wake_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wakes_ms = wake_ms
+        delay_s = max(wake_ms - now_ms, 1) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._closed:
+            self._do(self.core.tick(self._now_ms()))
+
+    # The disk
+
+    def _persisted(self, number: int) -> None:
+        self._step(Persisted(number=number))
+
+    def _refused(self, problem: KafkaError) -> None:
+        """Take back what this node has proposed and is not in the log: nobody else has seen it. After a sync that failed nothing is certain."""
+        assert self._owner is not None
+        leadership = self.core.replica.leadership
+        if leadership is None or self._closed:
+            return
+        if self._flusher.failed is not None:
+            self._owner.withdrawn(self.core.high_watermark, problem)
+            return
+        offset = max(self.log.end_offset, leadership.epoch_start_offset + 1)
+        if offset < self.core.log.end_offset:
+            self._writer.withdraw(offset)
+            self._do(self.core.withdraw(offset, self._now_ms()))
+            self._owner.withdrawn(offset, problem)
+
+    # The network
+
+    def _ask(self, send: Send) -> None:
+        task = asyncio.ensure_future(self._asks(send))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _asks(self, send: Send) -> None:
+        answer = await self._transport.ask(send.to, send.body)
+        if isinstance(answer, FetchResponse):
+            self._look_for_snapshot(send.to, answer)
+        self._step(Answer(correlation=send.correlation, body=answer))
+
+    def _look_for_snapshot(self, node_id: int, answer: FetchResponse) -> None:
+        """Say once that this node cannot go on by itself."""
+        for topic in answer.responses[:1]:
+            for partition in topic.partitions[:1]:
+                if partition.snapshot_id.end_offset >= 0 and not self._needs_snapshot:
+                    self._needs_snapshot = True
+                    log.error(
+                        "the log of node %d begins behind the end of %s, and snapshots are not fetched yet: stop this node, and put a copy of that "
+                        "node's directory without its quorum-state in the place of its own",
+                        node_id,
+                        self.log.directory,
+                    )
+
+    def _reply(self, reply: Reply) -> None:
+        """Answer who asked, where somebody still waits."""
+        waiter: asyncio.Future[QuorumResponse] = reply.waiter
+        if waiter.done():
+            return
+        if reply.read is not None:
+            assert isinstance(reply.body, FetchResponse)
+            try:
+                records = self.log.read(reply.read.offset, reply.read.bytes_max, up_to=self.log.end_offset)
+            except (OSError, KafkaError, ProtocolError) as problem:
+                log.error("%s cannot be read: %s", self.log.directory, problem)
+                waiter.set_exception(problem)
+                return
+            reply.body.responses[0].partitions[0].records = records
+        waiter.set_result(reply.body)

@@ -1,0 +1,105 @@
+"""What the quorum's core knows of the metadata log: offsets and epochs, no bytes.
+
+What lives here: which epoch ends where, how far the log is on disk, where two logs part (KIP-101, KIP-595). What does not: the log itself,
+which the driver writes as `Ready.append` says.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from busway_bus.log.epochs import LeaderEpochs
+from busway_bus.metadata.snapshot import SnapshotId
+
+
+class OffsetAndEpoch(NamedTuple):
+    """An offset, and the epoch of what is before it."""
+
+    offset: int
+    epoch: int
+
+
+class Diverging(NamedTuple):
+    """The largest epoch that the reader may share with this log, and where it ends here."""
+
+    end: OffsetAndEpoch
+
+
+class Behind(NamedTuple):
+    """The log does not go back far enough: this snapshot does."""
+
+    snapshot: SnapshotId
+
+
+@dataclass(slots=True, kw_only=True)
+class LogView:
+    """One node's metadata log.
+
+    Attributes:
+        start_offset: of the first record; what is before it is in `snapshot`.
+        end_offset: that the next record gets.
+        flushed_offset: everything below it is on disk.
+        epochs: at which offset each epoch begins.
+        snapshot: the newest one, None where there is none; the log begins at it, or before it.
+    """
+
+    start_offset: int = 0
+    end_offset: int = 0
+    flushed_offset: int = 0
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    snapshot: SnapshotId | None = None
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record, or of the snapshot that is there instead; 0 for an empty log."""
+        if self.epochs.entries:
+            return self.epochs.latest
+        return 0 if self.snapshot is None else self.snapshot.epoch
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        """The end, by which candidates are compared."""
+        return OffsetAndEpoch(self.end_offset, self.last_epoch)
+
+    def is_covered_by(self, end: OffsetAndEpoch) -> bool:
+        """Whether a log that ends like this has at least what this one has: a later last epoch, or the same one and as many records."""
+        return (end.epoch, end.offset) >= (self.last_epoch, self.end_offset)
+
+    def end_of(self, epoch: int) -> OffsetAndEpoch:
+        """The largest epoch in the log that is not above `epoch`, and where it ends."""
+        end_offset = self.end_offset
+        for begun, start in reversed(self.epochs.entries):
+            if begun <= epoch:
+                return OffsetAndEpoch(end_offset, begun)
+            end_offset = start
+        return OffsetAndEpoch(self.start_offset, 0 if self.snapshot is None else min(self.snapshot.epoch, epoch))
+
+    def where_parted(self, offset: int, epoch: int) -> Diverging | Behind | None:
+        """Where a log that ends at `offset`, with `epoch` as its last, parts from this one: None where it is a beginning of it."""
+        if offset == 0 and self.start_offset == 0:
+            return None
+        if self.snapshot is not None and offset < self.start_offset:
+            return Behind(self.snapshot)
+        end = self.end_of(epoch)
+        return None if end.epoch == epoch and end.offset >= offset else Diverging(end)
+
+    def truncation_offset(self, leader: OffsetAndEpoch) -> int:
+        """Where to cut this log, whose leader's log ends epoch `leader.epoch` at `leader.offset`: by epoch, never by high watermark (KIP-101)."""
+        mine = self.end_of(leader.epoch)
+        return min(mine.offset, leader.offset) if mine.epoch == leader.epoch else mine.offset
+
+    def appended(self, epoch: int, base_offset: int, next_offset: int) -> None:
+        """A batch was put at the end."""
+        assert base_offset == self.end_offset, f"a batch at {base_offset} does not follow on {self.end_offset}"
+        assert epoch >= self.last_epoch, f"epoch {epoch} is before {self.last_epoch}"
+        self.epochs.assign(epoch, base_offset)
+        self.end_offset = next_offset
+
+    def truncated(self, end_offset: int) -> None:
+        """Everything from `end_offset` on is cut off."""
+        self.epochs.truncate(end_offset)
+        self.end_offset = end_offset
+        self.flushed_offset = min(self.flushed_offset, end_offset)
+
+    def flushed(self, offset: int) -> None:
+        """Everything below `offset` is on disk; a flush of what was truncated meanwhile counts for what is left."""
+        self.flushed_offset = max(self.flushed_offset, min(offset, self.end_offset))

@@ -1,0 +1,118 @@
+"""What the core keeps back until it may be heard: nothing is sent that a crash could make untrue.
+
+What lives here: the order of writes and of what rests on them. What does not: what is written or sent.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from busway_bus.quorum.ready import LogWrite, Proposal, QuorumResponse, Ready, Reply, Send
+from busway_bus.quorum.states import Election
+
+
+class Outbox:
+    """Effects on their way out.
+
+    Attributes:
+        number: of the newest `Ready` with something to write.
+        persisted: the number up to which all is on disk.
+    """
+
+    __slots__ = (
+        "_appends",
+        "_apply",
+        "_committed",
+        "_discarded",
+        "_ends",
+        "_held",
+        "_save",
+        "_sends",
+        "number",
+        "persisted",
+    )
+
+    def __init__(self) -> None:
+        self.number = self.persisted = 0
+        self._held: deque[tuple[int, Send | Reply]] = deque()
+        self._ends: deque[tuple[int, int]] = deque()
+        self._save: Election | None = None
+        self._appends: list[LogWrite] = []
+        self._sends: list[Send | Reply] = []
+        self._apply: int | None = None
+        self._committed: list[Proposal] = []
+        self._discarded: list[Proposal] = []
+
+    def save(self, election: Election) -> None:
+        """The election has to be on disk."""
+        self._save = election
+
+    def append(self, write: LogWrite) -> None:
+        """The log changes. What was to be flushed behind the place where it is cut never will be."""
+        if write.truncate_to is not None:
+            cut = write.truncate_to
+            self._ends = deque((number, min(end, cut)) for number, end in self._ends)
+        self._appends.append(write)
+
+    def send(self, message: Send | Reply) -> None:
+        """To be sent when all that was decided up to now is on disk. Of requests to one node that wait for that the newest is left: the others are
+        given up, as one at a time is under way."""
+        if isinstance(message, Send) and self._held:
+            self._held = deque(
+                (number, held) for number, held in self._held if not isinstance(held, Send) or held.to != message.to
+            )
+        self._sends.append(message)
+
+    def apply(self, high_watermark: int, committed: Iterable[Proposal] = ()) -> None:
+        """The high watermark has moved."""
+        self._apply = high_watermark
+        self._committed.extend(committed)
+
+    def discard(self, proposals: Iterable[Proposal]) -> None:
+        """Nobody will hear from here what becomes of them."""
+        self._discarded.extend(proposals)
+
+    def replace_reads(self, instead: Callable[[], QuorumResponse]) -> None:
+        """The log is not this node's any more: answers that would read from it say so instead, and wait for what that rests on."""
+        waiting = [message for _, message in self._held] + self._sends
+        reads = {id(message) for message in waiting if isinstance(message, Reply) and message.read is not None}
+        if not reads:
+            return
+        self._held = deque((number, message) for number, message in self._held if id(message) not in reads)
+        self._sends = [message for message in self._sends if id(message) not in reads]
+        for message in waiting:
+            if isinstance(message, Reply) and message.read is not None:
+                self._sends.append(Reply(waiter=message.waiter, body=instead()))
+
+    def flushed_by(self, number: int) -> int | None:
+        """Where the part of the log ends that is on disk with this number; None where it says nothing new."""
+        self.persisted = max(self.persisted, number)
+        end = None
+        while self._ends and self._ends[0][0] <= number:
+            end = self._ends.popleft()[1]
+        return end
+
+    def take(self, log_end_offset: int) -> Ready:
+        """All that has come together, what may be heard of it, and of what was kept back."""
+        if self._save is not None or self._appends:
+            self.number += 1
+            if self._appends:
+                self._ends.append((self.number, log_end_offset))
+        self._held.extend((self.number, message) for message in self._sends)
+        ready = Ready(
+            number=self.number,
+            save=self._save,
+            append=tuple(self._appends),
+            send=self._released(),
+            apply=self._apply,
+            committed=tuple(self._committed),
+            discarded=tuple(self._discarded),
+        )
+        self._save = self._apply = None
+        self._appends, self._sends, self._committed, self._discarded = [], [], [], []
+        return ready
+
+    def _released(self) -> tuple[Send | Reply, ...]:
+        released = []
+        while self._held and self._held[0][0] <= self.persisted:
+            released.append(self._held.popleft()[1])
+        return tuple(released)

@@ -1,0 +1,96 @@
+"""The way to the other voters: Kafka's protocol over connections of `busway.net`.
+
+What lives here: one connection to each voter for fetches, which may wait there, and one for all else; one request under way on each. What does not:
+when what is asked again (`core`), and what an answer means. Nobody waits longer than the quorum's request timeout, and a connection that did not
+answer in time is not used again.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from busway.errors import BuswayError
+from busway.net.connection import Connection
+from busway_bus.quorum.ready import QuorumRequest, QuorumResponse
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, ProtocolError
+from busway_protocol.messages.fetch import FetchRequest
+from busway_protocol.messages.quorum import VoteRequest, VoteResponse
+
+PRE_VOTE_SINCE = 2
+"""The version of Vote that can ask what the vote would be (KIP-996)."""
+
+
+class _Line:
+    """One connection, made when it is needed."""
+
+    def __init__(self, host: str, port: int, client_id: str, timeout_s: float) -> None:
+        self._host, self._port, self._client_id, self._timeout_s = host, port, client_id, timeout_s
+        self._connection: Connection | None = None
+        self._busy = False
+
+    async def ask(self, request: QuorumRequest) -> QuorumResponse | None:
+        """The answer, None where there is none. Who asks meanwhile has given up on the one before, whose connection ends."""
+        if self._busy:
+            self.close()
+        connection = self._connection
+        self._busy = True
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if connection is None or not connection.open:
+                    connection = self._connection = Connection(
+                        self._host, self._port, client_id=self._client_id, timeout_s=self._timeout_s
+                    )
+                    await connection.connect()
+                if not _fits(request, connection):
+                    return VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, topics=[])
+                answer: QuorumResponse = await connection.request(request)
+                return answer
+        except (BuswayError, ProtocolError, TimeoutError, OSError):
+            if connection is not None:
+                connection.close()
+            return None
+        finally:
+            if self._connection is connection:
+                self._busy = False
+
+    def close(self) -> None:
+        """End the connection, and the wait on it."""
+        connection, self._connection = self._connection, None
+        self._busy = False
+        if connection is not None:
+            connection.close()
+
+
+def _fits(request: QuorumRequest, connection: Connection) -> bool:
+    """Whether what is asked can be told in a version that the other node knows."""
+    if not isinstance(request, VoteRequest) or not request.topics[0].partitions[0].pre_vote:
+        return True
+    return connection.version(ApiKey.VOTE) >= PRE_VOTE_SINCE
+
+
+class Peers:
+    """Asks the other voters.
+
+    Args:
+        node_id: of this node.
+        addresses: host and port by voter.
+        timeout_ms: for connecting and the answer together.
+    """
+
+    def __init__(self, node_id: int, addresses: Mapping[int, tuple[str, int]], timeout_ms: int) -> None:
+        client_id = f"raft-client-{node_id}"
+        self._lines = {
+            (voter, fetches): _Line(host, port, client_id, timeout_ms / 1000)
+            for voter, (host, port) in addresses.items()
+            if voter != node_id
+            for fetches in (False, True)
+        }
+
+    async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | None:
+        """See `driver.Transport`."""
+        return await self._lines[node_id, isinstance(request, FetchRequest)].ask(request)
+
+    async def close(self) -> None:
+        """End all connections."""
+        for line in self._lines.values():
+            line.close()

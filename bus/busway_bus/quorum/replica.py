@@ -1,0 +1,260 @@
+"""What one node of the quorum is: its role, its election, its log, and how each moves.
+
+What lives here: the moves of `states.TRANSITIONS` with all that they take along, and the changes of the log with what they commit. What does
+not: messages and time, which cause them (`core`).
+"""
+
+from typing import Final
+
+from busway_bus.kernel.decision import Waiter
+from busway_bus.quorum import wire
+from busway_bus.quorum.leading import Leadership
+from busway_bus.quorum.log_view import LogView, OffsetAndEpoch
+from busway_bus.quorum.outbox import Outbox
+from busway_bus.quorum.ready import CommittedRecordsLost, LogWrite, Proposal, Reply
+from busway_bus.quorum.records import leader_change
+from busway_bus.quorum.requests import Requests
+from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.states import NOBODY, Election, Event, Role, after, role_at_start
+from busway_bus.quorum.voters import ReplicaKey, VoterSet
+from busway_bus.quorum.votes import Ballot
+from busway_protocol.errors import ErrorCode
+from busway_protocol.machine import Chance
+from busway_protocol.messages.fetch import FetchResponse
+from busway_protocol.records.batch import CorruptBatch, assign_offset, iter_batches, read_header, verify_crc
+from busway_protocol.types import Buffer
+
+NEVER_MS: Final = 2**62
+_WAITS_ON: Final = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED})
+"""Roles whose time goes on where a later epoch is seen: whoever raises epochs in vain must not keep others from standing."""
+
+
+class Replica:
+    """One replica of the metadata log.
+
+    Attributes:
+        me, voters: this node, and who votes.
+        election, role: what is known of the epoch, and what this node is in it.
+        log: its log.
+        high_watermark: everything below it is committed, and may be applied; it never falls.
+        leadership: what a leader keeps, None in all other roles.
+        ballot: the answers to what it asks, where it stands or would.
+        deadline_ms: when it has waited for long enough.
+        fetched: whether the leader that it follows has answered.
+        to_tell, successors: voters that do not know yet that this node leads no more, and who should.
+        outbox, requests: what is on its way.
+    """
+
+    def __init__(
+        self,
+        *,
+        me: ReplicaKey,
+        voters: VoterSet,
+        election: Election,
+        log: LogView,
+        chance: Chance,
+        settings: QuorumSettings,
+        now_ms: int,
+    ) -> None:
+        self.me, self.voters, self.log, self.settings = me, voters, log, settings
+        self.high_watermark = log.start_offset
+        self.leadership: Leadership | None = None
+        self.ballot: Ballot | None = None
+        self.fetched = False
+        self.to_tell: set[int] = set()
+        self.successors: tuple[ReplicaKey, ...] = ()
+        self.outbox = Outbox()
+        self.requests = Requests(settings.request_timeout_ms, settings.retry_backoff_ms)
+        self._chance = chance
+        self._told_high_watermark = -1
+        self.election = election if election.epoch >= log.last_epoch else Election(epoch=log.last_epoch)
+        self.role = role_at_start(self.election, me, votes=self.votes)
+        self.deadline_ms = now_ms + self.timeout_ms()
+        self._begin_role()
+
+    @property
+    def votes(self) -> bool:
+        """Whether this node is one of the voters; otherwise it observes."""
+        return self.voters.has(self.me)
+
+    # Moves
+
+    def move(self, event: Event, now_ms: int, election: Election | None = None) -> None:
+        """Be what an event makes of this node, in an election that is on disk before anybody hears of it."""
+        was, move = self.role, after(self.role, event)
+        if election is not None and election != self.election:
+            assert move.saves, f"{event.name} has nothing to save"
+            self.election = election
+            self.outbox.save(election)
+        if self.leadership is not None:
+            self._stop_leading()
+        waits_on = move.role is Role.UNATTACHED and was in _WAITS_ON and event is not Event.VOTED and not self._has_lost
+        self.role = move.role
+        if not waits_on:
+            self.deadline_ms = now_ms + self.timeout_ms()
+        self._begin_role()
+
+    def timeout_ms(self) -> int:
+        """How long to wait in this role."""
+        if self.role is Role.LEADER or not self.votes:
+            return NEVER_MS
+        if self.role is Role.FOLLOWER:
+            return self.settings.fetch_timeout_ms
+        if len(self.voters) == 1:
+            return 0
+        return self.settings.election_timeout_ms + self._chance.randrange(self.settings.election_timeout_ms)
+
+    def seen(self, epoch: int, leader_id: int, now_ms: int) -> bool:
+        """Somebody tells of an epoch that is not before this one; answers whether it can be true."""
+        if leader_id == self.me.id:
+            return self.role is Role.LEADER and epoch == self.election.epoch
+        if epoch > self.election.epoch and leader_id == NOBODY:
+            self.move(Event.EPOCH_SEEN, now_ms, self.election.in_epoch(epoch))
+        elif epoch > self.election.epoch or (leader_id != NOBODY and self.election.leader_id == NOBODY):
+            self.move(Event.LEADER_SEEN, now_ms, self.election.led_by(leader_id, epoch))
+        return leader_id in {NOBODY, self.election.leader_id}
+
+    def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
+        """Give the vote of this epoch; whoever has it already has it still."""
+        if self.election.voted is None:
+            self.move(Event.VOTED, now_ms, self.election.voting_for(candidate))
+
+    def stand(self, now_ms: int) -> None:
+        """A majority would vote for this node: have it do so."""
+        self.move(Event.WOULD_WIN, now_ms, self.election.in_epoch(self.election.epoch + 1).voting_for(self.me))
+
+    def give_up_standing(self, now_ms: int) -> None:
+        """No majority would vote for this node, or too few have answered."""
+        remembered = self.election.leader_id != NOBODY
+        self.move(Event.LEADER_REMEMBERED if remembered else Event.TIMED_OUT, now_ms)
+
+    def lead(self, granting: set[int], now_ms: int) -> None:
+        """A majority has voted for this node: begin its epoch with a record of it, so that what is before can be committed."""
+        self.move(Event.ELECTED, now_ms, self.election.led_by(self.me.id, self.election.epoch))
+        self.leadership = Leadership(
+            me=self.me,
+            voters=self.voters,
+            epoch_start_offset=self.log.end_offset,
+            fetch_timeout_ms=self.settings.fetch_timeout_ms,
+            now_ms=now_ms,
+        )
+        self.append(leader_change(self.me.id, self.voters.ids, sorted(granting), now_ms))
+
+    def resign(self, now_ms: int) -> None:
+        """Lead no more in this epoch."""
+        assert self.leadership is not None, f"a {self.role.name} node cannot resign"
+        by_offset = self.leadership.followers.by_offset()
+        self.successors = tuple(key for node_id in by_offset if (key := self.voters.key(node_id)) is not None)
+        self.move(Event.RESIGNED, now_ms)
+
+    @property
+    def _has_lost(self) -> bool:
+        return self.ballot is not None and self.ballot.is_lost
+
+    def _begin_role(self) -> None:
+        self.requests.forget()
+        self.fetched = False
+        self._told_high_watermark = -1
+        standing = self.role in {Role.PROSPECTIVE, Role.CANDIDATE}
+        self.ballot = Ballot(voters=self.voters.ids, granted={self.me.id}) if standing else None
+        resigned = self.role is Role.RESIGNED
+        self.to_tell = {voter for voter in self.voters.ids if voter != self.me.id} if resigned else set()
+
+    def _stop_leading(self) -> None:
+        """Nobody is told by this node what becomes of its proposals, and nobody reads its log any more."""
+        assert self.leadership is not None
+        leadership, self.leadership = self.leadership, None
+        self.outbox.discard(leadership.undecided())
+        self.outbox.replace_reads(lambda: self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        for fetch in leadership.waiting.values():
+            answer = self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.outbox.send(Reply(waiter=fetch.request.waiter, body=answer))
+
+    def fetch_error(self, error: ErrorCode) -> FetchResponse:
+        """The answer to a fetch that gets nothing, with whom this node knows as leader."""
+        return wire.fetch_response(error, self.election, log_start_offset=self.log.start_offset)
+
+    # The log
+
+    def append(self, batch: Buffer, waiter: Waiter = None) -> Proposal:
+        """A leader puts a batch at the end of its log; offset and epoch are written into a copy."""
+        assert self.leadership is not None, f"a {self.role.name} node puts nothing of its own into the log"
+        stamped = bytearray(batch)
+        first_offset, epoch = self.log.end_offset, self.election.epoch
+        assign_offset(stamped, base_offset=first_offset, leader_epoch=epoch)
+        next_offset = read_header(stamped).next_offset
+        self.log.appended(epoch, first_offset, next_offset)
+        self.outbox.append(LogWrite(batches=(stamped,)))
+        self.leadership.has_news = True
+        return Proposal(epoch=epoch, first_offset=first_offset, last_offset=next_offset - 1, waiter=waiter)
+
+    def withdraw(self, offset: int) -> None:
+        """Forget what was proposed from `offset` on, none of which was written."""
+        assert self.leadership is not None, f"a {self.role.name} node has proposed nothing"
+        assert offset > max(self.leadership.epoch_start_offset, self.log.flushed_offset - 1), f"{offset} was written"
+        self.log.truncated(offset)
+        self.outbox.append(LogWrite(truncate_to=offset))
+        self.outbox.discard(self.leadership.withdraw(offset))
+
+    def append_fetched(self, records: Buffer) -> bool:
+        """A follower puts its leader's batches at the end; answers whether all of them were whole and in order."""
+        batches: list[Buffer] = []
+        in_order = True
+        try:
+            for header, batch in iter_batches(records):
+                verify_crc(batch, header)
+                in_order = header.base_offset == self.log.end_offset and (
+                    self.log.last_epoch <= header.partition_leader_epoch <= self.election.epoch
+                )
+                if not in_order:
+                    break
+                self.log.appended(header.partition_leader_epoch, header.base_offset, header.next_offset)
+                batches.append(batch)
+        except CorruptBatch:
+            in_order = False
+        if batches:
+            self.outbox.append(LogWrite(batches=tuple(batches)))
+        return in_order
+
+    def truncate(self, leader: OffsetAndEpoch) -> bool:
+        """Cut the log where it parts from the leader's, which ends that epoch there; answers whether anything was cut.
+
+        Raises:
+            CommittedRecordsLost: below the high watermark.
+        """
+        offset = self.log.truncation_offset(leader)
+        if offset < self.high_watermark:
+            raise CommittedRecordsLost(
+                f"node {self.election.leader_id}, which leads epoch {self.election.epoch} of the metadata log, has other records than this node "
+                f"from offset {offset} on, and those below {self.high_watermark} were committed: stop it, and start voters that have them"
+            )
+        if offset >= self.log.end_offset:
+            return False
+        self.log.truncated(offset)
+        self.outbox.append(LogWrite(truncate_to=offset))
+        return True
+
+    def persisted(self, number: int) -> None:
+        """What was to be written is on disk up to this number."""
+        flushed_offset = self.outbox.flushed_by(number)
+        if flushed_offset is not None:
+            self.log.flushed(flushed_offset)
+            self.commit()
+
+    def commit(self) -> None:
+        """Raise the high watermark as far as may be: a leader's by its voters, a follower's by its leader and its own disk."""
+        if self.leadership is None:
+            self._raise(min(self._told_high_watermark, self.log.flushed_offset), ())
+        elif self.leadership.advance(self.log):
+            assert self.leadership.high_watermark is not None
+            self._raise(self.leadership.high_watermark, self.leadership.decided())
+
+    def told(self, high_watermark: int) -> None:
+        """A follower hears its leader's high watermark, -1 where there is none yet."""
+        self._told_high_watermark = max(self._told_high_watermark, high_watermark)
+        self.commit()
+
+    def _raise(self, offset: int, committed: tuple[Proposal, ...]) -> None:
+        if offset > self.high_watermark or committed:
+            self.high_watermark = max(self.high_watermark, offset)
+            self.outbox.apply(self.high_watermark, committed)

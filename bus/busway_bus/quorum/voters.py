@@ -1,0 +1,151 @@
+"""Who votes on the metadata log, and how that may change (KIP-853).
+
+What lives here: replicas with the directory that holds their log, the set of voters, the versions of the quorum's protocol. What does
+not: who has how much of the log (`progress`), and writing a changed set into the log: no core does that yet.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from busway_protocol.types import ZERO_UUID
+
+
+class KRaftVersion(IntEnum):
+    """Levels of the feature `kraft.version`: with FIXED the voters are a setting and have no directories, with DYNAMIC they are in the log."""
+
+    FIXED = 0
+    DYNAMIC = 1
+
+
+class ReplicaKey(NamedTuple):
+    """A node and the directory of its log; the directory is all zeros where nobody knows it."""
+
+    id: int
+    directory_id: UUID = ZERO_UUID
+
+
+class Endpoint(NamedTuple):
+    """An address of a voter, by the listener's name."""
+
+    name: str
+    host: str
+    port: int
+
+
+class VersionRange(NamedTuple):
+    """The levels of `kraft.version` that a voter supports."""
+
+    lowest: int
+    highest: int
+
+
+_FIXED_ALONE: Final = VersionRange(KRaftVersion.FIXED, KRaftVersion.FIXED)
+
+
+class RefusedChange(ValueError):
+    """The set of voters may not change in this way; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voter:
+    """One voter."""
+
+    key: ReplicaKey
+    endpoints: tuple[Endpoint, ...] = ()
+    supported: VersionRange = _FIXED_ALONE
+
+
+class VoterSet:
+    """The voters, by their ids. A set does not change; a change makes another one, which differs in one voter.
+
+    Two such sets have majorities that overlap, so that nothing is decided twice while some nodes know the one and some the other.
+    """
+
+    __slots__ = ("_voters",)
+
+    def __init__(self, voters: Iterable[Voter]) -> None:
+        self._voters = {voter.key.id: voter for voter in sorted(voters, key=lambda voter: voter.key)}
+
+    @classmethod
+    def fixed(cls, ids: Iterable[int]) -> "VoterSet":
+        """Voters of which only the ids are known, as with `kraft.version` 0."""
+        return cls(Voter(key=ReplicaKey(node_id)) for node_id in ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoterSet) and self._voters == other._voters
+
+    def __hash__(self) -> int:
+        return hash(self.keys)
+
+    def __len__(self) -> int:
+        return len(self._voters)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The voters' ids, ascending."""
+        return tuple(self._voters)
+
+    @property
+    def keys(self) -> frozenset[ReplicaKey]:
+        """The voters' keys."""
+        return frozenset(voter.key for voter in self._voters.values())
+
+    def key(self, node_id: int) -> ReplicaKey | None:
+        """The key of the voter with this id, None where it is none."""
+        voter = self._voters.get(node_id)
+        return None if voter is None else voter.key
+
+    def has(self, replica: ReplicaKey) -> bool:
+        """Whether this replica votes: a node that lost its directory is another replica, unless the set knows no directories."""
+        voter = self._voters.get(replica.id)
+        return voter is not None and voter.key.directory_id in {ZERO_UUID, replica.directory_id}
+
+    def with_voter(self, voter: Voter) -> "VoterSet":
+        """The set with one voter more.
+
+        Raises:
+            RefusedChange: its id is among the voters.
+        """
+        if voter.key.id in self._voters:
+            raise RefusedChange(
+                f"node {voter.key.id} votes already; remove it first, with the directory that it voted with"
+            )
+        return VoterSet((*self._voters.values(), voter))
+
+    def without_voter(self, replica: ReplicaKey) -> "VoterSet":
+        """The set with one voter less.
+
+        Raises:
+            RefusedChange: it is none of them, or the last.
+        """
+        voter = self._voters.get(replica.id)
+        if voter is None or voter.key != replica:
+            raise RefusedChange(
+                f"node {replica.id} with directory {replica.directory_id} is none of the voters {sorted(self.keys)}"
+            )
+        if len(self._voters) == 1:
+            raise RefusedChange(f"node {replica.id} is the last voter; add another one first")
+        return VoterSet(other for other in self._voters.values() if other is not voter)
+
+    def updated(self, voter: Voter) -> "VoterSet":
+        """The set with other addresses or versions of one voter; a set that knew no directory learns it.
+
+        Raises:
+            RefusedChange: it is none of the voters.
+        """
+        if not self.has(voter.key):
+            raise RefusedChange(
+                f"node {voter.key.id} with directory {voter.key.directory_id} is none of the voters {sorted(self.keys)}"
+            )
+        return VoterSet((*(other for other in self._voters.values() if other.key.id != voter.key.id), voter))
+
+    def overlaps(self, other: "VoterSet") -> bool:
+        """Whether every majority of the one has a voter in every majority of the other: they differ in one voter at most each way."""
+        return len(self.keys - other.keys) <= 1 and len(other.keys - self.keys) <= 1
+
+    def supports(self, version: int) -> bool:
+        """Whether every voter knows this level of `kraft.version`."""
+        return all(voter.supported.lowest <= version <= voter.supported.highest for voter in self._voters.values())

@@ -1,0 +1,198 @@
+"""What the quorum's core wants on disk, written in its order: the election, then the log, then one sync for all that was written by then.
+
+What lives here: the queue, and trying again where the disk is full. What does not: what follows from it (`driver`). Appending waits for nothing;
+while an election is being saved, what comes behind it is kept in the queue. It is bounded by what the core has under way: proposals, answers to
+fetches, of which there is one, and elections, of which the newest takes the place of one that waits.
+"""
+
+import asyncio
+import functools
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.quorum.election_file import ElectionFile
+from busway_bus.quorum.ready import LogWrite, Ready
+from busway_bus.quorum.states import Election
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
+from busway_protocol.records.batch import iter_batches
+
+log = logging.getLogger("busway.quorum")
+
+RETRY_S: Final = 0.5
+"""How long after a write that failed it is tried again."""
+
+
+def storage_error(problem: OSError | None) -> KafkaError:
+    """What whoever asked for a write is told."""
+    text = "" if problem is None else problem.strerror or problem
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {text}")
+
+
+@dataclass(slots=True)
+class _Write:
+    """One part of the queue: what has to be on disk before all up to `number` is."""
+
+    number: int
+    save: Election | None
+    changes: deque[LogWrite]
+
+
+class LogWriter:
+    """Writes one metadata log and its election.
+
+    Args:
+        truncate: cuts the log, and what says on disk how long it is.
+        persisted: told up to which number all is on disk; never while `write` runs.
+        refused: told why what is not in the log yet cannot be written now, or that nothing will be any more.
+    """
+
+    def __init__(
+        self,
+        partition_log: PartitionLog,
+        *,
+        truncate: Callable[[int], None],
+        election_file: ElectionFile,
+        flusher: Flusher,
+        machine: Machine,
+        persisted: Callable[[int], None],
+        refused: Callable[[KafkaError], None],
+    ) -> None:
+        self._log, self._truncate = partition_log, truncate
+        self._file, self._flusher, self._machine = election_file, flusher, machine
+        self._persisted, self._refused = persisted, refused
+        self._queue: deque[_Write] = deque()
+        self._saving: asyncio.Future[None] | None = None
+        self._written = self._synced = 0
+        self._cut_at: int | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.problem: OSError | None = None
+        """Why the last write failed; None once one has not."""
+
+    @property
+    def stuck(self) -> bool:
+        """Whether something waits that could not be written."""
+        return self.problem is not None and bool(self._queue)
+
+    def write(self, ready: Ready) -> None:
+        """Write what a `Ready` asks for, behind what is to be written already. An election takes the place of one that waits right before it."""
+        last = self._queue[-1] if self._queue else None
+        waits = last is not None and not last.changes and (self._saving is None or len(self._queue) > 1)
+        if last is not None and waits:
+            last.number, last.save = ready.number, ready.save or last.save
+            last.changes.extend(ready.append)
+        else:
+            self._queue.append(_Write(ready.number, ready.save, deque(ready.append)))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Write what is next as far as nothing is to be waited for; all that is written when a sync begins is on disk with it."""
+        if self._saving is not None or self._closed:
+            return
+        while self._queue:
+            write = self._queue[0]
+            if write.save is not None:
+                save = functools.partial(self._file.write, write.save)
+                self._saving = asyncio.get_running_loop().run_in_executor(None, save)
+                self._saving.add_done_callback(self._saved)
+                return
+            try:
+                changed = self._change(write)
+            except OSError as problem:
+                self._failed(problem)
+                return
+            self._queue.popleft()
+            if changed:
+                self._works()
+            if changed or self._written > self._synced:
+                self._written = write.number
+                self._flusher.flush(self._log, functools.partial(self._flushed, write.number))
+            else:
+                asyncio.get_running_loop().call_soon(self._persisted, write.number)
+
+    def withdraw(self, offset: int) -> None:
+        """Do not write what begins at `offset` or behind it."""
+        for write in self._queue:
+            write.changes = deque(
+                change
+                for change in write.changes
+                if not change.batches or next(iter_batches(change.batches[0]))[0].base_offset < offset
+            )
+
+    async def close(self) -> None:
+        """Write nothing more; what is being saved is saved."""
+        self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+
+    def _saved(self, saving: "asyncio.Future[None]") -> None:
+        self._saving = None
+        problem = None if saving.cancelled() else saving.exception()
+        if isinstance(problem, OSError):
+            self._failed(problem)
+        elif problem is not None:
+            raise problem
+        elif not saving.cancelled():
+            self._queue[0].save = None
+            self._works()
+            self.go_on()
+
+    def _change(self, write: _Write) -> bool:
+        """Change the log, a batch at a time; what is done is not done again. Answers whether there was anything.
+
+        Raises:
+            OSError: the disk is full, or failed; the batch is not in the log.
+        """
+        changed = False
+        now_ms = self._machine.wall_ms()
+        while write.changes:
+            change = write.changes[0]
+            if change.truncate_to is not None and change.truncate_to < self._log.end_offset:
+                self._cut_at = change.truncate_to
+            if self._cut_at is not None:
+                self._truncate(self._cut_at)
+                self._cut_at, changed = None, True
+            for content in change.batches:
+                for header, batch in iter_batches(content):
+                    if header.base_offset >= self._log.end_offset:
+                        assert header.base_offset == self._log.end_offset, f"{header.base_offset} does not follow"
+                        self._log.append_own(batch, leader_epoch=header.partition_leader_epoch, now_ms=now_ms)
+                        changed = True
+            write.changes.popleft()
+        return changed
+
+    def _flushed(self, number: int, problem: KafkaError | None) -> None:
+        """The flusher has put all up to this number on disk, or never will."""
+        if problem is not None:
+            self._refused(problem)
+            return
+        self._synced = max(self._synced, number)
+        self._persisted(number)
+
+    def _works(self) -> None:
+        if self.problem is not None:
+            log.warning("%s can be written again", self._log.directory)
+            self.problem = None
+
+    def _failed(self, problem: OSError) -> None:
+        """The disk is full, or fails: somebody may take back what is not in the log, the rest is tried again."""
+        if self.problem is None:
+            log.error("%s cannot be written, and is tried again: %s", self._log.directory, problem)
+        self.problem = problem
+        if self._closed:
+            return
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
+        self._refused(storage_error(problem))
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.go_on()

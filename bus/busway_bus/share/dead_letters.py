@@ -1,0 +1,205 @@
+"""The dead-letter topics of share groups (KIP-1191): what is given up is on disk there before it is archived.
+
+What lives here: which topic a group's dead letters go to and whether they may, reading what they take along, and writing them so that they
+stay. What does not: what they look like (`letters`), when they are due and tried again (`burying`).
+
+Kafka archives a record also when its dead letter could not be written, after five attempts or at once where a setting is wrong; here it
+waits until the letter is on disk, or the group has no dead-letter topic any more.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.limits import DEAD_LETTER_COMPLAINTS_MAX, DEAD_LETTERS_AT_ONCE_MAX
+from busway_bus.kernel.share_state import SharePartitionKey
+from busway_bus.log.file_slice import ColdPages, FileSlice
+from busway_bus.metadata.group_settings import GroupSettings
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.replication.manager import Allowance, ReplicaManager
+from busway_bus.replication.off_loop import off_loop
+from busway_bus.replication.partition import Partition
+from busway_bus.replication.partition_state import ACKS_ALL
+from busway_bus.share.in_flight import Letter
+from busway_bus.share.letters import Content, Origin, first_of, found, offsets_of, pack
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.machine import Machine
+from busway_protocol.records.batch import read_header
+
+log = logging.getLogger("busway.share")
+
+TOPIC_NAME: Final = "errors.deadletterqueue.topic.name"
+COPY: Final = "errors.deadletterqueue.copy.record.enable"
+ALLOWED: Final = "errors.deadletterqueue.group.enable"
+PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
+AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
+
+
+class DeadLetters:
+    """Writes the dead letters of all share groups whose partitions this node leads.
+
+    Args:
+        setting: the value in force of a group's setting.
+        create_topic: makes a topic of this name that share groups may write dead letters to.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        machine: Machine,
+        *,
+        image: Callable[[], ClusterImage],
+        setting: GroupSettings,
+        create_topic: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._machine = machine
+        self._image = image
+        self._setting = setting
+        self._create_topic = create_topic
+        self._turns = asyncio.Semaphore(DEAD_LETTERS_AT_ONCE_MAX)
+        self._creating = asyncio.Lock()
+        self._complaints: dict[str, str] = {}
+
+    async def write(self, key: SharePartitionKey, source: Partition, letters: Sequence[Letter]) -> list[Letter]:
+        """Write the first ones of these letters, as many as go into one batch; those that are on disk now, or that nobody wants any more.
+
+        Raises:
+            KafkaError: none is.
+        """
+        name: str = self._setting(key.group_id, TOPIC_NAME)
+        if not name:
+            return list(letters)
+        await self._prepare(name)
+        async with self._turns:
+            topic = self._image().topics.get(name)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} was deleted just now")
+            target = self._replicas.find(name, source.number % len(topic.partitions))
+            max_bytes = target.log.config.max_message_bytes
+            contents: dict[int, Content] = {}
+            if self._setting(key.group_id, COPY):
+                contents, count = await self._contents(source, letters, max_bytes)
+                letters = first_of(letters, count)
+            origin = Origin(source.topic, source.number, key.group_id)
+            packed = pack(letters, contents, origin, wall_ms=self._machine.wall_ms(), max_bytes=max_bytes)
+            if packed.cut:
+                at = f"{source.topic}-{source.number}@{letters[0].first}"
+                text = "the dead letter of %s in %s goes without its key and value: max.message.bytes of %s allows %d bytes"
+                log.warning(text, at, name, name, max_bytes)
+            written = self._replicas.take_in(target, packed.batch, ACKS_ALL, Allowance())
+            await self._replicas.kept(target, await written if isinstance(written, asyncio.Task) else written)
+        return first_of(letters, packed.records)
+
+    # Where they go
+
+    async def _prepare(self, name: str) -> None:
+        """Refuse a topic that may have no dead letters, and make one that is not there where that is allowed.
+
+        Raises:
+            KafkaError: why not, and what to do.
+        """
+        problem = self._refusal(name)
+        if problem is not None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
+        if name not in self._image().topics:
+            async with self._creating:
+                if name not in self._image().topics:
+                    await self._create_topic(name)
+            problem = self._refusal(name)  # somebody may have made another
+            if problem is not None:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
+
+    def _refusal(self, name: str) -> str | None:
+        """Why a topic may have no dead letters, by Kafka's rules in their order."""
+        image, prefix = self._image(), self._config.get(PREFIX) or ""
+        if name.startswith("__"):
+            return f"{name} is a topic of the broker's own; set {TOPIC_NAME} of the group to another"
+        if name in image.topics:
+            if (image.topic_configs(name).get(ALLOWED) or "false").strip().lower() != "true":
+                return f"topic {name} does not allow it; set {ALLOWED}=true for it"
+        elif not self._config.get(AUTO_CREATE):
+            return f"there is no topic {name}, and the broker has {AUTO_CREATE}=false; create it with {ALLOWED}=true"
+        if not name.startswith(prefix):
+            return f"{name} does not begin with {prefix!r}, the broker's {PREFIX}; rename one of them"
+        return None
+
+    # What they take along
+
+    async def _contents(
+        self, source: Partition, letters: Sequence[Letter], max_bytes: int
+    ) -> tuple[dict[int, Content], int]:
+        """Keys and values of records, and of how many records, from the first on: those that fill a batch are enough.
+
+        Raises:
+            KafkaError: the disk failed.
+        """
+        wanted = [offset for offset, _ in offsets_of(letters)]
+        contents: dict[int, Content] = {}
+        at = size = 0
+        while at < len(wanted) and size < max_bytes:
+            batch = await self._batch(source, wanted[at])
+            if batch is None:
+                at += 1
+                continue
+            header = read_header(batch)
+            inside = at
+            while inside < len(wanted) and wanted[inside] <= header.last_offset:
+                inside += 1
+            try:
+                taken = await self._replicas.slices.run(found(batch, wanted[at:inside]))
+            except ProtocolError as problem:
+                source.damaged(problem)
+                taken = {}
+            contents.update(taken)
+            size += sum(len(key or b"") + len(value or b"") for key, value in taken.values())
+            at = max(inside, at + 1)
+        return contents, at
+
+    async def _batch(self, source: Partition, offset: int) -> bytes | None:
+        """The batch of the log that has an offset, or the next one where none does; None where it is gone, or damaged.
+
+        Raises:
+            KafkaError: the disk failed.
+        """
+        try:
+            try:
+                part = self._slice(source, offset, wait=False)
+            except ColdPages as cold:
+                await off_loop(cold.warm)
+                part = self._slice(source, offset, wait=True)
+            return None if part is None else await off_loop(lambda: part.take(len(part)))
+        except OSError as problem:
+            raise KafkaError(
+                source.damaged(problem), f"the records that were given up cannot be read: {problem}"
+            ) from problem
+        except KafkaError:
+            return None  # before the beginning of the log
+        except ProtocolError as problem:
+            source.damaged(problem)
+            return None
+
+    def _slice(self, source: Partition, offset: int, *, wait: bool) -> FileSlice | None:
+        return source.log.slice(offset, 1, up_to=source.high_watermark, wait=wait)
+
+    # Telling
+
+    def failed(self, group_id: str, problem: KafkaError) -> None:
+        """Say why a group's dead letters are not written, once for each reason."""
+        reason = problem.message or problem.code.name
+        if self._complaints.get(group_id) == reason:
+            return
+        if len(self._complaints) >= DEAD_LETTER_COMPLAINTS_MAX:
+            del self._complaints[next(iter(self._complaints))]
+        self._complaints[group_id] = reason
+        text = "dead letters of share group %s cannot be written, and are tried again; they go nowhere else, and nothing is lost: %s"
+        log.error(text, group_id, reason)
+
+    def worked(self, group_id: str) -> None:
+        """Say that a group's dead letters are written again, where it was said that they are not."""
+        if self._complaints.pop(group_id, None) is not None:
+            log.warning("dead letters of share group %s are written again", group_id)

@@ -1,0 +1,105 @@
+"""What is read of a partition's log for one member: batches, by their headers.
+
+What lives here: going over the headers as far as it is worth it, and which of the batches were rolled back. What does not: who gets which
+records (`acquiring`). The bytes stay in their file until the client takes them.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from busway_bus.log.file_slice import FileSlice
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.reading import Extent
+from busway_bus.share.acquiring import Span
+from busway_bus.share.in_flight import Acquired
+from busway_protocol.records.batch import BatchHeader
+
+
+class Fetched(NamedTuple):
+    """Whole batches that lie one behind the other.
+
+    Attributes:
+        headers: with their positions in the file.
+        aborted: offsets of those that belong to transactions that were rolled back.
+    """
+
+    extent: Extent
+    headers: Sequence[tuple[BatchHeader, int]]
+    aborted: Sequence[Span]
+
+    @property
+    def spans(self) -> list[Span]:
+        """First and last offset of each."""
+        return [(header.base_offset, header.last_offset) for header, _ in self.headers]
+
+    def of(self, acquired: Sequence[Acquired]) -> FileSlice:
+        """The bytes from the batch of the first acquired record to that of the last one."""
+        first, last = acquired[0].first, acquired[-1].last
+        inside = [entry for entry in self.headers if entry[0].last_offset >= first and entry[0].base_offset <= last]
+        position, end = inside[0][1], inside[-1][1] + inside[-1][0].size_bytes
+        return self.extent.segment.slice(position, end - position)
+
+
+def read(
+    log: PartitionLog,
+    offset: int,
+    *,
+    wanted_up_to: int,
+    max_bytes: int,
+    up_to: int,
+    committed: bool,
+    min_one: bool,
+    wait: bool,
+) -> Fetched | None:
+    """The batches from `offset` on, to that of `wanted_up_to` at most; None where there are none.
+
+    Args:
+        up_to: what may be read ends before it.
+        committed: whether it is to be found out what was rolled back.
+        min_one: whether the first batch comes even when it is larger than `max_bytes`.
+        wait: for the disk, too.
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE.
+        CorruptBatch: a header is damaged on disk.
+        ColdPages: without `wait`, the disk would have to be waited for.
+    """
+    extent = log.extent(offset, up_to=up_to, wait=wait)
+    if extent is None:
+        return None
+    headers: list[tuple[BatchHeader, int]] = []
+    for header, position in extent.segment.headers(extent.position, wait=wait):
+        end = position + header.size_bytes
+        if end > extent.end or (end - extent.position > max_bytes and (headers or not min_one)):
+            break
+        headers.append((header, position))
+        if header.last_offset >= wanted_up_to:
+            break
+    if not headers:
+        return None
+    aborted: Sequence[Span] = ()
+    if committed:
+        size = headers[-1][1] + headers[-1][0].size_bytes - extent.position
+        batches, transactions = log.committed_slice(offset, size, up_to=up_to, wait=wait)
+        known_to = extent.position + (0 if batches is None else len(batches))
+        headers = [entry for entry in headers if entry[1] + entry[0].size_bytes <= known_to]
+        aborted = rolled_back((header for header, _ in headers), transactions)
+    return Fetched(extent, headers, aborted) if headers else None
+
+
+def rolled_back(headers: Iterable[BatchHeader], transactions: Iterable[tuple[int, int]]) -> list[Span]:
+    """The batches that belong to one of these transactions, which have their producers' ids and first offsets."""
+    begins = deque(sorted(transactions, key=lambda entry: entry[1]))
+    under_way: set[int] = set()
+    spans: list[Span] = []
+    for header in headers:
+        if header.producer_id < 0:
+            continue
+        while begins and begins[0][1] <= header.last_offset:
+            under_way.add(begins.popleft()[0])
+        if header.is_control:
+            under_way.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in under_way:
+            spans.append((header.base_offset, header.last_offset))
+    return spans

@@ -1,0 +1,246 @@
+"""One member's fetch: what is free of its partitions, waiting for it if need be (KIP-932).
+
+What lives here: when there is enough, what is read, and giving it to the member. What does not: what was acknowledged with the fetch and
+what the answer looks like (`handlers.share_fetch`). Between reading a partition's state and giving its records to somebody nothing else
+runs; where the disk has to be waited for, the partition is looked at anew afterwards.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from busway_bus.log.file_slice import ColdPages, FileSlice
+from busway_bus.replication.off_loop import off_loop
+from busway_bus.share import fetched
+from busway_bus.share.acquiring import Wish, acquire, wanted_up_to
+from busway_bus.share.in_flight import Acquired
+from busway_bus.share.manager import SharePartitions
+from busway_bus.share.partition import SharePartition
+from busway_bus.share.sessions import Place
+from busway_bus.share.waiting import Peer, Waiting
+from busway_protocol.errors import KafkaError, ProtocolError
+
+LOOKED_AT_TOGETHER: Final = 200
+"""Share partitions that are looked at, or read with so many batches, while all others wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much a fetch is for, and how long it waits."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class Got:
+    """What a member gets of one partition.
+
+    Attributes:
+        records: what its records are in, None where it gets none.
+        share: whose records they are, None where it gets none.
+    """
+
+    error: KafkaError | None = None
+    records: FileSlice | None = None
+    acquired: list[Acquired] = field(default_factory=list)
+    share: SharePartition | None = None
+
+    def take_back(self, member_id: str) -> None:
+        """The member is not told of it: what it has got is free again, and was not delivered."""
+        if self.share is not None:
+            self.share.take_back(member_id, self.acquired)
+
+
+class ShareFetch:
+    """One fetch.
+
+    Args:
+        gone: what is raised where the client goes meanwhile.
+    """
+
+    def __init__(
+        self,
+        shares: SharePartitions,
+        group_id: str,
+        wish: Wish,
+        bounds: Bounds,
+        *,
+        peer: Peer,
+        gone: type[Exception],
+    ) -> None:
+        self._shares = shares
+        self._group_id = group_id
+        self._wish = wish
+        self._bounds = bounds
+        self._peer = peer
+        self._gone = gone
+        self._limits = shares.limits(group_id)
+        self._wanted: dict[Place, SharePartition] = {}
+        self._got: dict[Place, Got] = {}
+        self._headers = 0
+
+    async def run(self, places: Iterable[Place]) -> dict[Place, Got]:
+        """What there is of these partitions, in their order; those that have nothing are left out until the time is over.
+
+        Raises:
+            Exception: the client is gone.
+        """
+        for count, place in enumerate(places, 1):
+            if count % LOOKED_AT_TOGETHER == 0:
+                await asyncio.sleep(0)
+                if self._peer.gone:
+                    raise self._gone
+            try:
+                self._wanted[place] = self._shares.find(self._group_id, place)
+            except KafkaError as problem:
+                self._got[place] = Got(problem)
+        if not self._wanted or self._bounds.max_bytes <= 0 or self._wish.max_records <= 0:
+            return self._got
+        until_s = self._shares.machine.monotonic_s() + max(self._bounds.max_wait_ms, 0) / 1000
+        with Waiting(self._peer, self._may_have) as waiting:
+            waiting.on(self._wanted.values())
+            while True:
+                left_s = until_s - self._shares.machine.monotonic_s()
+                if await self._attempt(last=left_s <= 0):
+                    return self._got
+                await waiting.wait(max(left_s, 0))
+
+    # Enough
+
+    def _may_have(self, share: SharePartition) -> bool:
+        """Whether a share partition that woke this fetch has anything for it."""
+        if share.problem is not None:
+            return True
+        state = share.state
+        if state is None or not state.can_acquire(self._limits):
+            return False
+        return state.next_fetch_offset < share.readable(self._limits)
+
+    async def _attempt(self, *, last: bool) -> bool:
+        """Read what there is, where it is enough or the time is over; whether the fetch is over."""
+        self._limits = self._shares.limits(self._group_id)
+        ready: list[Place] = []
+        size = 0
+        for count, place in enumerate(tuple(self._wanted), 1):
+            try:
+                size += self._look(place, ready)
+            except (KafkaError, ProtocolError, OSError) as problem:
+                self._refuse(place, problem)
+            if count % LOOKED_AT_TOGETHER == 0:
+                await asyncio.sleep(0)
+        if self._wanted and not last and (not ready or size < self._bounds.min_bytes):
+            return False
+        for pause in self._read(ready):
+            if pause is None:
+                await asyncio.sleep(0)
+            else:
+                with contextlib.suppress(ProtocolError, OSError):  # whoever reads it is told
+                    await off_loop(pause.warm)
+        return True
+
+    def _look(self, place: Place, ready: list[Place]) -> int:
+        """Put a partition among those that have something to give; how many bytes it has about.
+
+        Raises:
+            KafkaError, ProtocolError, OSError: it cannot be read.
+        """
+        share = self._wanted[place]
+        share.check()
+        state = share.state
+        if state is None or not state.can_acquire(self._limits):
+            return 0
+        offset, end = state.next_fetch_offset, share.readable(self._limits)
+        if offset == state.end and not self._shares.has_room(self._group_id):
+            return 0
+        ready.append(place)
+        if offset >= end:
+            return 0
+        if self._bounds.min_bytes <= 1:
+            return 1
+        extent = share.partition.log.extent(offset, up_to=end)
+        return 0 if extent is None else extent.end - extent.position
+
+    def _refuse(self, place: Place, problem: Exception) -> None:
+        share = self._wanted.pop(place)
+        if not isinstance(problem, KafkaError):
+            problem = KafkaError(share.partition.damaged(problem))
+        self._got[place] = Got(problem)
+
+    # Reading
+
+    def _read(self, ready: list[Place]) -> Iterator[ColdPages | None]:
+        """Give the member what is free, with the same share of the bytes for each partition; what one does not need the next ones have.
+
+        Yields:
+            None: others should have their turn.
+            ColdPages: the disk has to be waited for.
+        """
+        left, records = self._bounds.max_bytes, self._wish.max_records
+        looked_at = 0
+        for count, place in enumerate(ready, 1):
+            part = max(left // (len(ready) - count + 1), 1)
+            min_one = left == self._bounds.max_bytes
+            wish = replace(self._wish, max_records=records)
+            self._headers = 0
+            try:
+                try:
+                    got = self._give(place, wish, part, min_one=min_one, wait=False)
+                except ColdPages as cold:
+                    yield cold
+                    got = self._give(place, wish, part, min_one=min_one, wait=True)
+            except (KafkaError, ProtocolError, OSError) as problem:
+                self._refuse(place, problem)
+                continue
+            self._got[place] = got
+            left -= 0 if got.records is None else len(got.records)
+            records -= sum(one.last - one.first + 1 for one in got.acquired)
+            looked_at += 1 + self._headers
+            if looked_at >= LOOKED_AT_TOGETHER:
+                looked_at = 0
+                yield None
+
+    def _give(self, place: Place, wish: Wish, max_bytes: int, *, min_one: bool, wait: bool) -> Got:
+        """Give the member what is free of a partition.
+
+        Raises:
+            KafkaError, ProtocolError, OSError: it cannot be read.
+            ColdPages: without `wait`, the disk would have to be waited for.
+        """
+        if self._peer.gone:
+            raise self._gone  # nobody would give it back
+        share = self._wanted[place]
+        share.check()
+        state, limits = share.state, self._limits
+        if state is None or wish.max_records <= 0 or max_bytes <= 0 or not state.can_acquire(limits):
+            return Got()
+        offset, end = state.next_fetch_offset, share.readable(limits)
+        if offset >= end:
+            return Got()
+        read = fetched.read(
+            share.partition.log,
+            offset,
+            wanted_up_to=wanted_up_to(state, offset, min(wish.max_records, limits.in_flight)),
+            max_bytes=max_bytes,
+            up_to=end,
+            committed=limits.committed,
+            min_one=min_one,
+            wait=wait,
+        )
+        if read is None:
+            return Got()
+        self._headers = len(read.headers)
+        acquired = acquire(
+            state,
+            wish,
+            read.spans,
+            offset=offset,
+            aborted=read.aborted,
+            limits=limits,
+            now_ms=self._shares.now_ms(),
+        )
+        share.acquired()
+        return Got(None, read.of(acquired), acquired, share) if acquired else Got()

@@ -1,0 +1,151 @@
+"""Dead letters of share groups as records: what they say, and what they take along of the record that was given up (KIP-1191).
+
+What lives here: the headers' names and contents, which are Kafka's, one batch of dead letters, and finding records in a batch of the source.
+What does not: reading and writing (`dead_letters`), which records are given up (`state`).
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from busway_bus.share.in_flight import Letter
+from busway_protocol.records.batch import HEADER_BYTES, CorruptBatch, read_header, verify_crc
+from busway_protocol.records.builder import BatchBuilder, encode_headers
+from busway_protocol.records.compression import inflate, inflated_max
+from busway_protocol.records.record import read_varint
+
+_STEP_RECORDS: Final = 500
+"""Records that are walked over in one step, well under a millisecond."""
+_RECORD_OVERHEAD: Final = 40
+"""What a record takes at most beside its key, value and headers: varints and its attributes."""
+
+
+class Content(NamedTuple):
+    """What a dead letter takes along."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+NOTHING: Final = Content(None, None)
+
+
+class Origin(NamedTuple):
+    """Where records were given up, and by which group."""
+
+    topic: str
+    partition: int
+    group_id: str
+
+
+class Packed(NamedTuple):
+    """One batch of dead letters.
+
+    Attributes:
+        records: of how many, from the first on.
+        cut: whether the first of them had to go without its key and value, which are too large with it.
+    """
+
+    batch: bytes
+    records: int
+    cut: bool
+
+
+def offsets_of(letters: Sequence[Letter]) -> Iterator[tuple[int, Letter]]:
+    """Each record by itself."""
+    return ((offset, letter) for letter in letters for offset in range(letter.first, letter.last + 1))
+
+
+def pack(
+    letters: Sequence[Letter],
+    contents: Mapping[int, Content],
+    origin: Origin,
+    *,
+    wall_ms: int,
+    max_bytes: int,
+) -> Packed:
+    """As many dead letters as go into a batch, one at least.
+
+    Args:
+        contents: what they take along, by the offset of the record.
+        max_bytes: the largest batch that their topic takes. One that is larger by its headers alone is made all the same: who writes it
+            is told.
+    """
+    builder, cut = BatchBuilder(), False
+    for offset, letter in offsets_of(letters):
+        key, value = contents.get(offset, NOTHING)
+        headers = encode_headers(_headers(offset, letter, origin))
+        size = len(key or b"") + len(value or b"") + len(headers) + _RECORD_OVERHEAD
+        if builder.count and builder.size_bytes + size > max_bytes:
+            break
+        builder.append_encoded(wall_ms, key, value, headers)
+        if builder.count == 1 and builder.size_bytes > max_bytes and (key or value):
+            builder, cut = BatchBuilder(), True
+            builder.append_encoded(wall_ms, None, None, headers)
+    return Packed(builder.build(), builder.count, cut)
+
+
+def _headers(offset: int, letter: Letter, origin: Origin) -> list[tuple[str, bytes | None]]:
+    return [
+        ("__dlq.errors.topic", origin.topic.encode()),
+        ("__dlq.errors.partition", str(origin.partition).encode()),
+        ("__dlq.errors.offset", str(offset).encode()),
+        ("__dlq.errors.group", origin.group_id.encode()),
+        ("__dlq.errors.delivery.count", str(letter.delivery_count).encode()),
+        ("__dlq.errors.message", letter.cause.encode()),
+    ]
+
+
+def first_of(letters: Sequence[Letter], count: int) -> list[Letter]:
+    """The letters of the first `count` records."""
+    first: list[Letter] = []
+    for letter in letters:
+        if count <= 0:
+            break
+        last = min(letter.last, letter.first + count - 1)
+        first.append(letter._replace(last=last))
+        count -= last - letter.first + 1
+    return first
+
+
+def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int, Content]]:
+    """Keys and values of the records at these offsets, which are in order, in steps; those that are not there are left out.
+
+    Raises:
+        CorruptBatch: they are not what was written, or do not fill their batch: a letter would be a true record of false content.
+        ProtocolError: they cannot be taken out of their codec.
+    """
+    header = read_header(batch)
+    verify_crc(batch, header)
+    data = inflate(header.compression, memoryview(batch)[HEADER_BYTES:], inflated_max(len(batch)))
+    yield
+    contents: dict[int, Content] = {}
+    left, position = set(wanted), 0
+    try:
+        for number in range(header.records_count):
+            if not left:
+                break
+            size, start = read_varint(data, position)
+            position = start + size
+            _, at = read_varint(data, start + 1)
+            delta, at = read_varint(data, at)
+            offset = header.base_offset + delta
+            if offset in left:
+                left.discard(offset)
+                key, at = _field(data, at)
+                value, _ = _field(data, at)
+                contents[offset] = Content(key, value)
+            if number % _STEP_RECORDS == _STEP_RECORDS - 1:
+                yield
+    except IndexError:
+        raise CorruptBatch(f"the records of the batch at offset {header.base_offset} are damaged") from None
+    return contents
+
+
+def _field(data: bytes | bytearray, position: int) -> tuple[bytes | None, int]:
+    """A key or a value, and the position behind it."""
+    length, position = read_varint(data, position)
+    if length < 0:
+        return None, position
+    if position + length > len(data):
+        raise IndexError
+    return bytes(data[position : position + length]), position + length

@@ -1,0 +1,327 @@
+"""The share partitions of this node, and the members that read them (KIP-932).
+
+What lives here: which share partitions are in memory, loading and letting go of them, what a group may have, and what becomes of a
+member's records when its session ends or its connection drops. What does not: one share partition (`partition`), one fetch (`fetching`),
+sessions by themselves (`sessions`).
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Coroutine, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from busway_bus.kernel.limits import (
+    SHARE_GROUP_RECORDS_MAX,
+    SHARE_PARTITIONS_LOOKED_AT_MAX,
+    SHARE_PARTITIONS_MAX,
+    SHARE_RECORDS_MAX,
+    SHARE_RELEASES_AT_ONCE_MAX,
+)
+from busway_bus.kernel.resets import Begin, parse_reset
+from busway_bus.kernel.share_state import SharePartitionKey, SharePersister
+from busway_bus.metadata.group_settings import GroupSettings
+from busway_bus.replication.manager import ReplicaManager
+from busway_bus.replication.partition import Partition
+from busway_bus.share.burying import LetterWriter
+from busway_bus.share.limits import ShareLimits
+from busway_bus.share.partition import SharePartition
+from busway_bus.share.rounds import Rounds
+from busway_bus.share.sessions import Place, ShareSession, ShareSessions
+from busway_bus.share.waiting import Peer, Watch
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.machine import Machine
+
+
+class SharePartitions:
+    """All that members of share groups use of a node.
+
+    Args:
+        setting: the value in force of a group's setting.
+        letters: writes dead letters.
+
+    Attributes:
+        persister: where share partitions are kept.
+        sessions: of members, by their connections' doing.
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        machine: Machine,
+        *,
+        persister: SharePersister,
+        setting: GroupSettings,
+        letters: LetterWriter,
+        sessions_max: int,
+    ) -> None:
+        self.replicas = replicas
+        self.machine = machine
+        self.persister = persister
+        self.setting = setting
+        self._letters = letters
+        self.sessions = ShareSessions(sessions_max)
+        self._shares: dict[SharePartitionKey, SharePartition] = {}
+        self._of_group: dict[str, dict[SharePartitionKey, SharePartition]] = {}
+        self._watched: dict[ShareSession, tuple[Peer, Watch]] = {}
+        self._held = 0
+        self._held_by: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._due: deque[SharePartition] = deque()
+        self._expiring = False
+        self._rounds = Rounds()
+        self._releasing: dict[tuple[str, str], Iterator[int]] = {}
+        self._going_on = False
+
+    # What share partitions ask
+
+    def now_ms(self) -> int:
+        """Milliseconds that never jump."""
+        return int(self.machine.monotonic_s() * 1000)
+
+    def limits(self, group_id: str) -> ShareLimits:
+        """What a group may have."""
+        return ShareLimits.of(group_id, self.setting)
+
+    def current(self, share: SharePartition) -> bool:
+        """Whether its partition is what is served under this name."""
+        partition = share.partition
+        return self.replicas.local.get((partition.topic, partition.number)) is partition
+
+    def due(self, share: SharePartition) -> None:
+        """Locks of it have ended. Those of very many may end together: they take turns with all others."""
+        self._due.append(share)
+        if not self._expiring:
+            self._expiring = True
+            self._run(self._expire())
+
+    async def _expire(self) -> None:
+        looked_at = 0
+        try:
+            while self._due:
+                share = self._due.popleft()
+                looked_at += 1 + share.size
+                share.expire()
+                if looked_at >= SHARE_RELEASES_AT_ONCE_MAX:
+                    looked_at = 0
+                    await self.turn()
+        finally:
+            self._expiring = False
+
+    async def turn(self) -> None:
+        """Wait for a round of the loop in which no other share partition is at work by itself."""
+        await self._rounds.turn()
+
+    def gone(self, share: SharePartition) -> None:
+        """It is not to be used any more."""
+        if self._shares.get(share.key) is share:
+            del self._shares[share.key]
+            group = self._of_group[share.key.group_id]
+            del group[share.key]
+            if not group:
+                del self._of_group[share.key.group_id]
+
+    def begun_anew(self, key: SharePartitionKey) -> None:
+        """What is kept of a share partition was begun anew, or is forgotten: whoever asks next has it read again."""
+        share = self._shares.get(key)
+        if share is not None:
+            share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group begins anew with this partition"))
+
+    def settled(self, share: SharePartition) -> None:
+        """Let it go where its group has nobody here any more."""
+        if share.idle and not self.sessions.members(share.key.group_id):
+            share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    # Finding
+
+    def loaded(self, group_id: str, place: Place) -> SharePartition:
+        """A share partition that somebody has fetched from.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        share = self._shares.get(_key(group_id, place))
+        if share is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nobody has acquired records of this partition")
+        return share
+
+    def find(self, group_id: str, place: Place) -> SharePartition:
+        """A share partition, which is being loaded where it was not there.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; COORDINATOR_NOT_AVAILABLE where too many
+                are in use.
+        """
+        key = _key(group_id, place)
+        share = self._shares.get(key)
+        if share is not None:
+            try:
+                share.check()
+            except KafkaError:
+                pass  # what has taken its place is found
+            else:
+                return share
+        topic = self.replicas.name_of(place[0])
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition_of_topic = self.replicas.find(topic, place[1])
+        self._make_room()
+        share = SharePartition(key, partition_of_topic, persister=self.persister, owner=self, writer=self._letters)
+        self._shares[key] = share
+        self._of_group.setdefault(group_id, {})[key] = share
+        self._run(share.load(partial(self._begin, group_id)))
+        return share
+
+    def _make_room(self) -> None:
+        if len(self._shares) < SHARE_PARTITIONS_MAX:
+            return
+        for share in tuple(islice(self._shares.values(), SHARE_PARTITIONS_LOOKED_AT_MAX)):
+            if share.spare:
+                share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                return
+            self._shares[share.key] = self._shares.pop(share.key)  # looked at last next time
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_PARTITIONS_MAX} share partitions are in use")
+
+    async def _begin(self, group_id: str, partition: Partition) -> int:
+        """Where a group begins with a partition: see `reset`. by_duration begins at the end where nothing is as young.
+
+        Raises:
+            KafkaError: the log cannot be read.
+            ValueError: the setting says nothing.
+        """
+        reset = parse_reset(self.setting(group_id, "share.auto.offset.reset"))
+        if reset.begin is Begin.EARLIEST:
+            return partition.log.start_offset
+        end = partition.high_watermark
+        if reset.begin is Begin.LATEST:
+            return end
+        search = partition.log.search_time(self.machine.wall_ms() - reset.duration_ms, up_to=end)
+        try:
+            found = await self.replicas.slices.run(search)
+        except (ProtocolError, OSError) as problem:
+            raise KafkaError(partition.damaged(problem)) from problem
+        return end if found is None else found[0]
+
+    # How much is under way
+
+    def holds(self, share: SharePartition, by: int) -> None:
+        """A share partition has more or fewer records under way."""
+        group_id = share.key.group_id
+        self._held += by
+        held = self._held_by.pop(group_id, 0) + by
+        if held:
+            self._held_by[group_id] = held
+
+    def has_room(self, group_id: str) -> bool:
+        """Whether more records of a group may be under way."""
+        return self._held < SHARE_RECORDS_MAX and self._held_by.get(group_id, 0) < SHARE_GROUP_RECORDS_MAX
+
+    # Sessions
+
+    def open(self, group_id: str, member_id: str, places: Iterable[Place], peer: Peer) -> ShareSession:
+        """A new session of a member, which ends with its connection. What it had acquired in an earlier one stays locked.
+
+        Raises:
+            KafkaError: SHARE_SESSION_LIMIT_REACHED; the member has the session that it had, which ends with the connection of then.
+        """
+        self._release_now(group_id, member_id)
+        earlier = None
+        with contextlib.suppress(KafkaError):
+            earlier = self.sessions.find(group_id, member_id)
+        session = self.sessions.open(group_id, member_id, places)
+        if earlier is not None:
+            self._unwatch(earlier)
+        watch = _SessionWatch(self, session)
+        self._watched[session] = (peer, watch)
+        peer.polls.add(watch)
+        return session
+
+    def end(self, session: ShareSession) -> None:
+        """End a session: what its member has is free again as soon as that is written. Those of very many may end together, as one
+        connection may have them all: they take turns with all others."""
+        if not self.sessions.close(session):
+            return
+        self._unwatch(session)
+        self._release_now(session.group_id, session.member_id)
+        self._releasing[session.group_id, session.member_id] = self._release(session)
+        if not self._going_on:
+            self._going_on = True
+            self._release_some()
+            self._run(self._release_on())
+
+    def _release(self, session: ShareSession) -> Iterator[int]:
+        """Take all from a member, one share partition after the other; about how much work each was."""
+        for share in tuple(self._of_group.get(session.group_id, {}).values()):
+            size = 1 + share.size
+            share.release(session.member_id)
+            self.settled(share)
+            yield size
+
+    def _release_some(self) -> None:
+        """Release as much as one turn may."""
+        looked_at = 0
+        while self._releasing:
+            member, releasing = next(iter(self._releasing.items()))
+            for size in releasing:
+                looked_at += size
+                if looked_at >= SHARE_RELEASES_AT_ONCE_MAX:
+                    return
+            del self._releasing[member]
+
+    async def _release_on(self) -> None:
+        try:
+            while self._releasing:
+                await self.turn()
+                self._release_some()
+        finally:
+            self._going_on = False
+
+    def _release_now(self, group_id: str, member_id: str) -> None:
+        """What is left of releasing a member that comes again: it would lose what it gets then."""
+        for _ in self._releasing.pop((group_id, member_id), ()):
+            pass
+
+    def _unwatch(self, session: ShareSession) -> None:
+        peer, watch = self._watched.pop(session, (None, None))
+        if peer is not None:
+            peer.polls.discard(watch)
+
+    # Tasks
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self, *, within_ms: int) -> None:
+        """Let what is being written end, but do not wait for it longer than that."""
+        for share in self._shares.values():
+            share.burying.stop()
+        at_work = [task for share in self._shares.values() for task in (share.writing, share.burying.task)]
+        under_way = {task for task in at_work if task is not None} | self._tasks
+        if under_way:
+            _, late = await asyncio.wait(under_way, timeout=within_ms / 1000)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        for share in tuple(self._shares.values()):
+            share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+class _SessionWatch:
+    """Ends a session when its connection drops."""
+
+    def __init__(self, shares: SharePartitions, session: ShareSession) -> None:
+        self._shares = shares
+        self._session = session
+
+    def end(self, _: Exception) -> None:
+        """It has."""
+        self._shares.end(self._session)
+
+
+def _key(group_id: str, place: Place) -> SharePartitionKey:
+    return SharePartitionKey(group_id=group_id, topic_id=place[0], partition=place[1])

@@ -1,0 +1,133 @@
+"""Share sessions: a member names its partitions once and then only what changes; what it has ends with its session (KIP-932).
+
+What lives here: the sessions, their epochs, and how many there may be, as plain state. What does not: the records that a member has
+(`state`), and noticing that a connection has dropped (`manager`). A full broker refuses a new session; nobody loses one to another.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from busway_bus.kernel.limits import SHARE_SESSION_PARTITIONS_MAX
+from busway_protocol.errors import ErrorCode, KafkaError
+
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+_EPOCH_MAX: Final = 2**31 - 1
+
+Place = tuple[UUID, int]
+"""Topic id and partition."""
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """One member's partitions on this broker.
+
+    Attributes:
+        epoch: that of its next request.
+        partitions: whether each has to be told of in the next answer, also where there is nothing new, in the order in which they came.
+    """
+
+    group_id: str
+    member_id: str
+    partitions: dict[Place, bool]
+    epoch: int = 1
+
+    def gave(self, place: Place) -> None:
+        """A partition has given records: it comes last next time."""
+        if place in self.partitions:
+            self.partitions[place] = self.partitions.pop(place)
+
+
+class ShareSessions:
+    """All share sessions of a node, at most `slots`, with at most `partitions_max` partitions in all of them together."""
+
+    def __init__(self, slots: int, partitions_max: int = SHARE_SESSION_PARTITIONS_MAX) -> None:
+        self._slots = slots
+        self._partitions_max = partitions_max
+        self._partitions = 0
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._members: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def members(self, group_id: str) -> int:
+        """How many sessions a group has."""
+        return self._members.get(group_id, 0)
+
+    def find(self, group_id: str, member_id: str) -> ShareSession:
+        """The session of a member.
+
+        Raises:
+            KafkaError: SHARE_SESSION_NOT_FOUND.
+        """
+        session = self._sessions.get((group_id, member_id))
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        return session
+
+    def open(self, group_id: str, member_id: str, partitions: Iterable[Place]) -> ShareSession:
+        """A new session, in place of the one that the member has.
+
+        Raises:
+            KafkaError: SHARE_SESSION_LIMIT_REACHED; the member has the session that it had.
+        """
+        session = ShareSession(group_id, member_id, dict.fromkeys(partitions, False))
+        earlier = self._sessions.get((group_id, member_id))
+        slots, held = len(self), self._partitions + len(session.partitions)
+        if earlier is not None:
+            slots, held = slots - 1, held - len(earlier.partitions)
+        if slots >= self._slots or held > self._partitions_max:
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        if earlier is not None:
+            self.close(earlier)
+        self._sessions[group_id, member_id] = session
+        self._members[group_id] = self.members(group_id) + 1
+        self._partitions += len(session.partitions)
+        return session
+
+    def go_on(
+        self, group_id: str, member_id: str, epoch: int, partitions: Iterable[Place] = (), forget: Iterable[Place] = ()
+    ) -> ShareSession:
+        """The session that a request belongs to, updated.
+
+        Raises:
+            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED where its partitions become too
+                many for this broker, and the session is what it was.
+        """
+        session = self.find(group_id, member_id)
+        if session.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"the session is at epoch {session.epoch}, not {epoch}"
+            )
+        changed = dict(session.partitions)
+        for place in partitions:
+            changed.setdefault(place, True)
+        for place in forget:
+            changed.pop(place, None)
+        more = len(changed) - len(session.partitions)
+        if more > 0 and self._partitions + more > self._partitions_max:
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self._partitions += more
+        session.partitions = changed
+        session.epoch = next_epoch(epoch)
+        return session
+
+    def close(self, session: ShareSession) -> bool:
+        """End a session; whether it was there still."""
+        key = (session.group_id, session.member_id)
+        if self._sessions.get(key) is not session:
+            return False
+        del self._sessions[key]
+        self._partitions -= len(session.partitions)
+        left = self._members.pop(session.group_id) - 1
+        if left:
+            self._members[session.group_id] = left
+        return True
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch behind another."""
+    return 1 if epoch == _EPOCH_MAX else epoch + 1

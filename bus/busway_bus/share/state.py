@@ -1,0 +1,381 @@
+"""A share partition: which records are free, who has which, and what is done with (KIP-932, KIP-1206, KIP-1222).
+
+What lives here: what happens to records, as a pure machine: times come in, states to be written come out. What does not: which records of
+a fetch a member gets (`acquiring`), the log, who keeps the states, who waits (`partition`). The rules are those of Kafka's
+`SharePartition`; what an earlier leader had given away and was told nothing about is a batch of its own here, `fresh`, instead of a
+window of gaps.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import groupby
+
+from busway_bus.kernel.share_state import ShareState, StateBatch
+from busway_bus.share.in_flight import Acquired, Cause, Change, InFlight, InFlightBatch, Letter, RecordState, Run, note
+from busway_bus.share.limits import ShareLimits
+from busway_protocol.errors import ErrorCode, KafkaError
+
+
+class AcknowledgeType(IntEnum):
+    """What a member says of a record it has got."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+_STATES = {
+    AcknowledgeType.GAP: RecordState.ARCHIVED,
+    AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
+    AcknowledgeType.RELEASE: RecordState.AVAILABLE,
+    AcknowledgeType.REJECT: RecordState.ARCHIVED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """What became of the records of a range, bounds included: one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+class SharePartitionState:
+    """One share partition, as its leader knows it.
+
+    Args:
+        kept: what is known of it, with a start offset.
+
+    Attributes:
+        state_epoch: of what is kept.
+        start: everything before it is done with.
+        end: the offset that is fetched next where nothing is available before.
+
+    Raises:
+        ValueError: what is kept contradicts itself.
+    """
+
+    def __init__(self, kept: ShareState) -> None:
+        assert kept.start_offset >= 0, "where to begin is decided before"
+        self.state_epoch = kept.state_epoch
+        self.start = self.end = kept.start_offset
+        self.in_flight = InFlight(_restored(kept))
+        self._maybe_available = True
+        for run in self.in_flight.runs:
+            self.end = run.last + 1
+        self.advance()
+
+    # What holds now
+
+    @property
+    def in_flight_count(self) -> int:
+        """Offsets from the first that is not done with to the last that was fetched."""
+        return self.end - self.start if self.in_flight else 0
+
+    @property
+    def open_count(self) -> int:
+        """Offsets from the first that somebody may still get or say something of: what waits only for its dead letter holds up nobody."""
+        first = next((run.first for run in self.in_flight.runs if run.active), self.end)
+        return self.end - max(first, self.start)
+
+    def room(self, limits: ShareLimits) -> int:
+        """How many offsets more may be under way."""
+        return min(limits.in_flight - self.open_count, limits.span - self.in_flight_count)
+
+    @property
+    def complete_count(self) -> int:
+        """Records behind the start that are done with, or are being written down as that."""
+        return sum(run.last - run.first + 1 for run in self.in_flight.runs if run.terminal)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the next lock ends; None where nobody has anything."""
+        return min((run.deadline_ms for run in self.in_flight.runs if run.locked), default=None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody has anything, and nothing is being written."""
+        return all(run.change is None and not run.locked for run in self.in_flight.runs)
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether dead letters are missing."""
+        return any(run.dead for run in self.in_flight.runs)
+
+    @property
+    def next_fetch_offset(self) -> int:
+        """From where the next member gets records."""
+        if self._maybe_available:
+            for run in self.in_flight.runs:
+                if run.available:
+                    return run.first
+            self._maybe_available = False
+        return self.end
+
+    def can_acquire(self, limits: ShareLimits) -> bool:
+        """Whether a member could get anything, as far as this partition is concerned."""
+        return self.next_fetch_offset != self.end or self.room(limits) > 0
+
+    def written(self, leader_epoch: int, batches: Iterable[StateBatch]) -> ShareState:
+        """What is written with states that have changed."""
+        return ShareState(
+            state_epoch=self.state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=self.start,
+            delivery_complete_count=self.complete_count,
+            batches=tuple(batches),
+        )
+
+    # What members say
+
+    def acknowledge(
+        self, member_id: str, acknowledgements: Iterable[Acknowledgement], limits: ShareLimits, now_ms: int
+    ) -> Change:
+        """Take in what became of records, in the order of their offsets; what has changed is to be written, then `commit` or `roll_back`.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; nothing has changed but locks that were renewed before.
+        """
+        change = Change()
+        told = [one for one in acknowledgements if one.last >= self.start]
+        found, problem = self._found(told)
+        stretches = [stretch for one in told[:found] for stretch in _stretches(one, self.start)]
+        runs = self.in_flight.cut([offset for first, last, _ in stretches for offset in (first, last + 1)])
+        firsts = [run.first for run in runs]
+        try:
+            for first, last, kind in stretches:
+                at = bisect_left(firsts, first)
+                while at < len(runs) and runs[at].first <= last:
+                    self._say(runs[at], kind, change, member_id=member_id, limits=limits, now_ms=now_ms)
+                    at += 1
+            if problem is not None:
+                raise problem
+        except KafkaError:
+            self.roll_back(change, limits=limits, now_ms=now_ms)
+            raise
+        return change
+
+    def _say(
+        self, run: Run, kind: AcknowledgeType, change: Change, *, member_id: str, limits: ShareLimits, now_ms: int
+    ) -> None:
+        if not run.locked or run.member_id != member_id:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE, f"offsets {run.first} to {run.last} are not acquired by this member"
+            )
+        if kind is not AcknowledgeType.RENEW:
+            rejected = kind is AcknowledgeType.REJECT and limits.dead_letters
+            self._begin(run, _rejected(run) if rejected else _STATES[kind], change, limits)
+        elif limits.renew:
+            run.deadline_ms = now_ms + limits.lock_ms
+        else:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE, "share.renew.acknowledge.enable=false: locks cannot be renewed"
+            )
+
+    def _found(self, told: Sequence[Acknowledgement]) -> tuple[int, KafkaError | None]:
+        """How many of them are of what was fetched, and why the next one is refused."""
+        before, end = -1, -1
+        for number, one in enumerate(told):
+            try:
+                if one.first <= before:
+                    text = f"offset {one.first} is acknowledged twice"
+                    raise KafkaError(ErrorCode.INVALID_RECORD_STATE, text)
+                if one.last > end:  # what is up to there is in the batch of the one before
+                    end = self._find(one)
+                before = one.last
+            except KafkaError as problem:
+                return number, problem
+        return len(told), None
+
+    def _find(self, told: Acknowledgement) -> int:
+        """Where what was fetched together with the last of it ends.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE where it is before all that is under way, INVALID_REQUEST where it is behind.
+        """
+        found = self.in_flight.between(told.first, told.last)
+        if not self.in_flight.has_before(told.first) and not (found and told.first < self.start):
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"offsets {told.first} to {told.last} are not acquired")
+        if not found or told.last > found[-1].last:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"offsets {told.first} to {told.last} are behind what is acquired"
+            )
+        return found[-1].last
+
+    def release(self, member_id: str, limits: ShareLimits) -> Change:
+        """Take from a member all that it has; to be written, then `commit` or `roll_back`."""
+        change = Change()
+        for run in self.in_flight.runs:
+            if run.locked and run.member_id == member_id:
+                self._begin(run, RecordState.AVAILABLE, change, limits)
+        return change
+
+    def take_back(self, member_id: str, acquired: Iterable[Acquired]) -> bool:
+        """Take from a member what it was never told that it has: that was no delivery, and nothing of it is kept. Whether it had any still."""
+        taken = False
+        for part in acquired:
+            for run in self.in_flight.within(part.first, part.last):
+                if run.locked and (run.member_id, run.delivery_count) == (member_id, part.delivery_count):
+                    run.delivery_count -= 1
+                    run.settle(RecordState.AVAILABLE)
+                    taken = True
+        self._changed()
+        return taken
+
+    def _begin(self, run: Run, state: RecordState, change: Change, limits: ShareLimits) -> None:
+        """Change a state; who has the record is remembered until that is written."""
+        if state is RecordState.AVAILABLE:
+            state = _given_back(run, limits)
+        run.state, run.change = state, change
+        change.note(run)
+
+    # What becomes of what was written
+
+    def commit(self, *changes: Change) -> None:
+        """They are written."""
+        written = frozenset(changes)
+        for run in self.in_flight.runs:
+            if run.change in written:
+                run.settle(run.state)
+        self._changed()
+
+    def roll_back(self, *changes: Change, limits: ShareLimits, now_ms: int) -> None:
+        """They are not, and do not hold: who had the records has them again, but for those whose locks have ended meanwhile."""
+        refused = frozenset(changes)
+        for run in self.in_flight.runs:
+            if run.change not in refused:
+                continue
+            if run.deadline_ms > now_ms:
+                run.state, run.change, run.cause = RecordState.ACQUIRED, None, None
+            else:
+                run.settle(_given_back(run, limits))
+        self._changed()
+
+    # What happens by itself
+
+    def expire(self, limits: ShareLimits, now_ms: int) -> Change:
+        """Take back what was held for too long. It holds whether it can be written or not; then `commit`, before which no dead letter is
+        written of what was given up."""
+        change = Change(holds=True)
+        for run in self.in_flight.runs:
+            if run.locked and run.deadline_ms <= now_ms:
+                run.settle(_given_back(run, limits))
+                note(change.batches, run)
+                if run.dead:
+                    run.change = change
+        if change.batches:
+            self._changed()
+        return change
+
+    # Dead letters
+
+    def letters(self, limits: ShareLimits, at_most: int) -> list[Letter]:
+        """The dead letters that are missing, of so many records at most, in the order of their offsets."""
+        letters: list[Letter] = []
+        for run in self.in_flight.runs:
+            if run.dead and at_most > 0:
+                last = min(run.last, run.first + at_most - 1)
+                letters.append(Letter(run.first, last, run.delivery_count, run.cause or _cause(run, limits)))
+                at_most -= last - run.first + 1
+        return letters
+
+    def buried(self, letters: Iterable[Letter]) -> list[StateBatch]:
+        """These dead letters, in the order of their offsets, are on disk. It holds whether it can be written or not: states to write."""
+        batches: list[StateBatch] = []
+        ranges = [(one.first, one.last) for one in letters]
+        runs = self.in_flight.cut([offset for first, last in ranges for offset in (first, last + 1)])
+        firsts = [run.first for run in runs]
+        for first, last in ranges:
+            at = bisect_left(firsts, first)
+            while at < len(runs) and runs[at].first <= last:
+                if runs[at].dead:
+                    runs[at].settle(RecordState.ARCHIVED)
+                    note(batches, runs[at])
+                at += 1
+        self._changed()
+        return batches
+
+    def log_start_moved(self, offset: int) -> bool:
+        """The log begins there now; whether that is news."""
+        if offset <= self.start:
+            return False
+        self.in_flight.drop_before(offset)
+        self.start = offset
+        self.end = max(self.end, offset)
+        self._changed()
+        return True
+
+    def absent(self, first: int, last: int) -> None:
+        """The log has no records between these offsets any more, bounds included."""
+        if first > last:
+            return
+        for run in self.in_flight.within(first, last):
+            if run.state is RecordState.AVAILABLE:
+                run.settle(RecordState.ARCHIVED)
+        self._changed()
+
+    def offer(self) -> None:
+        """Something may be available."""
+        self._maybe_available = True
+
+    def _changed(self) -> None:
+        self._maybe_available = True
+        self.in_flight.join()
+        self.advance()
+
+    def advance(self) -> None:
+        """Move the start over what is done with."""
+        if self.in_flight.drop_finished():
+            self.start = self.in_flight.first if self.in_flight else self.end
+
+
+def _given_back(run: Run, limits: ShareLimits) -> RecordState:
+    """Where a record goes that nobody has any more, but nobody was done with."""
+    if run.delivery_count < limits.delivery_count:
+        return RecordState.AVAILABLE
+    if not limits.dead_letters:
+        return RecordState.ARCHIVED
+    run.cause = Cause.DELIVERED_TOO_OFTEN
+    return RecordState.ARCHIVING
+
+
+def _rejected(run: Run) -> RecordState:
+    run.cause = Cause.REJECTED
+    return RecordState.ARCHIVING
+
+
+def _cause(run: Run, limits: ShareLimits) -> Cause:
+    """Why an earlier leader gave a record up, which has not kept it: Kafka's guess."""
+    return Cause.DELIVERED_TOO_OFTEN if run.delivery_count >= limits.delivery_count else Cause.REJECTED
+
+
+def _stretches(told: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
+    """(First offset, last offset, type) of records from `start` on that follow each other and have the same type."""
+    if len(told.types) == 1:
+        yield max(told.first, start), told.last, AcknowledgeType(told.types[0])
+        return
+    first = told.first
+    for kind, same in groupby(told.types):
+        last = first + sum(1 for _ in same) - 1
+        if last >= start:
+            yield max(first, start), last, AcknowledgeType(kind)
+        first = last + 1
+
+
+def _restored(kept: ShareState) -> Iterator[InFlightBatch]:
+    """What is under way, as an earlier leader has left it."""
+    expected = kept.start_offset
+    for batch in kept.batches:
+        if not expected <= batch.first_offset <= batch.last_offset:
+            text = f"{batch.first_offset} to {batch.last_offset}, where {expected} is the next offset"
+            raise ValueError(f"the state that is kept of a share partition has a batch {text}")
+        if batch.first_offset > expected:
+            yield InFlightBatch([Run(expected, batch.first_offset - 1)], fresh=True)
+        state = RecordState(batch.delivery_state)
+        yield InFlightBatch([Run(batch.first_offset, batch.last_offset, state, batch.delivery_count)])
+        expected = batch.last_offset + 1

@@ -1,0 +1,390 @@
+"""The share partitions of one partition of `__share_group_state`: a shard of the coordinator's runtime.
+
+What lives here: the table, every operation on it, `apply`, the only way that it changes, and what of the log is still needed. What does
+not: how batches are merged (`batches`), storage and waiting (`coordinator.runtime`), when it is looked through (`coordinator.share_state`).
+
+A state is a snapshot and the updates since, so every record of the log counts. A snapshot makes all records of its share partition before
+it superfluous; one is written when there are many updates, and where one has become so old that it alone keeps the log from being cut.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.limits import SHARE_STATE_BATCH_BYTES, SHARE_STATE_BATCHES_MAX, SHARE_STATE_BYTES
+from busway_bus.kernel.share_state import SharePartitionKey, ShareState, StateBatch
+from busway_bus.share_state import records
+from busway_bus.share_state.batches import NO_START, combine
+from busway_bus.share_state.records import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from busway_protocol.errors import ErrorCode, KafkaError
+
+ANY_EPOCH: Final = -1
+"""In place of an epoch: whoever asks does not know it, and is not fenced by it."""
+FIRST_LEADER_EPOCH: Final = 0
+NEVER_BEGUN: Final = ShareState(state_epoch=0, leader_epoch=FIRST_LEADER_EPOCH, start_offset=NO_START)
+"""The summary of a share partition that nobody has begun."""
+
+
+class Change(NamedTuple):
+    """One record: a snapshot, an update of it, or None where the state is forgotten."""
+
+    key: SharePartitionKey
+    value: ShareSnapshotValue | ShareUpdateValue | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A share partition.
+
+    Attributes:
+        snapshot_epoch: counts its snapshots.
+        snapshot_offset: where the last one is in the log; all from there on is needed.
+        created_ms: when the state was begun; a snapshot that is written for the age of the last one keeps it.
+        written_ms: when the last snapshot was written.
+        updates: how many there are since.
+        leader_fence: leaders of earlier epochs write no more.
+        state_fence: the same for state epochs.
+    """
+
+    state: ShareState
+    snapshot_epoch: int
+    snapshot_offset: int
+    created_ms: int
+    written_ms: int
+    updates: int = 0
+    leader_fence: int
+    state_fence: int
+
+
+class ShareStateShard:
+    """What one partition of the topic holds.
+
+    Args:
+        exists: whether there is a partition of this topic and number.
+        updates_per_snapshot: so many updates are written between two snapshots.
+
+    Attributes:
+        partitions: by group, topic and number.
+        held_bytes: about what all of it takes in memory.
+        end_offset: behind the last record.
+    """
+
+    def __init__(self, *, exists: Callable[[UUID, int], bool], updates_per_snapshot: int) -> None:
+        self._exists = exists
+        self._updates_per_snapshot = updates_per_snapshot
+        self.partitions: dict[SharePartitionKey, Kept] = {}
+        self._by_topic: dict[UUID, dict[SharePartitionKey, None]] = {}
+        self.held_bytes = 0
+        self.end_offset = 0
+
+    # What is written down
+
+    @staticmethod
+    def encode(change: Change) -> tuple[bytes, bytes | None]:
+        """A change as it is stored."""
+        kind = ShareUpdateKey if isinstance(change.value, ShareUpdateValue) else ShareSnapshotKey
+        key = kind(group_id=change.key.group_id, topic_id=change.key.topic_id, partition=change.key.partition)
+        return records.key_bytes(key), records.value_bytes(change.value)
+
+    @staticmethod
+    def decode(key: bytes, value: bytes | None) -> Change | None:
+        """What is stored; None for a type of record that is not known here.
+
+        Raises:
+            MalformedMessage: the bytes are damaged.
+        """
+        parsed = records.parse(key, value)
+        if parsed is None:
+            return None
+        where, content = parsed
+        if content is None and isinstance(where, ShareUpdateKey):
+            return None
+        place = SharePartitionKey(group_id=where.group_id, topic_id=where.topic_id, partition=where.partition)
+        return Change(place, content)
+
+    def at(self, offset: int) -> None:
+        """The next record is at this offset of the log."""
+        self.end_offset = offset + 1
+
+    def apply(self, change: Change, now: int) -> None:
+        """Take one record into the table."""
+        key, value = change
+        before = self.partitions.get(key)
+        if value is None:
+            self._put(key, None)
+        elif isinstance(value, ShareSnapshotValue):
+            self._put(key, _snapshot(before, value, self.end_offset - 1))
+        elif before is not None:  # else the log was cut before its snapshot, and another follows, or a tombstone
+            self._put(key, _updated(before, value))
+
+    def _put(self, key: SharePartitionKey, kept: Kept | None) -> None:
+        before = self.partitions.get(key)
+        if before is not None:
+            self.held_bytes -= _size(key, before.state)
+        if kept is not None:
+            self.held_bytes += _size(key, kept.state)
+            self.partitions[key] = kept
+            self._by_topic.setdefault(key.topic_id, {})[key] = None
+        elif before is not None:
+            del self.partitions[key]
+            of_topic = self._by_topic[key.topic_id]
+            del of_topic[key]
+            if not of_topic:
+                del self._by_topic[key.topic_id]
+
+    # Time: see `renewed`, which the coordinator calls at its intervals.
+
+    def next_deadline(self) -> int | None:
+        """Nothing is done by the runtime's timer."""
+        return None
+
+    def tick(self, now: int) -> Decision[None]:
+        """Nothing is due."""
+        return Decision(reply=None)
+
+    def unloaded(self) -> list[Waiter]:
+        """No request is parked here."""
+        return []
+
+    # Requests
+
+    def initialize(
+        self, key: SharePartitionKey, *, state_epoch: int, start_offset: int, wall_ms: int, has_room: bool
+    ) -> Decision[None]:
+        """Begin a state, or begin it anew.
+
+        Args:
+            has_room: whether one more may be kept.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, FENCED_STATE_EPOCH or UNKNOWN_TOPIC_OR_PARTITION; POLICY_VIOLATION where there is no room.
+        """
+        _check_partition(key)
+        kept = self.partitions.get(key)
+        if kept is not None and ANY_EPOCH != state_epoch < kept.state_fence:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        self._check_exists(key)
+        if kept is None and not has_room:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "the coordinator keeps as many share partitions as it can")
+        value = ShareSnapshotValue(
+            snapshot_epoch=0 if kept is None else kept.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            leader_epoch=FIRST_LEADER_EPOCH,
+            start_offset=start_offset,
+            delivery_complete_count=-1 if start_offset == NO_START else 0,
+            create_timestamp=wall_ms,
+            write_timestamp=wall_ms,
+            state_batches=[],
+        )
+        return Decision(records=(Change(key, value),), reply=None)
+
+    def read(self, key: SharePartitionKey, *, leader_epoch: int, wall_ms: int) -> Decision[ShareState]:
+        """The state, for a leader of this epoch, which is written down where it is another than before.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH or UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        kept = self._begun(key, "Read")
+        if ANY_EPOCH != leader_epoch < kept.leader_fence:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        self._check_exists(key)
+        if leader_epoch in {ANY_EPOCH, kept.leader_fence}:
+            return Decision(reply=kept.state)
+        change = replace(kept.state, leader_epoch=leader_epoch, batches=())
+        return Decision(records=(self._change(key, kept, change, leader_epoch, wall_ms),), reply=kept.state)
+
+    def write(self, key: SharePartitionKey, change: ShareState, *, wall_ms: int, room_bytes: int) -> Decision[None]:
+        """Take in what has changed.
+
+        Args:
+            room_bytes: what may be kept more than is.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH or UNKNOWN_TOPIC_OR_PARTITION; POLICY_VIOLATION where there
+                is no room.
+        """
+        kept = self._begun(key, "Write")
+        if ANY_EPOCH != change.leader_epoch < kept.leader_fence:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        if ANY_EPOCH != change.state_epoch < kept.state_fence:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        self._check_exists(key)
+        _check_batches(change.batches)
+        if len(change.batches) + len(kept.state.batches) > SHARE_STATE_BATCHES_MAX:
+            text = f"a share partition has at most {SHARE_STATE_BATCHES_MAX} state batches"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        if len(change.batches) * SHARE_STATE_BATCH_BYTES > room_bytes:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "the coordinator keeps as many state batches as it can")
+        return Decision(records=(self._change(key, kept, change, kept.state.leader_epoch, wall_ms),), reply=None)
+
+    def summary(self, key: SharePartitionKey) -> ShareState:
+        """The state without its batches; `NEVER_BEGUN` where there is none.
+
+        Raises:
+            KafkaError: INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        _check_partition(key)
+        self._check_exists(key)
+        kept = self.partitions.get(key)
+        return NEVER_BEGUN if kept is None else replace(kept.state, batches=())
+
+    def delete(self, key: SharePartitionKey) -> Decision[None]:
+        """Forget a state; one that is not there is no error.
+
+        Raises:
+            KafkaError: INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        _check_partition(key)
+        self._check_exists(key)
+        return Decision(records=(Change(key, None),) if key in self.partitions else (), reply=None)
+
+    def _begun(self, key: SharePartitionKey, operation: str) -> Kept:
+        _check_partition(key)
+        kept = self.partitions.get(key)
+        if kept is None:
+            text = f"{operation} operation on uninitialized share partition not allowed."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return kept
+
+    def _check_exists(self, key: SharePartitionKey) -> None:
+        if not self._exists(key.topic_id, key.partition):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _change(
+        self, key: SharePartitionKey, kept: Kept, change: ShareState, leader_epoch: int, wall_ms: int
+    ) -> Change:
+        """An update, or a snapshot where there were enough of them."""
+        if kept.updates < self._updates_per_snapshot:
+            update = ShareUpdateValue(
+                snapshot_epoch=kept.snapshot_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=change.start_offset,
+                delivery_complete_count=change.delivery_complete_count,
+                state_batches=_stored(combine((), change.batches, change.start_offset)),
+            )
+            return Change(key, update)
+        start_offset = kept.state.start_offset if change.start_offset == NO_START else change.start_offset
+        state = ShareState(
+            state_epoch=kept.state.state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=change.delivery_complete_count,
+            batches=combine(kept.state.batches, change.batches, start_offset),
+        )
+        return Change(key, _whole(state, kept.snapshot_epoch + 1, created_ms=wall_ms, wall_ms=wall_ms))
+
+    # The coordinator's own
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the last snapshot of every state was written for the age of the one before: nothing has happened since."""
+        return all(kept.created_ms != kept.written_ms for kept in self.partitions.values())
+
+    def renewed(self, keys: Iterable[SharePartitionKey], *, wall_ms: int, older_ms: int) -> Decision[bool]:
+        """Write snapshots anew that are as old as this, so that the log before them can go; always true: others may be due."""
+        changes = []
+        for key in keys:
+            kept = self.partitions.get(key)
+            if kept is not None and wall_ms - kept.written_ms >= older_ms:
+                snapshot = _whole(kept.state, kept.snapshot_epoch + 1, created_ms=kept.created_ms, wall_ms=wall_ms)
+                changes.append(Change(key, snapshot))
+        return Decision(records=tuple(changes), reply=True)
+
+    def gone(self) -> list[UUID]:
+        """Topics that states are kept of and that are there no more."""
+        return [topic_id for topic_id in self._by_topic if not self._exists(topic_id, 0)]
+
+    def forget(self, topic_ids: Collection[UUID], at_most: int) -> Decision[bool]:
+        """Forget the states of topics, so many at a time; whether there are more."""
+        keys: list[SharePartitionKey] = []
+        for topic_id in topic_ids:
+            keys += list(self._by_topic.get(topic_id, ()))
+            if len(keys) > at_most:
+                break
+        return Decision(records=tuple(Change(key, None) for key in keys[:at_most]), reply=len(keys) > at_most)
+
+    def needed_from(self) -> int:
+        """The offset of the first record that is still needed."""
+        return min((kept.snapshot_offset for kept in self.partitions.values()), default=self.end_offset)
+
+
+def _snapshot(before: Kept | None, value: ShareSnapshotValue, offset: int) -> Kept:
+    state = ShareState(
+        state_epoch=value.state_epoch,
+        leader_epoch=value.leader_epoch,
+        start_offset=value.start_offset,
+        delivery_complete_count=value.delivery_complete_count,
+        batches=_held(value.state_batches),
+    )
+    return Kept(
+        state=state,
+        snapshot_epoch=value.snapshot_epoch,
+        snapshot_offset=offset,
+        created_ms=value.create_timestamp,
+        written_ms=value.write_timestamp,
+        leader_fence=max(value.leader_epoch, before.leader_fence if before is not None else value.leader_epoch),
+        state_fence=max(value.state_epoch, before.state_fence if before is not None else value.state_epoch),
+    )
+
+
+def _updated(before: Kept, value: ShareUpdateValue) -> Kept:
+    start_offset = before.state.start_offset if value.start_offset == NO_START else value.start_offset
+    state = ShareState(
+        state_epoch=before.state.state_epoch,
+        leader_epoch=before.state.leader_epoch if value.leader_epoch == ANY_EPOCH else value.leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=value.delivery_complete_count,
+        batches=combine(before.state.batches, _held(value.state_batches), start_offset),
+    )
+    leader_fence = max(before.leader_fence, value.leader_epoch)
+    return replace(before, state=state, updates=before.updates + 1, leader_fence=leader_fence)
+
+
+def _whole(state: ShareState, snapshot_epoch: int, *, created_ms: int, wall_ms: int) -> ShareSnapshotValue:
+    return ShareSnapshotValue(
+        snapshot_epoch=snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+        create_timestamp=created_ms,
+        write_timestamp=wall_ms,
+        state_batches=_stored(state.batches),
+    )
+
+
+def _stored(batches: Iterable[StateBatch]) -> list[records.StateBatch]:
+    return [
+        records.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in batches
+    ]
+
+
+def _held(batches: Iterable[records.StateBatch]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in batches
+    )
+
+
+def _check_partition(key: SharePartitionKey) -> None:
+    if key.partition < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+
+
+def _check_batches(batches: Iterable[StateBatch]) -> None:
+    for batch in batches:
+        if not 0 <= batch.first_offset <= batch.last_offset:
+            text = f"a state batch from offset {batch.first_offset} to {batch.last_offset} is none"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _size(key: SharePartitionKey, state: ShareState) -> int:
+    return SHARE_STATE_BYTES + 2 * len(key.group_id) + SHARE_STATE_BATCH_BYTES * len(state.batches)

@@ -1,0 +1,119 @@
+"""Administration of the cluster's features: which levels are served, finalized, and setting others (KIP-584).
+
+What lives here: `FeaturesAdmin`, a part of `Admin`, and the values it returns. What does not: the CLI.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from busway.cluster.client import ClusterClient
+from busway.errors import BrokerError, UnsupportedByBroker
+from busway_protocol.apis import ApiKey
+from busway_protocol.errors import ErrorCode, error_for
+from busway_protocol.messages.cluster import ApiVersionsRequest, FeatureUpdateKey, UpdateFeaturesRequest
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+_FEATURES_SINCE: Final = 3
+_DOWNGRADES_SINCE: Final = 1
+_LEVEL_MAX: Final = 32_767
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevels:
+    """A feature of the cluster.
+
+    Attributes:
+        lowest, highest: the levels that the broker can run at; None where it only tells that the feature is finalized.
+        finalized: the level in force; 0 where the feature is turned off.
+    """
+
+    name: str
+    lowest: int | None
+    highest: int | None
+    finalized: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesDescription:
+    """All features, by name.
+
+    Attributes:
+        epoch: grows whenever a level changes; None where the broker knows none.
+    """
+
+    epoch: int | None
+    features: Mapping[str, FeatureLevels]
+
+
+class FeaturesAdmin:
+    """What `Admin` does about features."""
+
+    _cluster: ClusterClient
+    _timeout_ms: int
+
+    async def describe_features(self) -> FeaturesDescription:
+        """The features that a broker serves, and the levels that the cluster has agreed on."""
+        connection = await self._cluster.any_connection()
+        if connection.version(ApiKey.API_VERSIONS) < _FEATURES_SINCE:
+            raise UnsupportedByBroker("features need brokers that serve ApiVersions 3, of Apache Kafka 2.7 or later")
+        answer = await connection.request(
+            ApiVersionsRequest(client_software_name="busway", client_software_version="1")
+        )
+        _check(answer.error_code, "describing the features")
+        supported = {found.name: found for found in answer.supported_features}
+        finalized = {found.name: found.max_version_level for found in answer.finalized_features}
+        features = {}
+        for name in sorted({*supported, *finalized}):
+            levels = supported.get(name)
+            features[name] = FeatureLevels(
+                name,
+                None if levels is None else levels.min_version,
+                None if levels is None else levels.max_version,
+                finalized.get(name, 0),
+            )
+        epoch = answer.finalized_features_epoch
+        return FeaturesDescription(None if epoch < 0 else epoch, features)
+
+    async def update_features(
+        self, levels: Mapping[str, int], *, downgrade: bool = False, unsafe: bool = False, validate_only: bool = False
+    ) -> None:
+        """Set the finalized levels of features, all of them or none.
+
+        Args:
+            levels: feature → level; 0 turns it off, which is a downgrade.
+            downgrade: levels may be lowered, and only that.
+            unsafe: lower them even where metadata is lost by it.
+            validate_only: have the brokers check it, and change nothing.
+
+        Raises:
+            BrokerError: INVALID_UPDATE_VERSION; its text names the first feature that cannot have its level.
+            UnsupportedByBroker: the brokers cannot lower levels, or not check alone.
+        """
+        if not levels:
+            raise ValueError("name at least one feature and its level")
+        for name, level in levels.items():
+            if not name or not 0 <= level <= _LEVEL_MAX:
+                raise ValueError(f"{name or 'a feature without a name'} cannot have the level {level}")
+        kind = (UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE) if downgrade or unsafe else UPGRADE
+        connection = await self._cluster.any_connection()
+        if connection.version(ApiKey.UPDATE_FEATURES) < _DOWNGRADES_SINCE and (kind != UPGRADE or validate_only):
+            raise UnsupportedByBroker("lowering levels, and validate_only, need brokers that serve UpdateFeatures 1")
+        request = UpdateFeaturesRequest(
+            timeout_ms=self._timeout_ms,
+            feature_updates=[
+                FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+                for name, level in levels.items()
+            ],
+            validate_only=validate_only,
+        )
+        answer = await self._cluster.ask_controller(request)
+        _check(answer.error_code, "updating features", answer.error_message)
+        for result in answer.results:
+            _check(result.error_code, f"feature {result.feature}", result.error_message)
+
+
+def _check(number: int, what: str, text: str | None = None) -> None:
+    code = error_for(number)
+    if code is not ErrorCode.NONE:
+        raise BrokerError(code, what, text)

@@ -1,0 +1,98 @@
+"""`busway features`."""
+
+from typing import Annotated
+
+import typer
+
+from busway.admin.admin import Admin
+from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
+
+app = typer.Typer(
+    help="Describe the cluster's features, and raise, lower and turn off their levels.", no_args_is_help=True
+)
+Levels = Annotated[list[str], typer.Argument(help="FEATURE=LEVEL, several at once; all of them are set or none.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Have it checked, and change nothing.")]
+Unsafe = Annotated[bool, typer.Option("--unsafe", help="Also where metadata is lost by it.")]
+
+
+@app.command("describe")
+def describe(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
+    """The levels that the broker serves, and those in force."""
+
+    async def work() -> list[dict[str, object]]:
+        async with Admin(bootstrap) as admin:
+            found = await admin.describe_features()
+        return [
+            {
+                "feature": one.name,
+                "lowest": one.lowest,
+                "highest": one.highest,
+                "finalized": one.finalized,
+                "epoch": found.epoch,
+            }
+            for one in found.features.values()
+        ]
+
+    show_rows(run(work()), as_json=as_json, title="features", header=True)
+
+
+@app.command("upgrade")
+def upgrade(levels: Levels, dry_run: DryRun = False, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Raise levels: `busway features upgrade group.version=1`."""
+    _update(_parsed(levels), bootstrap, "raised", as_json=as_json, dry_run=dry_run)
+
+
+@app.command("downgrade")
+def downgrade(
+    levels: Levels,
+    unsafe: Unsafe = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Lower levels: `busway features downgrade transaction.version=1`."""
+    _update(_parsed(levels), bootstrap, "lowered", as_json=as_json, dry_run=dry_run, downgrade=True, unsafe=unsafe)
+
+
+@app.command("disable")
+def disable(
+    features: Annotated[list[str], typer.Argument(help="Features; all of them are turned off or none.")],
+    unsafe: Unsafe = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Turn features off, which is to lower them to 0."""
+    levels = dict.fromkeys(features, 0)
+    _update(levels, bootstrap, "lowered", as_json=as_json, dry_run=dry_run, downgrade=True, unsafe=unsafe)
+
+
+def _update(
+    levels: dict[str, int],
+    bootstrap: str,
+    done: str,
+    *,
+    as_json: bool,
+    dry_run: bool,
+    downgrade: bool = False,
+    unsafe: bool = False,
+) -> None:
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.update_features(levels, downgrade=downgrade, unsafe=unsafe, validate_only=dry_run)
+
+    run(work())
+    named = ", ".join(f"{name} to {level}" for name, level in levels.items())
+    show({"levels": levels, "changed": not dry_run}, f"{'can be ' if dry_run else ''}{done}: {named}", as_json=as_json)
+
+
+def _parsed(texts: list[str]) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    for text in texts:
+        name, _, level = text.rpartition("=")
+        if not name or not (level.isascii() and level.isdigit()):
+            raise CommandFailed(f"{text}: give FEATURE=LEVEL, such as group.version=1")
+        if name in levels:
+            raise CommandFailed(f"{name} is given twice; give one level")
+        levels[name] = int(level)
+    return levels

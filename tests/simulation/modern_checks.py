@@ -1,0 +1,119 @@
+"""Checks of groups that their coordinator balances (KIP-848): one live owner, fenced members, offsets that only grow.
+
+What lives here: one function for each anomaly. What does not: what holds in groups of both protocols (`group_checks`), that every partition
+has an owner in the end, which is asked by the run itself (`scenario`).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tests.simulation.checks import PLAIN, Anomaly, Check, Rules
+from tests.simulation.group_checks import NEVER
+from tests.simulation.history import Beat, Commit, History, Outcome, Ownership, Partition, Revoked, Seat
+
+
+@dataclass(slots=True)
+class _Tenure:
+    """A member has a partition, as far as it knows, between two places in the order of events."""
+
+    told: Ownership
+    until: int = NEVER
+
+
+def _tenures(history: History) -> dict[tuple[str, Partition], list[_Tenure]]:
+    tenures: dict[tuple[str, Partition], list[_Tenure]] = defaultdict(list)
+    having: dict[tuple[str, Partition], _Tenure] = {}
+    for operation in history.operations:
+        if isinstance(operation, Ownership) and operation.modern:
+            for partition in operation.new:
+                tenure = having[operation.process, partition] = _Tenure(operation)
+                tenures[operation.group, partition].append(tenure)
+        elif isinstance(operation, Revoked):
+            for partition in operation.partitions:
+                ended = having.pop((operation.process, partition), None)
+                if ended is not None:
+                    ended.until = operation.invoked
+    return tenures
+
+
+def two_live_owners(history: History, _: Rules) -> Iterator[Anomaly]:
+    """A member is told that a partition is its own while another has it, and the coordinator goes on to take that one's heartbeats.
+
+    Who was killed, or is cut off until its session ends, has it too, but knows no better: its heart is heard no more.
+    """
+    beats: dict[str, list[Beat]] = defaultdict(list)
+    for beat in history.of(Beat):
+        if beat.ok:
+            beats[beat.process].append(beat)
+    for (group, partition), found in _tenures(history).items():
+        for number, second in enumerate(found):
+            since = second.told.invoked
+            for first in found[:number]:
+                if first.until <= since or first.told.member == second.told.member:
+                    continue
+                heard = [
+                    beat
+                    for beat in beats[first.told.process]
+                    if since < beat.invoked and (beat.returned or NEVER) < min(first.until, second.until)
+                ]
+                if heard:
+                    text = (
+                        f"{partition} of {group} was given to {second.told.process} at {second.told.invoked_ms:.0f} ms"
+                    )
+                    yield Anomaly(
+                        "two live owners", f"{text}, {first.told.process} had it and was heard: {heard[0].describe()}"
+                    )
+
+
+def fenced_commits(history: History, _: Rules) -> Iterator[Anomaly]:
+    """A commit is taken of who the coordinator knows to have given the partition up, or not at all."""
+    for commit in history.of(Commit):
+        if commit.stale and commit.ok:
+            yield Anomaly("fenced commit", commit.describe())
+
+
+def falling_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
+    """Members commit what they have read: an offset below one that was acknowledged before is one of a member that should be fenced."""
+    highest: dict[tuple[str, Partition], Commit] = {}
+    doubtful: dict[tuple[str, Partition], int] = {}
+    events = [(commit.invoked, 0, commit) for commit in history.of(Commit)]
+    events += [(commit.returned or NEVER, 1, commit) for commit in history.of(Commit) if commit.ok]
+    for _, done, commit in sorted(events, key=lambda event: event[:2]):
+        place = commit.group, commit.partition
+        if not rules.get(commit.partition.topic, PLAIN).whole or commit.generation < 0:
+            continue
+        before = highest.get(place)
+        if not done:
+            if commit.outcome is Outcome.INFO or commit.tried:  # it may be in force at any time from now on, also late
+                doubtful[place] = min(commit.offset, doubtful.get(place, NEVER))
+            elif commit.ok and before is not None and commit.offset < min(before.offset, doubtful.get(place, NEVER)):
+                yield Anomaly("falling offset", f"{commit.describe()}, after {before.describe()}")
+        elif before is None or before.offset < commit.offset:
+            highest[place] = commit
+
+
+def held_seats(history: History, _: Rules) -> Iterator[Anomaly]:
+    """A static member was told that it has left for a while, and who comes for its seat is told that somebody has it."""
+    seats: dict[tuple[str, str], list[Seat]] = defaultdict(list)
+    for seat in history.of(Seat):
+        seats[seat.group, seat.instance].append(seat)
+    for found in seats.values():
+        for refused in found:
+            left = [one for one in found if one.leaves and one.ok and (one.returned or NEVER) < refused.invoked]
+            if refused.leaves or refused.outcome is not Outcome.FAIL or not left:
+                continue
+            taken = [
+                one
+                for one in found
+                if not one.leaves
+                and one.outcome is not Outcome.FAIL
+                and one.invoked < (refused.returned or NEVER)
+                and (one.returned or NEVER) > left[-1].invoked
+            ]
+            if not taken:
+                yield Anomaly("seat not free", f"{refused.describe()}, after {left[-1].describe()}")
+
+
+CHECKS: Final[tuple[Check, ...]] = (two_live_owners, fenced_commits, falling_offsets, held_seats)

@@ -1,0 +1,249 @@
+"""Members of groups that their coordinator balances (KIP-848), and topics that grow under them.
+
+What lives here: heartbeats as the history sees them, commits in the name of an epoch that is over, topics that are made and grown, who owns
+what in the end. What does not: what members of all groups do (`group_workloads`).
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import busway
+from busway.consumer.membership_modern import JOIN, LEAVE_FOR_A_WHILE
+from busway.errors import BrokerError, BuswayError
+from busway_bus.kernel import patterns
+from busway_protocol.errors import ErrorCode, error_for
+from busway_protocol.messages.groups_classic import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.simulation.history import Beat, Commit, Outcome, Partition, Seat
+from tests.simulation.workloads import RETRY_S, Client
+
+_STALE: Final = 0.5
+"""How often something is committed in the name of an epoch that is over."""
+_COMMIT_VERSION: Final = 9
+_ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+"""Of what a coordinator says, what leaves no doubt that it knows the member no more."""
+
+
+class Membership(NamedTuple):
+    """Who committed, or would."""
+
+    member: str
+    generation: int
+
+
+@dataclass(slots=True)
+class Given:
+    """What a member has been given and has given up.
+
+    Attributes:
+        refused: what the coordinator said when it ended the session.
+    """
+
+    refused: Any = None
+    _had: dict[Partition, Membership] = field(default_factory=dict)
+    _past: list[tuple[Membership, Partition, bool]] = field(default_factory=list)
+    _gone: set[Partition] = field(default_factory=set)
+
+    def taken(self, partitions: Iterable[Partition], member: str, generation: int) -> None:
+        """These are the member's."""
+        self._had.update(dict.fromkeys(partitions, Membership(member, generation)))
+
+    def gave_up(self, partitions: frozenset[Partition]) -> None:
+        """These are not, any more."""
+        ended = self.refused is not None and self.refused.code in _ENDED
+        self._past += [(self._had[partition], partition, ended) for partition in sorted(partitions & self._had.keys())]
+        self._gone |= partitions
+        self.refused = None
+
+    def take_gone(self) -> set[Partition]:
+        """What was given up since this was asked last."""
+        gone, self._gone = self._gone, set()
+        return gone
+
+    def to_try(self, client: Client, generation: int) -> list[tuple[Membership, Partition]]:
+        """What is to be committed in the name of before: what the coordinator, too, knows to be given up, since the epoch has moved on."""
+        over = [
+            (membership, partition)
+            for membership, partition, ended in self._past
+            if ended or generation > membership.generation
+        ]
+        if not over or client.option("protocol") != "consumer":
+            return []
+        self._past.clear()
+        return [client.chance.choice(over)] if client.chance.random() < _STALE else []
+
+
+async def commit_in_the_name(
+    client: Client, consumer: busway.Consumer, group: str, membership: Membership, partition: Partition
+) -> None:
+    """Commit as a member does that has not heard that its partition is another's."""
+    member, epoch = membership
+    commit = Commit(
+        process=client.process, group=group, partition=partition, offset=0, member=member, generation=epoch, stale=True
+    )
+    client.history.begin(commit)
+    assert consumer._group is not None
+    wanted = OffsetCommitRequestPartition(
+        partition_index=partition.number, committed_offset=0, committed_leader_epoch=-1, committed_metadata=""
+    )
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=epoch,
+        member_id=member,
+        group_instance_id=None,
+        topics=[OffsetCommitRequestTopic(name=partition.topic, partitions=[wanted])],
+    )
+    try:
+        answer = await consumer._group._coordinator.ask(request, at_most=_COMMIT_VERSION)
+    except BuswayError as problem:
+        client.history.end(commit, Outcome.INFO, problem)
+        return
+    code = error_for(answer.topics[0].partitions[0].error_code)
+    client.history.end(commit, Outcome.OK if code is ErrorCode.NONE else Outcome.FAIL, code.name)
+
+
+def record_beats(client: Client, consumer: busway.Consumer, group: str) -> None:
+    """Note every heartbeat that the consumer makes."""
+    member: Any = consumer._group
+    join: Callable[[], None] = member._join
+
+    def joined() -> None:
+        join()
+        dialogue = member._voice.dialogue
+        request, answered = dialogue.request, dialogue.answered
+        beating: list[Beat] = []
+
+        def asks() -> Any:
+            beat = Beat(process=client.process, group=group, member=dialogue.identity.member_id)
+            beating[:] = [client.history.begin(beat)]
+            return request()
+
+        def hears(answer: Any) -> Any:
+            beating[0].epoch = answer.member_epoch
+            client.history.end(beating[0])
+            return answered(answer)
+
+        dialogue.request, dialogue.answered = asks, hears
+
+    member._join = joined
+    _record_seats(client, member._heart, group)
+
+
+def _record_seats(client: Client, heart: Any, group: str) -> None:
+    """Note when a static member comes and goes, and what it is told."""
+    start, close = heart.start, heart.close
+
+    def noted(coordinator: Any) -> Any:
+        if "ask" in vars(coordinator):  # of the session before
+            return coordinator
+        ask = coordinator.ask
+
+        async def asks(request: Any, **more: Any) -> Any:
+            epoch = getattr(request, "member_epoch", None)
+            if epoch not in {JOIN, LEAVE_FOR_A_WHILE} or request.instance_id is None:
+                return await ask(request, **more)
+            seat = Seat(
+                process=client.process,
+                group=group,
+                member=request.member_id,
+                instance=request.instance_id,
+                leaves=epoch == LEAVE_FOR_A_WHILE,
+            )
+            client.history.begin(seat)
+            try:
+                answer = await ask(request, **more)
+            except BaseException as problem:
+                client.history.end(seat, Outcome.INFO, repr(problem))
+                raise
+            code = error_for(answer.error_code)
+            certain = Outcome.FAIL if code is ErrorCode.UNRELEASED_INSTANCE_ID else Outcome.INFO
+            client.history.end(seat, Outcome.OK if code is ErrorCode.NONE else certain, code.name)
+            return answer
+
+        coordinator.ask = asks
+        return coordinator
+
+    def started(beating: Any, told: Any) -> None:
+        start(lambda coordinator, tell: beating(noted(coordinator), tell), told)
+
+    async def closed(last: Any = None) -> None:
+        await close(last and (lambda coordinator: last(noted(coordinator))))
+
+    heart.start, heart.close = started, closed
+
+
+# Topics that come and grow
+
+
+def server_pattern(client: Client) -> str | None:
+    """The regular expression by which a member subscribes, where it does so and they can be read here."""
+    return f"{client.plan.topic}.*" if client.option("pattern") and patterns.re2 is not None else None
+
+
+def topics_of(client: Client) -> set[str]:
+    """What a member reads, of the topics that there are."""
+    name = client.plan.topic
+    if server_pattern(client) is None:
+        return {name}
+    return {topic for topic in client.stage.partitions_of() if topic.startswith(name)}
+
+
+async def grow(client: Client) -> None:
+    """Give a topic more partitions, and make more topics whose names begin as its."""
+    admin = busway.Admin(client.stage.bootstrap, client_id=client.begin_life(), request_timeout_ms=5_000)
+    await client.persist(admin.start)
+    partitions, topic = client.stage.partitions_of(), client.plan.topic
+    try:
+        for number in range(client.plan.operations):
+            await client.pause()
+            name = client.chance.choice([name for name in sorted(partitions) if name.startswith(topic)])
+            if client.chance.random() < 0.5:
+                wanted = partitions[name] + 1
+                await _until_done(lambda name=name, wanted=wanted: admin.create_partitions({name: wanted}))  # type: ignore[misc]
+            else:
+                name, wanted = f"{topic}{number}", client.chance.choice([1, 2])
+                new = busway.NewTopic(name=name, partitions=wanted)
+                await _until_done(lambda new=new: admin.create_topics([new]))  # type: ignore[misc]
+            partitions[name] = wanted
+    finally:
+        await admin.stop()
+
+
+async def _until_done(work: Callable[[], Any]) -> None:
+    """Ask until it is known to be done, whoever's asking it was."""
+    while True:
+        try:
+            await work()
+            return
+        except BrokerError as problem:
+            if problem.code in {ErrorCode.INVALID_PARTITIONS, ErrorCode.TOPIC_ALREADY_EXISTS}:
+                return
+        except BuswayError:
+            pass
+        await asyncio.sleep(RETRY_S)
+
+
+# The end of a run
+
+
+async def all_are_owned(bootstrap: str, group: str, members: list[Client]) -> None:
+    """Return when every partition that the group reads has one owner, as the members know it and as the coordinator does."""
+    async with busway.Admin(bootstrap, client_id="owners", request_timeout_ms=5_000) as admin:
+        while True:
+            with contextlib.suppress(BuswayError):
+                described = await admin.describe_group(group)
+                told = Counter(Partition(*one) for member in described.members for one in member.partitions)
+                mine = Counter(partition for client in members for partition in client.owned)
+                topics = {topic for client in members for topic in topics_of(client)}
+                partitions = members[0].stage.partitions_of()
+                wanted = Counter(Partition(topic, number) for topic in topics for number in range(partitions[topic]))
+                if told == mine == wanted:
+                    return
+            await asyncio.sleep(RETRY_S)

@@ -1,0 +1,235 @@
+"""Bugs put on purpose into groups that their coordinator balances, and into services that are exactly once.
+
+What lives here: what each of them changes. What does not: how they are put in, and all others (`planted`).
+"""
+
+from typing import Any, Final
+
+from tests.simulation.planting import Planted
+
+_GROUPS: Final = "groups"
+_SERVICES: Final = "services"
+
+# Groups
+
+
+def _any_epoch(_: Any) -> Any:
+    def check_commit(self: Any, committer: Any, now: int) -> None:
+        return None
+
+    return check_commit
+
+
+def _takes_any_member(_: Any) -> Any:
+    def _commit_in_transaction(self: Any, committer: Any, now: int) -> Any:
+        from busway_protocol.errors import ErrorCode
+
+        return ErrorCode.NONE
+
+    return _commit_in_transaction
+
+
+def _taken_by_nobody(_: Any) -> Any:
+    def _taken_by_another(self: Any, member: Any) -> Any:
+        return lambda topic_id, number: False
+
+    return _taken_by_another
+
+
+def _asks_nobody(_: Any) -> Any:
+    def _still_has(said: Any, revoking: Any) -> bool:
+        return False
+
+    return _still_has
+
+
+def _goes_on_reading(_: Any) -> Any:
+    async def _revoke(self: Any, revoked: Any) -> None:
+        pass
+
+    return _revoke
+
+
+def _sees_no_growth(_: Any) -> Any:
+    def hash_of(self: Any, names: Any) -> int:
+        return 0
+
+    return hash_of
+
+
+def _waits_for_another_clock(_: Any) -> Any:
+    def is_within(wait_ms: int, since_ms: int, now: int) -> bool:
+        return now < since_ms + wait_ms
+
+    return is_within
+
+
+# Services
+
+
+def _commits_what_was_read(original: Any) -> Any:
+    def committable_with(self: Any, offsets: Any, place: int | None) -> Any:
+        from busway.types import OffsetAndMetadata
+
+        return original(self, offsets, place) if place is None else OffsetAndMetadata(place)
+
+    return committable_with
+
+
+def _writes_no_rows(_: Any) -> Any:
+    def finish(self: Any, work: Any) -> None:
+        self._end()
+        if self.attempt.put:
+            work.tell(self.copy.left())
+
+    return finish
+
+
+def _keeps_failed_rows(_: Any) -> Any:
+    def undo(self: Any) -> None:
+        self._end()
+
+    return undo
+
+
+def _reads_uncommitted(original: Any) -> Any:
+    def consumer(*topics: str, **options: Any) -> Any:
+        return original(*topics, **{**options, "isolation_level": "read_uncommitted"})
+
+    return consumer
+
+
+def _sends_offsets_alone(original: Any) -> Any:
+    async def _seal(self: Any, producer: Any, works: Any, behind: Any) -> Any:
+        send = producer.send_offsets_to_transaction
+
+        async def committed(offsets: Any, member: Any) -> None:
+            await self._host.consumer.commit(offsets)
+
+        producer.send_offsets_to_transaction = committed
+        try:
+            return await original(self, producer, works, behind)
+        finally:
+            producer.send_offsets_to_transaction = send
+
+    return _seal
+
+
+def _nobody_leaves_for_a_while(original: Any) -> Any:
+    def depart(self: Any, beat: Any, now: int) -> Any:
+        from busway_bus.groups.consumer_member import LEFT_FOR_A_WHILE
+        from busway_bus.groups.consumer_values import Beaten
+        from busway_bus.kernel.decision import Decision
+
+        if beat.instance_id is not None and beat.epoch == LEFT_FOR_A_WHILE:
+            return Decision(records=(), reply=Beaten(member_id=beat.member_id, epoch=beat.epoch))
+        return original(self, beat, now)
+
+    return depart
+
+
+def _keeps_fenced_producer(_: Any) -> Any:
+    async def begin_anew(self: Any, problem: Any) -> None:
+        import asyncio
+
+        self.outcomes.renewed += 1
+        self.outcomes.failed(problem)
+        self._drop_all()
+        firsts = await self._host.let_go()
+        self._drop_all()
+        await asyncio.sleep(self._pause.next())
+        await self._host.begin_anew(firsts)
+
+    return begin_anew
+
+
+PLANTED: Final = (
+    Planted(
+        "member epoch of a commit unchecked",
+        "who has given a partition up, or was put out, commits what another has read on from",
+        (("busway_bus.groups.consumer_view:ConsumerView.check_commit", _any_epoch),),
+        _GROUPS,
+    ),
+    Planted(
+        "partition handed on before it was given up",
+        "the coordinator gives a partition to its next owner while the last one has it",
+        (("busway_bus.groups.consumer:ConsumerGroup._taken_by_another", _taken_by_nobody),),
+        _GROUPS,
+    ),
+    Planted(
+        "target in force without the member's word",
+        "a member is taken to have given up what it was told to, before it has said so",
+        (("busway_bus.groups.reconcile:_still_has", _asks_nobody),),
+        _GROUPS,
+    ),
+    Planted(
+        "member reads on what it has given up",
+        "a member says that a partition is free, and goes on with it",
+        (("busway.consumer.group:GroupMember._revoke", _goes_on_reading),),
+        _GROUPS,
+    ),
+    Planted(
+        "group blind to new partitions",
+        "topics that are made or grow later are nobody's",
+        (("busway_bus.groups.topics:Topics.hash_of", _sees_no_growth),),
+        _GROUPS,
+    ),
+    Planted(
+        "coordinator waits for another clock",
+        "a group is not balanced before the time at which it was, by the clock of the coordinator before",
+        (("busway_bus.groups.consumer_target:is_within", _waits_for_another_clock),),
+        _GROUPS,
+    ),
+    Planted(
+        "static member's leave ignored",
+        "the seat of a static member that has left for a while is taken until its session ends",
+        (("busway_bus.groups.consumer:ConsumerGroup.depart", _nobody_leaves_for_a_while),),
+        _GROUPS,
+    ),
+    Planted(
+        "service commits what it has only read",
+        "the offset of a transaction is behind records that are not handled yet",
+        (("busway.app.handling.assigned:Assigned.committable_with", _commits_what_was_read),),
+        _SERVICES,
+    ),
+    Planted(
+        "transaction without the table's rows",
+        "what a handler has put is in memory, and not in the table's topic",
+        (("busway.app.tables.changes:Change.finish", _writes_no_rows),),
+        _SERVICES,
+    ),
+    Planted(
+        "rows of a failed call stay",
+        "the next attempt counts on what the failed one has put",
+        (("busway.app.tables.changes:Change.undo", _keeps_failed_rows),),
+        _SERVICES,
+    ),
+    Planted(
+        "service reads what is not committed",
+        "records of aborted transactions are handled",
+        (("busway.app.bus:Consumer", _reads_uncommitted),),
+        _SERVICES,
+    ),
+    Planted(
+        "offsets outside of the transaction",
+        "a service commits its offsets by themselves, so that a crash leaves them with another output",
+        (("busway.app.handling.transactor:Transactor._seal", _sends_offsets_alone),),
+        _SERVICES,
+    ),
+    Planted(
+        "zombie service unnoticed",
+        "an instance that its group has replaced commits what it had read, with its output",
+        (
+            ("busway_bus.groups.consumer_view:ConsumerView.check_commit", _any_epoch),
+            ("busway_bus.groups.classic_view:ClassicView._commit_in_transaction", _takes_any_member),
+        ),
+        _SERVICES,
+    ),
+    Planted(
+        "service keeps a fenced producer",
+        "an instance whose transaction was aborted by its coordinator begins all anew, but with the producer that may write no more",
+        (("busway.app.handling.transactor:Transactor._begin_anew", _keeps_fenced_producer),),
+        _SERVICES,
+    ),
+)
+"""All of them."""

@@ -1,0 +1,1 @@
+"""Three controllers of one cluster in a simulated world."""

@@ -1,0 +1,47 @@
+"""Three controllers under seeds, with crashes, power cuts, full and slow disks and broken networks: nothing that was answered is lost."""
+
+import pytest
+
+from tests.simulation.planting import Planted, planted
+from tests.simulation.quorum.cluster import run
+from tests.simulation.quorum.planted import PLANTED
+
+SEEDS = 24
+SEARCHED = 30
+STEP = 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, STEP))
+def test_seeds_hold(first: int) -> None:
+    """One leader an epoch, one history, pictures of committed records alone; and when the faults are over all works again."""
+    done = [run(seed) for seed in range(first, first + STEP)]
+    assert sum(len(one.invariants.leaders) for one in done) > STEP
+    assert sum(len(one.invariants.answers) for one in done) > 20 * STEP
+    assert sum(one.refused for one in done) > STEP
+
+
+@pytest.mark.slow
+def test_a_seed_decides_everything() -> None:
+    """The same seed is the same run."""
+    assert run(7).world.trace.digest == run(7).world.trace.digest != run(8).world.trace.digest
+
+
+@pytest.mark.slow
+def test_one_and_five_voters() -> None:
+    """One is its own majority; of five any three are."""
+    assert len(run(1, voters=1).invariants.answers) > 20
+    assert len(run(1, voters=5).invariants.answers) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Planted) -> None:
+    """Each by one of few seeds."""
+    with planted(bug):
+        for seed in range(SEARCHED):
+            try:
+                run(seed)
+            except AssertionError:
+                return
+    pytest.fail(f"{SEARCHED} seeds do not find: {bug.story}")

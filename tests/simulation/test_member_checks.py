@@ -1,0 +1,152 @@
+"""The checks of groups that their coordinator balances, and of services, find what they are for, and nothing where all is well."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.simulation import modern_checks, service_checks
+from tests.simulation.history import Beat, Commit, History, Outcome, Ownership, Partition, Revoked, Seat, Seen
+from tests.simulation.service_history import Copied, Row, ServiceRead, is_poison, row_key
+
+P = Partition("plain", 0)
+SOURCE = Partition("ledger", 0)
+
+
+def told(process: str, epoch: int, *, member: str = "") -> Ownership:
+    return Ownership(
+        process=process,
+        group="g",
+        member=member or process,
+        generation=epoch,
+        owned=frozenset([P]),
+        new=frozenset([P]),
+        modern=True,
+    )
+
+
+def names(history: History, check: Callable[..., object]) -> list[str]:
+    return [anomaly.name for anomaly in check(history, {})]  # type: ignore[attr-defined]
+
+
+def test_two_live_owners() -> None:
+    """Whoever had it and is heard afterwards is live; whoever is not heard knows no better."""
+    history = History()
+    history.note(told("a", 1))
+    history.note(told("b", 2))
+    assert names(history, modern_checks.two_live_owners) == []
+    history.note(Beat(process="a", group="g", member="a", epoch=1))
+    assert names(history, modern_checks.two_live_owners) == ["two live owners"]
+
+
+def test_who_gives_up_first_is_no_second_owner() -> None:
+    """Nor is a heartbeat after that a sign of anything, or one that was asked before the other was told."""
+    history = History()
+    history.note(told("a", 1))
+    beat = history.begin(Beat(process="a", group="g", member="a", epoch=1))
+    history.note(Revoked(process="a", group="g", partitions=frozenset([P])))
+    history.note(told("b", 2))
+    history.end(beat)
+    history.note(Beat(process="a", group="g", member="a", epoch=2))
+    assert names(history, modern_checks.two_live_owners) == []
+
+
+def commit(offset: int, outcome: Outcome = Outcome.OK, *, stale: bool = False) -> tuple[Commit, Outcome]:
+    made = Commit(process="a", group="g", partition=P, offset=offset, member="a", generation=1, stale=stale)
+    return made, outcome
+
+
+def test_a_fenced_commit() -> None:
+    history = History()
+    for made, outcome in (commit(0, Outcome.FAIL, stale=True), commit(0, stale=True)):
+        history.end(history.begin(made), outcome)
+    assert names(history, modern_checks.fenced_commits) == ["fenced commit"]
+
+
+def test_a_falling_offset() -> None:
+    """One that nobody knows the end of may come late, and what is read on from there is not falling."""
+    history, doubtful = History(), History()
+    for made, outcome in (commit(5), commit(9), commit(7)):
+        history.end(history.begin(made), outcome)
+    for made, outcome in (commit(5, Outcome.INFO), commit(9), commit(7)):
+        doubtful.end(doubtful.begin(made), outcome)
+    assert names(history, modern_checks.falling_offsets) == ["falling offset"]
+    assert names(doubtful, modern_checks.falling_offsets) == []
+
+
+def seat(member: str, outcome: Outcome = Outcome.OK, *, leaves: bool = False) -> tuple[Seat, Outcome]:
+    return Seat(process=member, group="g", member=member, instance="seat", leaves=leaves), outcome
+
+
+def test_a_seat_that_is_not_free() -> None:
+    """Who has left, and knows it, has its seat no more; whoever may have come since then has it."""
+    left, refused = seat("a", leaves=True), seat("c", Outcome.FAIL)
+    for made, expected in (
+        ([left, refused], ["seat not free"]),
+        ([seat("a"), refused], []),
+        ([seat("a", Outcome.INFO, leaves=True), refused], []),
+        ([left, seat("b"), refused], []),
+        ([left, seat("b", Outcome.INFO), refused], []),
+        ([left, seat("b", Outcome.FAIL)], ["seat not free"]),
+        ([seat("b"), left, refused], ["seat not free"]),
+    ):
+        history = History()
+        for one, outcome in made:
+            history.end(history.begin(replace(one)), outcome)
+        assert names(history, modern_checks.held_seats) == expected
+
+
+# Services
+
+VALUES = [value for value in (f"v{number}".encode() for number in range(100)) if not is_poison(value)][:3]
+POISON = next(value for value in (f"p{number}".encode() for number in range(100)) if is_poison(value))
+
+
+def reading() -> ServiceRead:
+    """What a service leaves behind that has handled three records, and put one aside."""
+    source = [Seen(SOURCE, offset, value) for offset, value in enumerate([*VALUES, POISON])]
+    rows: dict[str, Row] = {}
+    copies, changes = [], []
+    place, table = Partition("copies", 0), Partition("counts", 0)
+    for record in source[:3]:
+        key = row_key(0, record.value)
+        rows[key] = rows.get(key, Row()).after(record.offset)
+        copies.append(Seen(place, len(copies), Copied("s", SOURCE, record.offset, rows[key]).text()))
+        changes.append(Seen(table, len(changes), "/".join(map(str, rows[key])).encode(), key.encode()))
+    return ServiceRead(
+        process="s",
+        ordered=True,
+        sources={SOURCE: source},
+        copies={place: copies},
+        rows={table: changes},
+        letters=[(SOURCE, 3)],
+        live=[("s", key, row) for key, row in rows.items()],
+    )
+
+
+def found(read: ServiceRead) -> set[str]:
+    history = History()
+    history.note(read)
+    return {anomaly.name for check in service_checks.CHECKS for anomaly in check(history, {})}
+
+
+def test_a_service_that_did_well() -> None:
+    assert found(reading()) == set()
+
+
+def test_a_service_that_did_not() -> None:
+    """Each way in which output, dead letters and table can differ from what was read has a name."""
+    good = reading()
+    ((place, copies),) = good.copies.items()
+    ((table, rows),) = good.rows.items()
+    assert found(replace(good, copies={place: copies[:2]})) == {"not handled"}
+    twice = [*copies, copies[2]._replace(offset=3)]
+    assert found(replace(good, copies={place: twice})) == {"handled twice"}
+    assert found(replace(good, letters=[])) == {"not handled"}
+    assert found(replace(good, letters=[(SOURCE, 3), (SOURCE, 0)])) == {"handled in two ways"}
+    assert found(replace(good, letters=[(SOURCE, 3), (SOURCE, 9)])) == {"handled what is not there"}
+    turned = [copies[1]._replace(offset=0), copies[0]._replace(offset=1), copies[2]]
+    assert found(replace(good, copies={place: turned})) == {"handled out of order"}
+    other = copies[2]._replace(value=Copied("s", SOURCE, 2, Row(9, 9, 9)).text())
+    assert found(replace(good, copies={place: [*copies[:2], other]})) == {"handled with another row"}
+    assert "table is not its events" in found(replace(good, rows={table: rows[:2]}))
+    assert found(replace(good, rows={table: [*rows, rows[2]._replace(offset=3)]})) == {"row falls back"}
+    assert found(replace(good, live=[("s", "0.0", Row(7, 7, 7))])) == {"table in memory is not its topic"}

@@ -1,0 +1,92 @@
+"""Busway's broker in a process of its own, which may be killed and started again on the same data.
+
+What lives here: starting and stopping it. What does not: which broker a test wants (`tests.interop.broker`).
+"""
+
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.programs import held_ports, spawn
+
+START_SECONDS = 20.0
+
+
+class BuswayProcess:
+    """`python -m busway_bus` with its own temporary data directory; `prefix` is put before its command line."""
+
+    def __init__(self, settings: dict[str, str], prefix: Sequence[str] = ()) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="busway-broker-"))
+        self._settings = settings
+        self._prefix = prefix
+        self._process: subprocess.Popen[str] | None = None
+        self._log = self._folder / "broker.log"
+        self._port = held_ports(1)[0]
+        self.bootstrap_servers = ""
+
+    @property
+    def data_dir(self) -> Path:
+        """Where its logs are."""
+        return self._folder / "data"
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the process and wait until it says where it serves."""
+        settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "log.dirs": str(self.data_dir),
+            **self._settings,
+        }
+        file = self._folder / "server.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        with self._log.open("a") as log:
+            self._process = spawn(
+                [*self._prefix, sys.executable, "-m", "busway_bus", str(file)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        first: queue.SimpleQueue[str] = queue.SimpleQueue()
+        stdout = self._process.stdout
+        threading.Thread(target=lambda: first.put(stdout.readline()), daemon=True).start()
+        try:
+            words = first.get(timeout=START_SECONDS).split()
+        except queue.Empty:
+            words = []
+        assert words[:1] == ["serving"], f"the broker did not start:\n{self._log.read_text()[-3000:]}"
+        self.bootstrap_servers = words[1]
+
+    def kill(self) -> None:
+        """SIGKILL; `start` goes on with the same data at the same address."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def stop(self) -> None:
+        """End the process; it must end by itself, with code 0, and must have logged no traceback."""
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            code = self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        log = self._log.read_text()
+        shutil.rmtree(self._folder)
+        assert code == 0, f"the broker ended with {code}:\n{log[-3000:]}"
+        assert "Traceback" not in log, f"the broker logged a failure of its own:\n{log[-3000:]}"

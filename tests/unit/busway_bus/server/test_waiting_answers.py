@@ -1,0 +1,166 @@
+"""What a connection holds while an earlier answer is not there: it counts, whoever has made it wait."""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from busway.net.machine import OS
+from busway_bus.handlers.pending import Pending
+from busway_bus.kernel.config import Endpoint
+from busway_bus.kernel.limits import REQUEST_BYTES_WORKED_MAX
+from busway_bus.replication.turns import Turns
+from busway_bus.server.connection import Connection
+from busway_bus.server.dispatch import Reply
+from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.request_memory import RequestMemory
+from busway_bus.server.stream import Piece, Shared, Stream
+
+MIB = 1024 * 1024
+
+
+class Line(Stream):
+    """A client that takes everything at once."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__("peer", shared)
+        self.reading = True
+        self.written = 0
+
+    def pause_reading(self) -> None:
+        """Not now."""
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        """Now."""
+        self.reading = True
+
+    def close(self) -> None:
+        """Never."""
+
+    def abort(self) -> None:
+        """Gone."""
+        self._forget()
+
+    def _send(self) -> bool:
+        piece = self._queue.popleft()
+        self._queued_bytes -= len(piece)
+        self.written += len(piece)
+        return True
+
+
+class Bench:
+    """A connection whose requests are answered as a test says, and whose turn is never over: the clock of turns stands still.
+
+    Attributes:
+        shared: what its stream counts in.
+        memory: what its requests count in.
+    """
+
+    def __init__(self, memory: RequestMemory | None = None) -> None:
+        self.shared = Shared()
+        self.memory = memory or RequestMemory(100 * MIB)
+        self.line = Line(self.shared)
+        self.connection = Connection(
+            cast("Any", SimpleNamespace(turns=Turns(replace(OS, monotonic_s=lambda: 0.0)))),
+            self.line,
+            advertised=Endpoint(name="X", host="h", port=1),
+            max_request_bytes=100 * MIB,
+            scratch=scratch_buffer(),
+            memory=self.memory,
+            on_close=lambda _: None,
+            complain=lambda _, reason: None,
+        )
+        self.answers: list[Reply | list[Piece]] = []
+        self.connection._dispatch = cast("Any", lambda frame: self.answers.pop(0))
+
+    def ask(self, answer: Reply | list[Piece], size: int = 10) -> None:
+        """A request of so many bytes comes, which is answered like this."""
+        self.answers.append(answer)
+        data = size.to_bytes(4, "big") + bytes(size)
+        while data:
+            buffer = self.connection.buffer()
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            del buffer
+            self.connection.received(count)
+            data = data[count:]
+
+
+def reply(*, pipelined: bool) -> tuple[Reply, Pending]:
+    """An answer that is not there, and what completes it."""
+    pending = Pending()
+    return Reply(cast("Any", SimpleNamespace(pipelined=pipelined)), 1, pending), pending
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "later"])
+async def test_answers_that_wait_behind_another_are_counted(*, at_once: bool) -> None:
+    """Five megabytes are there, behind an answer that is not: they count until they are gone."""
+    bench = Bench()
+    first, produced = reply(pipelined=True)
+    bench.ask(first)
+    large = [bytes(5 * MIB)]
+    if at_once:
+        bench.ask(cast("Any", large))
+    else:
+        second, made = reply(pipelined=False)
+        bench.ask(second)
+        made.complete(large)
+        await asyncio.sleep(0)
+    assert bench.shared.memory.used == 5 * MIB
+    produced.complete([b"first"])
+    await asyncio.sleep(0)
+    assert bench.line.written == 5 * MIB + 5
+    assert bench.shared.memory.used == 0
+
+
+async def test_answers_of_a_client_that_is_gone_are_let_go() -> None:
+    """They wait for nobody."""
+    bench = Bench()
+    first, _ = reply(pipelined=True)
+    second, made = reply(pipelined=False)
+    bench.ask(first)
+    bench.ask(second)
+    bench.line.abort()
+    bench.connection.lost()
+    made.complete([bytes(5 * MIB)])
+    await asyncio.sleep(0)
+    assert list(bench.connection._answers) == [first]
+    assert bench.shared.memory.used == 0
+
+
+async def test_a_request_that_is_worked_on_counts_until_it_is_let_go() -> None:
+    """Batches wait for their coordinator: the connection is read no further than some megabytes, and on when they are in their logs."""
+    bench = Bench()
+    waiting = []
+    while bench.line.reading:
+        answer, pending = reply(pipelined=True)
+        pending.needs_request = True
+        waiting.append(pending)
+        bench.ask(answer, MIB)
+    assert len(waiting) * MIB == REQUEST_BYTES_WORKED_MAX
+    assert bench.memory.small.used + bench.memory.large.used == len(waiting) * MIB
+    waiting[0].let_go()
+    assert bench.line.reading, "its answer may wait for much longer"
+    for pending in waiting[1:]:
+        pending.let_go()
+    assert bench.memory.small.used + bench.memory.large.used == 0
+
+
+async def test_who_waits_for_memory_is_read_from_when_a_request_was_worked_on() -> None:
+    """Another connection finds no room while the first one's request is at work, and goes on when it is not."""
+    memory = RequestMemory(3 * MIB)
+    first, second, third = Bench(memory), Bench(memory), Bench(memory)
+    pendings = []
+    for bench in (first, second, third):
+        answer, pending = reply(pipelined=True)
+        pending.needs_request = True
+        pendings.append(pending)
+        bench.ask(answer, MIB)
+    assert [bench.line.reading for bench in (first, second, third)] == [True, False, False]
+    pendings[0].let_go()
+    assert [bench.line.reading for bench in (first, second, third)] == [True, True, False]
+    pendings[1].let_go()
+    assert third.line.reading
