@@ -3,13 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check sim simulate up hostile interop spark compose bench clean
+.PHONY: demo test check sim simulate simulate-cases smoke gate full up hostile interop spark compose bench clean
+
+PYTHON_ALONE := not java and not foreign and not hostile and not spark and not postgres and not compose and not simulation
 
 demo: $(READY)
 	$(BIN)/busway demo movieflix
 
 test: $(READY)
-	$(BIN)/pytest -n auto --dist worksteal -m "not java and not foreign and not hostile and not spark and not postgres and not compose and not simulation"
+	$(BIN)/pytest -n auto --dist worksteal -m "$(PYTHON_ALONE)"
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -25,8 +27,22 @@ hostile: $(READY)
 
 simulate: $(READY)
 	$(BIN)/pytest -n auto -m "simulation and not spark"
-	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate gettaxi.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(or $(FIRST),$(shell date +%s))
-	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate mysocialmedia.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(or $(FIRST),$(shell date +%s))
+	$(MAKE) simulate-cases
+
+simulate-cases: FIRST ?= $(shell date +%s)
+simulate-cases: $(READY)
+	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate gettaxi.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(FIRST)
+	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate mysocialmedia.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(FIRST)
+
+smoke: $(READY)
+	$(BIN)/python tools/jars.py kafka
+	$(BIN)/pytest -m smoke
+
+gate:
+	$(PYTHON) -m tools.gate
+
+full:
+	$(PYTHON) -m tools.full $(STAGES)
 
 up: $(READY)
 	$(BIN)/busway up
