@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.conformance.java_program import command_of
+from tests.support.patience import patient
 from tools.jars import kafka_libs
 
 SOURCE = Path(__file__).parent / "java" / "Oracle.java"
@@ -45,7 +46,7 @@ class Oracle:
     def __exit__(self, *_: object) -> None:
         self._in.close()
         try:
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=patient(20))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 
 from busway import AvroCodec
 from busway_spark.jobs import offload
@@ -166,7 +167,7 @@ def test_a_job_that_is_killed_writes_no_row_twice_and_loses_none(bus: Any, spark
             subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True) as process,
         ):
             commits = tmp_path / "_checkpoints" / "seen" / "commits"
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + patient(120)
             while len(list(commits.glob("[0-9]*"))) < killed_at:
                 assert process.poll() is None, (tmp_path / "said").read_text()
                 assert time.monotonic() < deadline, "the job has written nothing"

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from busway_bus.testing.ports import HeldPort
+from tests.support.patience import patient
 
 Self = TypeVar("Self", bound="Program")
 _PR_SET_PDEATHSIG: Final = 1
@@ -68,7 +69,7 @@ def end(process: "subprocess.Popen[Any]", number: signal.Signals = signal.SIGTER
     """Ask a program to end, and kill it where it does not."""
     process.send_signal(number)
     try:
-        process.wait(within_s)
+        process.wait(patient(within_s))
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.conformance.java_program import command_of
+from tests.support.patience import patient
 from tools.jars import registry_libs
 
 SOURCE = Path(__file__).parent / "java" / "RegistryOracle.java"
@@ -48,7 +49,7 @@ class RegistryOracle:
     def __exit__(self, *_: object) -> None:
         self._pipe(self._process.stdin).close()
         try:
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=patient(20))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -11,13 +11,14 @@ import confluent_kafka
 import pytest
 from tests.integration.client.conftest import Cluster
 from tests.support.apache_kafka import java_command
+from tests.support.patience import patient
 
 from busway import Admin, Consumer, NewTopic, Producer, RebalanceListener, TopicPartition
 
 pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.java]
 PARTITIONS = 6
 RECORDS = 300
-WAIT_S = 40.0
+WAIT_S = patient(40.0)
 
 
 class Ledger:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 from tests.integration.client.committed import committed
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient
 
 from busway import Admin, NewTopic, Producer, TopicPartition
 
@@ -57,7 +58,7 @@ class Source:
 async def busy(source: Source, until: Awaitable[T]) -> T:
     """What comes `until` then; meanwhile there is always something left to do."""
     end = asyncio.ensure_future(until)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patient(60)):
         while not end.done():
             await source.add(2)
             await asyncio.wait([end], timeout=0.1)
@@ -122,7 +123,7 @@ async def under_fates(
                 assert any(words in said for words in ("Fenced", "moved on", "aborted already")), said
             else:
                 await zombie.communicate()
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(patient(120)):
             while await passed_on(cluster, group) < numbers.count:
                 if running.returncode is not None:
                     raise AssertionError(f"the last instance ended: {(await running.communicate())[1].decode()}")

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from busway import Admin, App
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow]
 PAGE = (Path(__file__).parents[3] / "docs" / "QUEUES.md").read_text()
-PATIENCE_S = 40.0
+PATIENCE_S = patient(40.0)
 
 
 async def busway(*arguments: str) -> Any:
