@@ -2,6 +2,7 @@
 how long a test and the test bus wait, times the patience that is asked for."""
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure() -> None:
-    """Refuse a patience that is none before any test runs, and scale what the test bus waits for, which users set for each call."""
+    """Let SIGINT interrupt this process, and scale what the test bus waits for, which users set for each call.
+
+    A shell that runs this in the background, without job control, has it ignore SIGINT, and every program that it starts.
+
+    Raises:
+        UsageError: The patience is no number of at least 1.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         patience.factor()
     except ValueError as problem:

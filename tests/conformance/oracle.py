@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from tests.conformance.java_program import command_of
 from tests.support.patience import patient
+from tests.support.programs import spawn
 from tools.jars import kafka_libs
 
 SOURCE = Path(__file__).parent / "java" / "Oracle.java"
@@ -38,7 +39,7 @@ class Oracle:
 
     def __init__(self) -> None:
         command = command_of(SOURCE, kafka_libs())
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = spawn(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> "Oracle":
         return self

@@ -4,7 +4,6 @@ import datetime as dt
 import os
 import signal
 import struct
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.patience import patient
+from tests.support.programs import spawn
 
 from busway import AvroCodec
 from busway_spark.jobs import offload
@@ -164,7 +164,7 @@ def test_a_job_that_is_killed_writes_no_row_twice_and_loses_none(bus: Any, spark
     for killed_at in (1, 4):
         with (
             (tmp_path / "said").open("w") as said,
-            subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True) as process,
+            spawn(command, stdout=said, stderr=said, start_new_session=True) as process,
         ):
             commits = tmp_path / "_checkpoints" / "seen" / "commits"
             deadline = time.monotonic() + patient(120)

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from tests.conformance.java_program import command_of
 from tests.support.patience import patient
+from tests.support.programs import spawn
 from tools.jars import registry_libs
 
 SOURCE = Path(__file__).parent / "java" / "RegistryOracle.java"
@@ -34,7 +35,7 @@ class RegistryOracle:
 
     def __init__(self) -> None:
         # SLF4J says once that it has nowhere to log to; what goes wrong is in the answers.
-        self._process = subprocess.Popen(
+        self._process = spawn(
             command_of(SOURCE, registry_libs()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.client.committed import committed
 from tests.integration.client.conftest import Cluster
 from tests.support.patience import patient
+from tests.support.programs import spawn_async
 
 from busway import Admin, NewTopic, Producer, TopicPartition
 
@@ -25,7 +26,7 @@ ZOMBIES = 2
 
 async def start(*arguments: str) -> asyncio.subprocess.Process:
     """Another instance of the service."""
-    return await asyncio.create_subprocess_exec(
+    return await spawn_async(
         sys.executable, str(PROGRAM), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
 

@@ -13,6 +13,7 @@ import pytest
 from tests.integration.registry.conftest import POSTGRES, Client, registry_process
 from tests.support.patience import patient
 from tests.support.postgres import Postgres
+from tests.support.programs import spawn_async
 
 CLIENTS = 20
 
@@ -159,9 +160,7 @@ async def test_two_nodes_on_one_database(postgres: Postgres) -> None:
 )
 async def test_a_start_that_fails(arguments: list[str], why: str) -> None:
     """One line that says why, and exit code 1."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "busway_registry", *arguments, stdout=PIPE, stderr=PIPE
-    )
+    process = await spawn_async(sys.executable, "-m", "busway_registry", *arguments, stdout=PIPE, stderr=PIPE)
     out, said = await asyncio.wait_for(process.communicate(), timeout=patient(30))
     assert (process.returncode, out) == (1, b"")
     assert why in said.decode()
