@@ -1,13 +1,19 @@
-"""What the suites in `tests` and `examples` share: one Spark session, because a process has room for one, with what all of them need."""
+"""What the suites in `tests` and `examples` share: one Spark session, because a process has room for one, with what all of them need; and
+how long a test and the test bus wait, times the patience that is asked for."""
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+import pytest_timeout
+from tests.support import patience
 from tools.jars import need
+
+from busway.testing import bus, crash, standing, threaded
 
 SPARK = Path(__file__).parent / "tests" / "spark"
 
@@ -20,6 +26,32 @@ hypothesis.settings.load_profile("untimed")
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Who leaves Spark's tests out need not have PySpark, which they import; who asks for them is told by that import."""
     return True if collection_path == SPARK and "not spark" in config.option.markexpr else None
+
+
+def pytest_configure() -> None:
+    """Let SIGINT interrupt this process, and scale what the test bus waits for, which users set for each call.
+
+    A shell that runs this in the background, without job control, has it ignore SIGINT, and every program that it starts.
+
+    Raises:
+        UsageError: The patience is no number of at least 1.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        patience.factor()
+    except ValueError as problem:
+        raise pytest.UsageError(str(problem)) from None
+    for module, name in ((bus, "SETTLE_S"), (crash, "REACH_S"), (standing, "REACT_S"), (threaded, "START_S")):
+        setattr(module, name, patience.patient(getattr(module, name)))
+    for waits in (bus.TestBus.settle, bus.TestBus.resting):
+        waits.__defaults__ = (bus.SETTLE_S,)
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> Any:
+    """Scale the time-out of each test, whether a mark, the configuration or the command line gives it."""
+    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience.patient(settings.timeout)))
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

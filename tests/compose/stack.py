@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from tests.support.patience import patient
 from tests.support.programs import held_ports, release_ports
 from tools.jars import ToolMissing
 
@@ -79,7 +80,7 @@ class Stack:
         self._until(well)
 
     def _until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + HEALTHY_S
+        end = time.monotonic() + patient(HEALTHY_S)
         while not condition():
             assert time.monotonic() < end, f"{self.containers()}\n{self.logs()}"
             time.sleep(0.5)
@@ -168,7 +169,7 @@ def _build_kit() -> dict[str, str]:
 
 def _done(command: list[str], environment: dict[str, str], timeout_s: float) -> str:
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=patient(timeout_s), check=False
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{(done.stdout + done.stderr)[-4000:]}"
     return done.stdout

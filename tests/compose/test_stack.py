@@ -9,6 +9,7 @@ import pytest
 from tests.compose.scenarios import Scenario, scenarios
 from tests.compose.scenarios.movieflix import STEPS, VIEWERS, MovieFlix
 from tests.compose.stack import Stack
+from tests.support.patience import patient
 
 from busway import Admin, NewTopic, Producer
 
@@ -22,7 +23,7 @@ async def clients(stack: Stack, parts: list[Scenario]) -> AsyncIterator[dict[str
     async with AsyncExitStack() as opened:
         yield {
             one.service: await opened.enter_async_context(
-                httpx2.AsyncClient(base_url=stack.url(one.service.upper()), timeout=60, trust_env=False)
+                httpx2.AsyncClient(base_url=stack.url(one.service.upper()), timeout=patient(60), trust_env=False)
             )
             for one in parts
         }
@@ -89,7 +90,7 @@ async def test_a_stop_and_a_start(stack: Stack) -> None:
 
 async def test_the_database_is_away(stack: Stack) -> None:
     """The registry says so, and serves again without being started again."""
-    async with httpx2.AsyncClient(base_url=stack.url("REGISTRY"), timeout=20, trust_env=False) as http:
+    async with httpx2.AsyncClient(base_url=stack.url("REGISTRY"), timeout=patient(20), trust_env=False) as http:
         schema = {"schema": '"string"'}
         before = (await http.post("/subjects/away/versions", json=schema)).json()["id"]
         await asyncio.to_thread(stack.compose, "stop", "postgres")
@@ -102,7 +103,7 @@ async def test_the_database_is_away(stack: Stack) -> None:
 async def test_connect_serves(stack: Stack) -> None:
     """It knows its connectors, and reaches the bus, where it keeps those that are made."""
     sink = {"connector.class": "JdbcSink", "connection.url": "sqlite:////tmp/lines.db", "topics": "lines"}
-    async with httpx2.AsyncClient(base_url=stack.url("CONNECT"), timeout=60, trust_env=False) as http:
+    async with httpx2.AsyncClient(base_url=stack.url("CONNECT"), timeout=patient(60), trust_env=False) as http:
         made = await http.post("/connectors", json={"name": "lines", "config": sink})
         assert made.status_code == 201, made.text
         assert "lines" in (await http.get("/connectors")).json()

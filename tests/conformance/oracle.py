@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.conformance.java_program import command_of
+from tests.support.patience import patient
+from tests.support.programs import spawn
 from tools.jars import kafka_libs
 
 SOURCE = Path(__file__).parent / "java" / "Oracle.java"
@@ -37,7 +39,7 @@ class Oracle:
 
     def __init__(self) -> None:
         command = command_of(SOURCE, kafka_libs())
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = spawn(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> "Oracle":
         return self
@@ -45,7 +47,7 @@ class Oracle:
     def __exit__(self, *_: object) -> None:
         self._in.close()
         try:
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=patient(20))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

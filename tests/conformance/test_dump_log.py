@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 from tools.jars import kafka_libs, need
 
 from busway_bus.kernel.transactions import EndTransaction
@@ -32,7 +33,7 @@ def dump(directory: Path) -> str:
     output = ""
     for option in ("--deep-iteration", "--index-sanity-check"):
         answer = subprocess.run(
-            [*main, option, "--files", listed], check=False, capture_output=True, text=True, timeout=100
+            [*main, option, "--files", listed], check=False, capture_output=True, text=True, timeout=patient(100)
         )
         assert answer.returncode == 0, answer.stderr[-2000:]
         output += answer.stdout

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.connect_worker import Rest, records_of, until, worker_config
+from tests.support.patience import patient
 
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_connect.config import BadSetting
@@ -85,7 +86,12 @@ def test_the_command_finds_modules_of_its_folder_and_says_one_line(tmp_path: Pat
     (tmp_path / "broken.py").write_text("1 / 0")
     command = [str(Path(sys.executable).with_name("busway")), "connect", "--port", "0", "--override"]
     done = subprocess.run(
-        [*command, "plugin.modules=broken"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [*command, "plugin.modules=broken"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=patient(60),
+        check=False,
     )
     assert done.returncode == 1
     assert done.stderr.strip().splitlines() == [

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -20,7 +21,7 @@ def test_the_service_and_its_test_pass(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\npythonpath = .\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_service.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=patient(100), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
     code = [line for line in blocks["service.py"].splitlines() if line.strip()]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SIMULATION.md"
 BLOCK = re.compile(r"^```python (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -25,7 +26,9 @@ def test_the_promises_hold_and_are_broken_without_the_offset(tmp_path: Path) -> 
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
         arguments = [sys.executable, "-m", *command]
-        return subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
+        return subprocess.run(
+            arguments, cwd=tmp_path, capture_output=True, text=True, timeout=patient(500), check=False
+        )
 
     done = run("pytest", "-q", "-p", "no:cacheprovider", "promises.py")
     assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 
 from busway import App, Consumer, Producer
 from busway_bus.testing.local_cluster import LocalCluster
@@ -41,7 +42,7 @@ async def test_the_example_of_the_page_runs() -> None:
     names = run(0)
     price_rides: Callable[[str], Awaitable[None]] = names["price_rides"]
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(patient(60)),
         LocalCluster() as cluster,
         Producer(cluster.bootstrap_servers) as producer,
         Consumer(

@@ -28,6 +28,7 @@ from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.schema import info_of
 from tests.interop.broker import SETTINGS, BuswayProcess
 from tests.support.canary import Canary, KafkaQuestion
+from tests.support.patience import patient
 
 pytestmark = pytest.mark.hostile
 NOW = 1_700_000_000_000
@@ -53,7 +54,7 @@ async def call(process: BuswayProcess, message: object, key: ApiKey, version: in
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(struct.pack(">i", len(frame)) + frame)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patient(60)):
             size = int.from_bytes(await reader.readexactly(4), "big")
             data = await reader.readexactly(size)
     finally:

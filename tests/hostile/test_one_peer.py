@@ -36,6 +36,7 @@ from busway_protocol.messages.topics import (
 from busway_protocol.records.builder import BatchBuilder
 from tests.support.busway_process import BuswayProcess
 from tests.support.canary import Canary
+from tests.support.patience import patient
 from tests.support.raw_client import frame, key_of
 
 MIB = 1024 * 1024
@@ -48,7 +49,7 @@ def peers(broker: BuswayProcess, count: int, source: str = "127.0.0.1") -> Itera
     with ExitStack() as stack:
         made = []
         for _ in range(count):
-            made_from = socket.create_connection((host, int(port)), timeout=30, source_address=(source, 0))
+            made_from = socket.create_connection((host, int(port)), timeout=patient(30), source_address=(source, 0))
             peer = stack.enter_context(made_from)
             made.append(peer)
         yield made
@@ -68,7 +69,7 @@ def push(peer: socket.socket, data: bytes | memoryview, *, within_s: float) -> i
 
 def answer(peer: socket.socket, *, within_s: float = 30.0) -> bytes:
     """The next answer, without its size."""
-    peer.settimeout(within_s)
+    peer.settimeout(patient(within_s))
     (size,) = struct.unpack(">i", exactly(peer, 4))
     return exactly(peer, size)
 
@@ -231,7 +232,7 @@ def test_a_request_of_millions_of_nothings_ends_its_connection(hostile_broker: B
     body = struct.pack(">hhih", 3, 9, 1, -1) + b"\0" + length + b"\1\0" * 4_000_000 + bytes(4)
     with peers(hostile_broker, 1) as (peer,):
         push(peer, struct.pack(">i", len(body)) + body, within_s=5.0)
-        peer.settimeout(30)
+        peer.settimeout(patient(30))
         with suppress(ConnectionResetError):
             assert not peer.recv(1)
 

@@ -10,6 +10,7 @@ from tests.integration.broker.share_probe import Member, ShareRun, batch
 from tests.integration.broker.test_share_fetch_beside_kafka import SETTINGS, join
 from tests.support.busway_process import BuswayProcess
 from tests.support.canary import Canary, KafkaQuestion
+from tests.support.patience import patient
 
 RECORDS, PARTITIONS = 10_000, 8
 LOCK_S = 15
@@ -74,7 +75,7 @@ async def test_locks_of_tens_of_thousands_of_records(broker: BuswayProcess, cana
         await taken(first)
         await first.client.__aexit__(None, None, None)
         await given_again(second)
-        async with asyncio.timeout(4 * LOCK_S):
+        async with asyncio.timeout(patient(4 * LOCK_S)):
             while not run.log[-1][1][2] or {part[2] for part in run.log[-1][1][2][0][3]} != {3}:
                 await third.fetch("waits for the locks to end", **LARGE)
     finally:

@@ -25,10 +25,11 @@ from tools import install_foreign
 from tools.jars import kafka_libs
 
 from tests.support.apache_kafka import java, java_command
+from tests.support.patience import patient
 
 HERE = Path(__file__).resolve().parent
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = patient(60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from tests.interop.clients import Client, Seen
+from tests.support.patience import patient
 from tests.support.programs import spawn
 
 
@@ -77,7 +78,7 @@ class Group:
         Raises:
             AssertionError: it was not, in time.
         """
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patient(seconds)
         while not done():
             with contextlib.suppress(queue.Empty):
                 self._progress.get(timeout=max(0.0, deadline - time.monotonic()))

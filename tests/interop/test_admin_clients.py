@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from kafka import KafkaAdminClient
 
 from tests.interop.broker import Broker
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
 
@@ -25,18 +26,18 @@ def kafka_python(broker: Broker) -> Iterator[KafkaAdminClient]:
 def test_librdkafka_describes_settings(admin: AdminClient) -> None:
     """Sources and synonyms arrive."""
     for made in admin.create_topics([NewTopic("described-by-librdkafka", 1, 1)]).values():
-        made.result(20)
+        made.result(patient(20))
     (found,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "described-by-librdkafka")]).values()
-    entry = found.result(20)["min.insync.replicas"]
+    entry = found.result(patient(20))["min.insync.replicas"]
     assert (entry.value, entry.source, entry.is_default) == ("1", 3, False)
 
 
 def test_librdkafka_elects_leaders(admin: AdminClient) -> None:
     """No election is needed, which it takes for success."""
     for made in admin.create_topics([NewTopic("elected-by-librdkafka", 1, 1)]).values():
-        made.result(20)
+        made.result(patient(20))
     partition = confluent_kafka.TopicPartition("elected-by-librdkafka", 0)
-    outcomes = admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [partition]).result(20)
+    outcomes = admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [partition]).result(patient(20))
     (problem,) = outcomes.values()
     assert problem is None or problem.code() == confluent_kafka.KafkaError.ELECTION_NOT_NEEDED
 
@@ -44,7 +45,7 @@ def test_librdkafka_elects_leaders(admin: AdminClient) -> None:
 def test_kafka_python_describes_log_directories(kafka_python: KafkaAdminClient, admin: AdminClient) -> None:
     """The partition is in the one directory."""
     for made in admin.create_topics([NewTopic("sized-by-kafka-python", 1, 1)]).values():
-        made.result(20)
+        made.result(patient(20))
     assert "sized-by-kafka-python" in str(kafka_python.describe_log_dirs())
 
 

@@ -16,6 +16,7 @@ from tests.interop.broker import Broker
 from tests.interop.clients import CLIENTS, CODECS, Client, Written
 from tests.interop.ledger import Ledger
 from tests.interop.members import group_of
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
 RECORDS = 20
@@ -65,12 +66,12 @@ def records_of(writer: str, codec: str, count: int = RECORDS) -> list[Written]:
 def create(admin: AdminClient, topic: str, partitions: int) -> None:
     """Create a topic."""
     for done in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        done.result(20)
+        done.result(patient(20))
 
 
 def eventually(ask: Callable[[], object], wanted: object, seconds: float = 30.0) -> None:
     """Ask until the answer is the wanted one."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while (answer := ask()) != wanted:
         assert time.monotonic() < deadline, f"after {seconds} s still {answer}, not {wanted}"
         time.sleep(0.05)
@@ -152,7 +153,7 @@ def test_reads_every_codec_of_every_writer(
         assert all(begun < one.timestamp / 1000 < time.time() + 60 for one in mine)
     asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0) for topic in topics.values()])]
     (found,) = admin.list_consumer_group_offsets(asked).values()
-    committed = {one.topic: one.offset for one in found.result(20).topic_partitions}
+    committed = {one.topic: one.offset for one in found.result(patient(20)).topic_partitions}
     assert committed == {topic: RECORDS * len(writer.codecs) for writer, topic in topics.items()}
     eventually(lambda: described(admin, group), (ConsumerGroupState.EMPTY, []))
     ledger.note(client.name, version, "read", f"{len(CODECS)} codecs of {len(topics)} writers")
@@ -162,7 +163,7 @@ def described(admin: AdminClient, group: str) -> tuple[ConsumerGroupState, list[
     """The state of a group and how many partitions each member has; None while it has no coordinator."""
     (done,) = admin.describe_consumer_groups([group]).values()
     try:
-        found = done.result(20)
+        found = done.result(patient(20))
     except confluent_kafka.KafkaException as problem:
         if problem.args[0].code() in NO_COORDINATOR:
             return None
@@ -202,7 +203,7 @@ def test_a_topic_is_made_on_first_use(client: Client, broker: Broker, admin: Adm
     }
     consumer = confluent_kafka.Consumer(settings)
     consumer.subscribe([topic])
-    (record,) = consumer.consume(1, 20)
+    (record,) = consumer.consume(1, patient(20))
     consumer.close()
     assert record.value() == written[0].value.encode()
 
@@ -232,7 +233,7 @@ def timed(broker: Broker, admin: AdminClient) -> str:
         for number in range(batch * 50, batch * 50 + 50):
             headers = {"n": str(number)}
             producer.produce("timed", key=str(number), value="v", headers=headers, timestamp=BASE + number * 1000)
-        assert producer.flush(20) == 0
+        assert producer.flush(patient(20)) == 0
     return "timed"
 
 

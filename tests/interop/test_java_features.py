@@ -9,6 +9,7 @@ import pytest
 from tests.interop.broker import Broker, chosen_broker
 from tests.interop.ledger import Ledger
 from tests.support.apache_kafka import ApacheKafka, java_command
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow]
 TOOL = "org.apache.kafka.tools.FeatureCommand"
@@ -46,7 +47,7 @@ def both() -> Iterator[tuple[Broker, Broker]]:
 def run(broker: Broker, line: str) -> tuple[int, str]:
     """What the tool ended with and printed."""
     command = java_command(TOOL, "--bootstrap-server", broker.bootstrap_servers, *line.split())
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(120), check=False)
     return done.returncode, done.stdout + done.stderr
 
 

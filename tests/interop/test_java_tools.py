@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop.broker import Broker
 from tests.interop.ledger import Ledger
 from tests.support.apache_kafka import java
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow]
 TOOLS = {
@@ -48,12 +49,12 @@ def tool(broker: Broker) -> Tool:
 def filled(broker: Broker, admin: AdminClient, topic: str, records: int, partitions: int = 1) -> None:
     """A topic with so many records in each partition, a second apart."""
     for creation in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        creation.result(20)
+        creation.result(patient(20))
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 20})
     for number in range(records):
         for partition in range(partitions):
             producer.produce(topic, value=f"v{number}", partition=partition, timestamp=BASE + number * 1000)
-    assert producer.flush(20) == 0
+    assert producer.flush(patient(20)) == 0
 
 
 def table(output: str) -> list[dict[str, str]]:
@@ -83,7 +84,7 @@ def test_kafka_topics(tool: Tool, ledger: Ledger) -> None:
 def test_kafka_configs(tool: Tool, admin: AdminClient, ledger: Ledger) -> None:
     """Set and remove settings of a topic, see those of the broker; one that does not exist is refused."""
     for creation in admin.create_topics([NewTopic("java-settings", 1, 1)]).values():
-        creation.result(20)
+        creation.result(patient(20))
     entity = ("--entity-type", "topics", "--entity-name", "java-settings")
     tool("kafka-configs", "--alter", *entity, "--add-config", "retention.ms=60000,cleanup.policy=[compact,delete]")
     told = tool("kafka-configs", "--describe", *entity)
@@ -160,7 +161,7 @@ def test_kafka_consumer_groups(tool: Tool, broker: Broker, admin: AdminClient, l
     }
     consumer = confluent_kafka.Consumer({**settings, "client.id": "the-member", "enable.auto.commit": False})
     consumer.subscribe(["java-lag"])
-    assert len(consumer.consume(20, 20)) == 20
+    assert len(consumer.consume(20, patient(20))) == 20
     consumer.commit(asynchronous=False)
     group = ("--group", "java-group")
     (row,) = table(tool("kafka-consumer-groups", "--describe", *group))
@@ -193,7 +194,7 @@ def test_kafka_consumer_groups(tool: Tool, broker: Broker, admin: AdminClient, l
 def test_the_perf_tests(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
     """kafka-producer-perf-test and kafka-consumer-perf-test move the same number of records."""
     for creation in admin.create_topics([NewTopic("java-perf", 3, 1)]).values():
-        creation.result(20)
+        creation.result(patient(20))
     count = 50_000
     sizes = ("--num-records", str(count), "--record-size", "1000", "--throughput", "-1")
     told = tool("kafka-producer-perf-test", "--topic", "java-perf", *sizes, "--command-property", "acks=all")
@@ -239,7 +240,7 @@ def test_kafka_metadata_quorum(tool: Tool, ledger: Ledger) -> None:
 def test_kafka_leader_election(tool: Tool, admin: AdminClient, ledger: Ledger) -> None:
     """No partition needs one; a topic that does not exist is refused."""
     for creation in admin.create_topics([NewTopic("java-elections", 2, 1)]).values():
-        creation.result(20)
+        creation.result(patient(20))
     one = ("--topic", "java-elections", "--partition", "1")
     assert "Valid replica already elected" in tool("kafka-leader-election", "--election-type", "preferred", *one)
     tool("kafka-leader-election", "--election-type", "unclean", "--all-topic-partitions")
@@ -251,7 +252,7 @@ def test_kafka_leader_election(tool: Tool, admin: AdminClient, ledger: Ledger) -
 def test_kafka_reassign_partitions(tool: Tool, admin: AdminClient, tmp_path: Path, ledger: Ledger) -> None:
     """A plan that leaves a partition where it is, is carried out; one to another broker is refused; nothing is under way."""
     for creation in admin.create_topics([NewTopic("java-moves", 1, 1)]).values():
-        creation.result(20)
+        creation.result(patient(20))
     plan = tmp_path / "plan.json"
 
     def move(step: str, broker: int) -> str:
@@ -271,7 +272,7 @@ def test_kafka_transactions(tool: Tool, broker: Broker, admin: AdminClient, ledg
     """Java's transactional producer, an epoch for each transaction; its transactions listed, described, and fenced by a tool."""
     assert re.search(r"transaction\.version.*FinalizedVersionLevel: 2", tool("kafka-features", "describe"))
     for creation in admin.create_topics([NewTopic("java-tx", 1, 1)]).values():
-        creation.result(20)
+        creation.result(patient(20))
     several = ("--transactional-id", "java-x", "--transaction-duration-ms", "50")
     amount = ("--num-records", "2000", "--record-size", "100", "--throughput", "2000")
     assert "2000 records sent" in tool("kafka-producer-perf-test", "--topic", "java-tx", *amount, *several)

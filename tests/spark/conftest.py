@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import fastavro
 import pytest
+from tests.support.patience import patient
 
 from busway import Admin, App, NewTopic, Producer, RegistryClient, Topic
 from busway_bus.testing.local_cluster import LocalCluster
@@ -31,7 +32,7 @@ class Bus:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something in the bus's event loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(patient(60))
 
     @property
     def servers(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 
 from busway import Admin, TopicPartition
 from busway_spark import LagListener, Progress, stream_topic, to_store
@@ -56,7 +57,7 @@ def counts(spark: Any, out: Path) -> dict[str, int]:
 
 def run(command: list[str], folder: Path) -> Any:
     """A command to its end."""
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=patient(240), check=False)
 
 
 def test_busway_spark_runs_a_job_of_ones_own(bus: Any, spark: Any, tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_spark_submit_runs_a_job(bus: Any, spark: Any, tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=patient(240),
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -4,7 +4,6 @@ import datetime as dt
 import os
 import signal
 import struct
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
+from tests.support.programs import spawn
 
 from busway import AvroCodec
 from busway_spark.jobs import offload
@@ -163,10 +164,10 @@ def test_a_job_that_is_killed_writes_no_row_twice_and_loses_none(bus: Any, spark
     for killed_at in (1, 4):
         with (
             (tmp_path / "said").open("w") as said,
-            subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True) as process,
+            spawn(command, stdout=said, stderr=said, start_new_session=True) as process,
         ):
             commits = tmp_path / "_checkpoints" / "seen" / "commits"
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + patient(120)
             while len(list(commits.glob("[0-9]*"))) < killed_at:
                 assert process.poll() is None, (tmp_path / "said").read_text()
                 assert time.monotonic() < deadline, "the job has written nothing"

@@ -13,6 +13,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F
 from tests.spark.conftest import framed
+from tests.support.patience import patient
 
 from busway_spark import NoColumns, NoSchema, NotServed, explain, read_topic, rejected
 
@@ -324,6 +325,8 @@ def test_without_a_jar(bus: Any, tmp_path: Path) -> None:
         "try:\n    write_topic(frame.select('event.n'), 't', **servers)\n"
         "except Exception as problem:\n    print(problem)\n"
     )
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=patient(120), check=False
+    )
     assert "sum 45" in done.stdout, done.stderr
     assert "writing needs Spark's Kafka and Avro artifacts" in done.stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 
 from busway import App, Consumer, RegistryClient, RegistryRefused
 from busway_spark import DoesNotFit, explain, read_topic, realtime, stream_topic, write_topic
@@ -108,7 +109,7 @@ def test_real_time_mode_from_topic_to_topic(bus: Any, spark: Any, tmp_path: Path
 
     async def first(count: int) -> list[bytes | None]:
         async with Consumer("to", bootstrap_servers=bus.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-            async with asyncio.timeout(50):
+            async with asyncio.timeout(patient(50)):
                 return [(await consumer.getone()).value for _ in range(count)]
 
     try:

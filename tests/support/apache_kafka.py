@@ -16,9 +16,10 @@ from tools.jars import kafka_libs, need
 
 from tests.support import class_archive
 from tests.support.class_archive import JDK
+from tests.support.patience import patient
 from tests.support.programs import Program, held_ports, spawn
 
-START_SECONDS = 90.0
+START_SECONDS = patient(90.0)
 QUICK = ("-XX:TieredStopAtLevel=1",)
 """The first compiler alone: for JVMs that live no longer than a test."""
 
@@ -49,7 +50,12 @@ def java(main_class: str, *arguments: str, stdin: str | None = None, seconds: fl
         AssertionError: it ended with another code than 0; holds what it printed.
     """
     done = subprocess.run(
-        java_command(main_class, *arguments), input=stdin, capture_output=True, text=True, timeout=seconds, check=False
+        java_command(main_class, *arguments),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=patient(seconds),
+        check=False,
     )
     assert done.returncode == 0, f"{main_class} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -138,7 +144,7 @@ class ApacheKafka(Program):
                 break
             # The port opens before the broker serves; its own word that it has started comes after.
             if b"Kafka Server started" in self._output.read_bytes():
-                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                socket.create_connection(("127.0.0.1", port), timeout=patient(5)).close()
                 return
             time.sleep(0.05)
         raise AssertionError(f"Apache Kafka did not start:\n{self._output.read_text()[-3000:]}")

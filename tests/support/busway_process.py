@@ -12,9 +12,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.patience import patient
 from tests.support.programs import held_ports, spawn
 
-START_SECONDS = 20.0
+START_SECONDS = patient(20.0)
 
 
 class BuswayProcess:
@@ -80,7 +81,7 @@ class BuswayProcess:
         assert self._process is not None
         self._process.terminate()
         try:
-            code = self._process.wait(30)
+            code = self._process.wait(patient(30))
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()

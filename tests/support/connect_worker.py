@@ -19,10 +19,11 @@ import httpx2
 
 from busway import Record, read_to_end
 from busway_connect.config import WorkerConfig
+from tests.support.patience import patient
 from tests.support.programs import spawn
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 20.0
+SECONDS = patient(20.0)
 
 
 class Rest:

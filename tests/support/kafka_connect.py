@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from tools.jars import debezium_libs, need
 
 from tests.support.apache_kafka import JDK
+from tests.support.patience import patient
 from tests.support.programs import Program, held_ports, spawn
 
-START_SECONDS = 90.0
+START_SECONDS = patient(90.0)
 
 
 class KafkaConnect(Program):
@@ -74,7 +75,7 @@ class KafkaConnect(Program):
 
     def _serves(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=patient(5)) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

@@ -12,9 +12,10 @@ import time
 
 from tools.install_foreign import postgres_bin
 
+from tests.support.patience import patient
 from tests.support.programs import Program, held_ports, spawn
 
-START_SECONDS = 60.0
+START_SECONDS = patient(60.0)
 _SETTINGS = {
     "listen_addresses": "'127.0.0.1'",
     "unix_socket_directories": "''",
@@ -99,6 +100,6 @@ class Postgres(Program):
             return
         self._process.send_signal(signal.SIGINT)
         try:
-            self._process.wait(30)
+            self._process.wait(patient(30))
         except subprocess.TimeoutExpired:
             self.kill()

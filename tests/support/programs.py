@@ -19,8 +19,11 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from busway_bus.testing.ports import HeldPort
+from tests.support.patience import patient
 
 Self = TypeVar("Self", bound="Program")
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that end a program."""
 _PR_SET_PDEATHSIG: Final = 1
 _prctl: Final = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 _held: Final[dict[int, HeldPort]] = {}
@@ -46,14 +49,20 @@ def release_ports(numbers: Sequence[int]) -> None:
 
 
 def end_with_tests() -> None:
-    """In the new process, before its program: the kernel kills it when the one that runs the tests is gone."""
+    """Prepare the new process: signals do what they do by default, and the kernel kills it when the one that runs the tests is gone.
+
+    A signal that is ignored or blocked stays so in a program that is started, and a job in a shell's background ignores SIGINT.
+    """
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
     """As `subprocess.Popen`, but it ends with the process that runs the tests."""
-    return subprocess.Popen(command, preexec_fn=end_with_tests, **options)  # noqa: PLW1509 - one call of the kernel, no lock
+    return subprocess.Popen(command, preexec_fn=end_with_tests, **options)  # noqa: PLW1509 - a few calls of the kernel, no lock
 
 
 async def spawn_async(*command: str, **options: Any) -> asyncio.subprocess.Process:
@@ -68,7 +77,7 @@ def end(process: "subprocess.Popen[Any]", number: signal.Signals = signal.SIGTER
     """Ask a program to end, and kill it where it does not."""
     process.send_signal(number)
     try:
-        process.wait(within_s)
+        process.wait(patient(within_s))
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

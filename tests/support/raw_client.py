@@ -12,8 +12,9 @@ from busway_protocol.apis import ApiKey, api, response_header_version
 from busway_protocol.compile import decode, encode
 from busway_protocol.headers import RequestHeader
 from busway_protocol.schema import info_of
+from tests.support.patience import patient
 
-ANSWER_WITHIN_S: Final = 10.0
+ANSWER_WITHIN_S: Final = patient(10.0)
 
 
 def key_of(message: object) -> ApiKey:

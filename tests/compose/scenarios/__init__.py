@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 import httpx2
 from tests.compose.stack import Stack
+from tests.support.patience import patient
 
-SETTLE_S: Final = 60.0
+SETTLE_S: Final = patient(60.0)
 
 
 class Scenario(Protocol):

@@ -13,6 +13,7 @@ from typing import Any, Final
 import httpx2
 from tests.compose.scenarios import eventually
 from tests.compose.stack import Stack
+from tests.support.patience import patient
 
 CUSTOMERS: Final = 12
 ORDERS: Final = 12
@@ -59,7 +60,7 @@ class MyBank:
 
     async def load(self, http: httpx2.AsyncClient) -> None:
         """All customers at once, each one order after the other, to the next customer."""
-        bank = httpx2.AsyncClient(base_url=self._stack.url("BANK"), timeout=60, trust_env=False)
+        bank = httpx2.AsyncClient(base_url=self._stack.url("BANK"), timeout=patient(60), trust_env=False)
         async with bank, asyncio.TaskGroup() as tasks:
             for source, to in itertools.pairwise([*self._accounts, self._accounts[0]]):
                 tasks.create_task(self._order(bank, source, to))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 from tools.jars import debezium_libs, need
 
 from busway_connect.converters.interface import ConversionFailed
@@ -27,7 +28,7 @@ def java(cases: list[tuple[Mapping[str, str], bytes]]) -> list[bytes | None]:
     libs = os.pathsep.join([f"{debezium_libs()}/*"])
     lines = "".join(f"{json.dumps(settings)} {base64.b64encode(data).decode()}\n" for settings, data in cases)
     command = [need("java", "openjdk-17-jdk-headless"), "-cp", libs, str(SOURCE)]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=patient(120), check=False)
     assert done.returncode == 0, done.stderr
     return [None if line.startswith("!") else base64.b64decode(line) for line in done.stdout.splitlines()]
 

@@ -21,9 +21,10 @@ import httpx2
 import pytest
 from tests.integration.cli.conftest import Up, start
 from tests.support.kafka_connect import KafkaConnect
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
-SECONDS = 30.0
+SECONDS = patient(30.0)
 MISSING = [
     ("GET", ""),
     ("GET", "/status"),

@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 from tests.support.captured_tables import AFTER, BEFORE, SETUP
 from tests.support.debezium import Debezium
+from tests.support.patience import patient
 from tests.support.postgres import Postgres
 from tests.support.postgres_source import Json, RunningSource, as_json, changes, execute, settings
 
@@ -33,7 +34,7 @@ from busway import Admin, Consumer, Record, TopicPartition
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.java, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(300)]
-WAIT_S = 90.0
+WAIT_S = patient(90.0)
 LAST_TABLE = "zz_marker"
 Topics = dict[str, list[Json]]
 CONFIGS: dict[str, dict[str, str]] = {

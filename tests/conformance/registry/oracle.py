@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.conformance.java_program import command_of
+from tests.support.patience import patient
+from tests.support.programs import spawn
 from tools.jars import registry_libs
 
 SOURCE = Path(__file__).parent / "java" / "RegistryOracle.java"
@@ -33,7 +35,7 @@ class RegistryOracle:
 
     def __init__(self) -> None:
         # SLF4J says once that it has nowhere to log to; what goes wrong is in the answers.
-        self._process = subprocess.Popen(
+        self._process = spawn(
             command_of(SOURCE, registry_libs()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -48,7 +50,7 @@ class RegistryOracle:
     def __exit__(self, *_: object) -> None:
         self._pipe(self._process.stdin).close()
         try:
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=patient(20))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

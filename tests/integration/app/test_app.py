@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from tests.support.patience import patient, patient_ms
 
 from busway import (
     Admin,
@@ -32,7 +33,7 @@ from busway import (
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
-FAST = {"heartbeat_interval_ms": 50, "session_timeout_ms": 6_000}
+FAST = {"heartbeat_interval_ms": 50, "session_timeout_ms": patient_ms(6_000)}
 
 
 @dataclasses.dataclass
@@ -48,7 +49,7 @@ class Quote:
 
 def service(name: str = "surge", **options: Any) -> App:
     """An app that commits and drains fast."""
-    return App(name, **{"commit_interval_s": 0.02, "drain_timeout_s": 5, "consumer": FAST, **options})
+    return App(name, **{"commit_interval_s": 0.02, "drain_timeout_s": patient(5), "consumer": FAST, **options})
 
 
 async def committed(app: App, topic: str) -> dict[int, int]:
@@ -60,7 +61,7 @@ async def committed(app: App, topic: str) -> dict[int, int]:
 
 async def until(check: Any, seconds: float = 15) -> None:
     """Wait until a coroutine function answers with something true."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patient(seconds)):
         while not await check():
             await asyncio.sleep(0.01)
 
@@ -360,7 +361,7 @@ async def test_a_handler_that_will_not_end_does_not_hold_the_app() -> None:
         assert app.worker is not None
         ((lane,),) = (assigned.lanes for assigned in app.worker._assigned.values())
         (task,) = lane._hands
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             await app.stop()
         assert await committed(app, "rides") == {}
         let_go.set()
@@ -756,7 +757,7 @@ async def test_a_topic_is_read_to_its_end_while_it_is_written() -> None:
                 await asyncio.sleep(0)
 
         writing = asyncio.ensure_future(write())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             found = [record.value.id async for record in app.read(rides) if record.value is not None]
         writing.cancel()
     assert {f"r{number}" for number in range(50)} <= set(found)
@@ -902,7 +903,7 @@ async def test_a_partition_that_goes_during_a_back_off_is_not_held_up() -> None:
         async with app:
             await app.send(rides, Ride("r0"))
             await resting.wait()
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(patient(3)):
                 await app.stop()
         assert await committed(app, "rides") == {}
         async with app:

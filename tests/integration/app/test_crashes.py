@@ -5,11 +5,14 @@ import dataclasses
 import itertools
 
 import pytest
+from tests.support.patience import patient, patient_ms
 
 from busway import Admin, App, ConsumerRecord, Exponential, Extension, NotRunning, Retry
 from busway.testing import crash_points
 
 pytestmark = pytest.mark.slow
+SESSION_MS = patient_ms(45_000)
+"""More than twice as long as a test bus waits: a dead member that kept others waiting would be noticed."""
 
 
 @dataclasses.dataclass
@@ -22,7 +25,7 @@ class Counting:
     """A service that counts sales in a table."""
 
     def __init__(self) -> None:
-        self.app = App("counting", commit_interval_s=0.02)
+        self.app = App("counting", commit_interval_s=0.02, consumer={"session_timeout_ms": SESSION_MS})
         self.sales = self.app.topic("sales", value=Sale, format="json", partitions=3)
         self.totals = self.app.table("totals", value=int, format="json")
         self.app.subscribe(self.sales)(self.add)
@@ -82,12 +85,10 @@ async def test_a_killed_service_does_again_what_it_had_not_committed(point: str,
     """One record: before the commit its handler is called again, after it not; the dead member keeps nobody waiting."""
     service = Counting()
     async with service.app.test() as bus:
-        begun = asyncio.get_running_loop().time()
         crash = bus.crash(at=point)
         await bus.send(service.sales, Sale("a", 7), key="a")
         await crash
         await bus.settle()
-        assert asyncio.get_running_loop().time() - begun < 45 / 2  # seconds of a session
         assert service.calls == [7] * times
         assert dict(service.totals) == {"a": 7}
 
@@ -115,7 +116,7 @@ async def test_a_service_that_is_giving_its_partitions_up_can_be_killed() -> Non
     """The commit of the partitions that go waits behind the one at which the service dies, and is not waited for."""
     service = Counting()
     service.app.extend(Leaving())
-    async with service.app.test() as bus, asyncio.timeout(30):
+    async with service.app.test() as bus, asyncio.timeout(patient(30)):
         crash = bus.crash(at="before-commit")
         await bus.send(service.sales, Sale("a", 7), key="a")
         await crash
@@ -139,7 +140,7 @@ async def test_what_a_killed_service_was_about_to_send_is_not_sent() -> None:
     async with service.app.test() as bus:
         crash = bus.crash(at="before-handler")
         await bus.send(service.sales, Sale("a", 7), key="a")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             while bus._probe.at is None:
                 await asyncio.sleep(0)
         with pytest.raises(NotRunning):
@@ -198,7 +199,7 @@ async def test_a_test_moves_the_clock() -> None:
 
     async with app.test(clock="manual") as bus:
         await bus.send(sales, Sale("a", 1))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             while not bus.waited_s:
                 await asyncio.sleep(0)
         await bus.advance(9.5)

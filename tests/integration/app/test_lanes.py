@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.integration.app.test_app import FAST, Quote, Ride, committed, service, until
+from tests.support.patience import patient
 
 from busway import Admin, Batch, ConsumerRecord, Exponential, HandlerFailed, Producer, Retry, TopicPartition
 from busway.app.handling.lane import OPEN_MAX
@@ -286,7 +287,7 @@ async def test_what_runs_ahead_of_a_parked_record_has_a_bound(monkeypatch: pytes
 
         await until(ahead)
         assert 700 <= len(done) <= 800
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(patient(4)):
             await app.stop()
         assert await committed(app, "rides") == {0: 3}
         may_go.set()
@@ -315,7 +316,7 @@ async def test_a_handler_that_takes_too_long_has_failed() -> None:
 
     @app.subscribe(plain, timeout_s=0.02, retry=Retry(attempts=1))
     def block(ride: Ride) -> None:
-        let_go.wait(20)
+        let_go.wait(patient(20))
 
     async with app.test() as bus:
         await bus.send(rides, Ride("r0"))
@@ -547,7 +548,7 @@ async def test_a_batch_that_fills_does_not_hold_the_stop() -> None:
             return any(lane._resting for one in app.worker._assigned.values() for lane in one.lanes)
 
         await until(waits)
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(patient(4)):
             await app.stop()
         assert await committed(app, "rides") == {}
         await app.start()

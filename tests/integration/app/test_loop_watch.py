@@ -3,11 +3,12 @@
 import time
 
 import pytest
+from tests.support.patience import patient
 
 from busway import App
 
 pytestmark = pytest.mark.slow
-PATIENCE_S = 20.0
+PATIENCE_S = patient(20.0)
 
 
 async def test_a_handler_that_keeps_the_event_loop_is_named(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
+from tests.support.patience import patient
 
 from busway import App, Batch, Depends, Exponential, Extension, Retry
 from busway.sql import Outbox
@@ -38,7 +39,7 @@ class Told:
 
     async def came(self, count: int) -> None:
         """So much has been told."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while len(self.told) < count:
                 self._came.clear()
                 await self._came.wait()
@@ -218,7 +219,7 @@ async def test_an_hour_of_commits_takes_no_hour() -> None:
         assert told.app.worker is not None
         member = told.app.worker.consumer.member_id()
         await bus.send(told.numbers, 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             await bus.advance(3600)
         assert told.told == [(1, 3600)]
         assert told.app.worker.consumer.member_id() == member
@@ -250,7 +251,7 @@ async def test_a_thread_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatc
 
     @told.app.subscribe(told.numbers)
     def handle(number: int) -> None:
-        released.wait(20)
+        released.wait(patient(20))
 
     async with told.running() as bus:
         await bus.send(told.numbers, 1)
@@ -274,6 +275,6 @@ async def test_an_app_is_stopped_while_its_time_stands() -> None:
     async with told.running() as bus:
         await bus.send(told.numbers, 1)
         await told.came(1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             await told.app.stop()
         await told.app.start()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 from tests.support.programs import spawn_async
 
 from busway import Admin, Producer
@@ -19,7 +20,7 @@ from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("programs_end")]
 HERE = Path(__file__).parent
-SECONDS = 30
+SECONDS = patient(30)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Annotated
 
 import pytest
+from tests.support.patience import patient
 
 from busway import App, BadDeclaration, Precision, RegistryClient
 from busway_bus.testing.local_cluster import LocalCluster
@@ -86,7 +87,7 @@ async def test_records_of_another_writer_are_read_into_own_classes() -> None:
             after = Value(id="a", balance=Decimal("12.30"), note="hidden")
             await written.send(Envelope(op="c", after=after), Key(id="a"))
             expected = AccountChange(before=None, after=Account(id="a", balance=Decimal("12.30")))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(patient(10)):
                 assert await got.get() == expected
                 await accounts.caught_up()
             assert accounts[AccountKey(id="a")] == expected

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.fickle_registry import FickleRegistry, fickle_registry
+from tests.support.patience import patient
 
 from busway import Admin, App, Extension, Topic, TopicPartition
 from busway_bus.testing.local_cluster import LocalCluster
@@ -123,17 +124,17 @@ async def test_rows_of_another_version_are_read_back_once_the_registry_is_there(
     service = Service(cluster, registry, kind, lifespan=without_registry)
     service.declare()
     await service.write()
-    for patient in (False, True):
-        async with asyncio.timeout(30), said("state-0 waits at offset 0") as waits:
+    for comes_back in (False, True):
+        async with asyncio.timeout(patient(30)), said("state-0 waits at offset 0") as waits:
             starting = asyncio.ensure_future(service.app.start())
             await waits.wait()
-            if patient:
+            if comes_back:
                 await registry.start()
                 await starting
                 await service.handles()
             await service.app.stop()
             await asyncio.gather(starting, return_exceptions=True)
-            if not patient:
+            if not comes_back:
                 await registry.start()
     async with Admin(cluster.bootstrap_servers) as admin:
         assert not [name for name in await admin.list_topics() if name.endswith(".dlt")]
@@ -156,7 +157,7 @@ async def test_rows_are_read_back_though_the_broker_dies_before(
     service.app.extend(Crash())
     service.declare()
     await service.write()
-    async with asyncio.timeout(30), said("table state waits") as waits, service.app:
+    async with asyncio.timeout(patient(30)), said("table state waits") as waits, service.app:
         await waits.wait()
         await cluster.start()
         await service.handles()

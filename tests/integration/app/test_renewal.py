@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
+from tests.support.patience import patient, patient_ms
 from tests.support.proxy import Proxy
 
 from busway import Admin, App, HandlerFailed, TopicPartition
@@ -103,7 +104,7 @@ async def key_of(service: Copying, partition: TopicPartition) -> str:
 async def test_a_first_record_that_comes_during_a_renewal_is_handled() -> None:
     """Of a partition that never had one, so that nothing is committed that would tell where it goes on; another has many waiting."""
     service = Copying()
-    async with service.app.test() as bus, asyncio.timeout(30):
+    async with service.app.test() as bus, asyncio.timeout(patient(30)):
         empty, full = await key_of(service, EMPTY), await key_of(service, FULL)
         await bus.send(service.orders, 1, key=full)
         await bus.settle()
@@ -124,7 +125,7 @@ async def test_a_first_record_that_comes_during_a_renewal_is_handled() -> None:
 async def test_a_second_renewal_right_behind_the_first_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records that were handed out before the first one have not come again yet, and nothing of their partition is committed."""
     service = Copying()
-    async with service.app.test() as bus, asyncio.timeout(30):
+    async with service.app.test() as bus, asyncio.timeout(patient(30)):
         starts, waiting = asyncio.Event(), asyncio.Event()
         service.start_producers_after(starts, waiting)
         worker, transactor = service.worker, service.transactor
@@ -154,7 +155,7 @@ async def test_a_second_renewal_right_behind_the_first_loses_nothing(monkeypatch
 async def test_a_partition_that_was_full_goes_on_after_a_renewal() -> None:
     """Its consumer has paused it, and is told to go on."""
     service = Copying()
-    async with service.app.test() as bus, asyncio.timeout(30):
+    async with service.app.test() as bus, asyncio.timeout(patient(30)):
         key = await key_of(service, FULL)
         first, others = asyncio.Event(), asyncio.Event()
         service.goes_on = first
@@ -187,7 +188,7 @@ async def test_an_app_goes_on_behind_a_record_that_brokers_refuse() -> None:
             await (full if number == 7 else renewed).wait()
         return "x" * (5000 if number == 7 else 0) + str(number)
 
-    async with app.test() as bus, asyncio.timeout(30):
+    async with app.test() as bus, asyncio.timeout(patient(30)):
         await asyncio.gather(*[bus.send(orders, n, key=f"k{n % 20}") for n in range(1500)])
         assert app.worker is not None
         assert app.worker.transactor is not None
@@ -212,12 +213,12 @@ async def test_partitions_go_at_once_although_their_producer_is_renewed() -> Non
             drain_timeout_s=600,
             consumer={
                 "heartbeat_interval_ms": 20,
-                "session_timeout_ms": 10_000,
+                "session_timeout_ms": patient_ms(10_000),
                 "partition_assignment_strategy": ("range",),  # gives up even what comes back
             },
         )
         first, second = asyncio.Event(), asyncio.Event()
-        async with service.app, asyncio.timeout(20):
+        async with service.app, asyncio.timeout(patient(20)):
             empty, full = await key_of(service, EMPTY), await key_of(service, FULL)
             await service.fence()
             service.goes_on = first
@@ -248,7 +249,7 @@ async def test_partitions_go_at_once_although_their_producer_is_renewed() -> Non
 async def test_a_partition_that_goes_while_it_waits_to_be_begun_anew_is_not_begun(event: str) -> None:
     """Another one is being begun with, which takes its time; the app goes on with what it has."""
     service = Copying()
-    async with service.app.test() as bus, asyncio.timeout(30):
+    async with service.app.test() as bus, asyncio.timeout(patient(30)):
         await bus.send(service.orders, 1, key=await key_of(service, EMPTY))
         await bus.settle()
         worker = service.worker
@@ -272,7 +273,7 @@ async def test_nobody_waits_for_room_among_what_can_never_be_committed(monkeypat
     async def fail(*_: object) -> None:
         raise HandlerFailed("for good")
 
-    async with service.app.test() as bus, asyncio.timeout(20):
+    async with service.app.test() as bus, asyncio.timeout(patient(20)):
         transactor = service.transactor
         monkeypatch.setattr(transactor, "_transact", fail)
         transactor._waiting = WAITING_MAX

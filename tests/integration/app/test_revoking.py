@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Literal
 
 import pytest
+from tests.support.patience import patient, patient_ms
 from tests.support.proxy import Fate, Proxy
 
 from busway import Admin, App, TopicPartition
@@ -15,7 +16,7 @@ from busway_protocol.apis import ApiKey
 pytestmark = pytest.mark.slow
 EAGER = {
     "heartbeat_interval_ms": 20,
-    "session_timeout_ms": 10_000,
+    "session_timeout_ms": patient_ms(10_000),
     "partition_assignment_strategy": ("range",),  # gives up even what comes back
 }
 THINGS = TopicPartition("things", 0)
@@ -53,7 +54,7 @@ async def test_a_revoke_waits_for_what_was_sent(proxy: Proxy) -> None:
     async def handle(thing: int) -> None:
         await app.send_soon(results, thing)
 
-    async with app, asyncio.timeout(20):
+    async with app, asyncio.timeout(patient(20)):
         await things.send(1)
         assert app.worker is not None
         while app.worker.handled < 1:
@@ -89,7 +90,7 @@ async def test_a_partition_that_has_gone_is_not_committed_again(proxy: Proxy) ->
     async def handle(thing: int) -> None:
         pass
 
-    async with app, asyncio.timeout(20):
+    async with app, asyncio.timeout(patient(20)):
         assert app.worker is not None
         while not app.worker._assigned:
             await asyncio.sleep(0.01)
@@ -118,7 +119,7 @@ async def test_what_comes_while_a_partition_is_given_up_is_not_committed(
         await goes_on.wait()
         handled.append(thing)
 
-    async with app, asyncio.timeout(20):
+    async with app, asyncio.timeout(patient(20)):
         await things.send(1)
         await begun.wait()
         assert app.worker is not None

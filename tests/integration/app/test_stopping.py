@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 from tests.support.programs import spawn_async
 from tests.support.proxy import Fate, Proxy
 
@@ -16,7 +17,7 @@ from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("programs_end")]
-SOON_S = 10
+SOON_S = patient(10)
 """Far below the 120 s of the delivery timeout; what is asserted is that nobody waits for that."""
 
 
@@ -85,7 +86,7 @@ async def test_as_many_plain_calls_as_concurrency_says_run_at_once() -> None:
 
     @app.subscribe(things, concurrency=64, retry=Retry(attempts=1))
     def meet(thing: int) -> None:
-        together.wait(10)
+        together.wait(patient(10))
 
     async with app.test() as bus:
         await asyncio.gather(*(bus.send(things, number) for number in range(64)))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.support.patience import patient, patient_ms
 
 from busway import (
     Admin,
@@ -27,7 +28,7 @@ from busway.types import OffsetAndMetadata
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
-FAST = {"heartbeat_interval_ms": 50, "session_timeout_ms": 6_000}
+FAST = {"heartbeat_interval_ms": 50, "session_timeout_ms": patient_ms(6_000)}
 
 
 @dataclasses.dataclass
@@ -252,7 +253,7 @@ async def test_a_table_of_several_topics_keeps_their_partitions_together() -> No
             assert app.worker is not None
             group = app.worker.consumer._group
             assert group is not None
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patient(20)):
                 while not group.membership.owned:
                     await app.worker.progress.wait()
                     app.worker.progress.clear()
@@ -283,7 +284,7 @@ async def test_its_partitions_are_kept_together_among_members_that_ask_for_nothi
     coordinator's own, `uniform`, would give one the orders and the other the items."""
     old, new = _joining(table=False, consumer=before), _joining(table=True, consumer={})
     async with on_one_bus(old, new), old:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patient(40)):
             while {topic: len(numbers) for topic, numbers in _owned(old).items()} != {"orders": 2, "items": 2}:
                 await asyncio.sleep(0.02)
             async with new:
@@ -310,13 +311,13 @@ async def test_rows_go_with_their_partitions_to_another_instance() -> None:
         assert len(before) == 40
         with one.totals.changes() as gone:
             async with two.app:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(patient(20)):
                     while len(one.totals.held) != 2 or len(two.totals.held) != 2:
                         await gone.get() if len(one.totals.held) == 4 else await asyncio.sleep(0.01)
                 assert one.totals.held | two.totals.held == {0, 1, 2, 3}
                 assert not one.totals.keys() & two.totals.keys()
                 assert {**one.totals, **two.totals} == before
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while len(one.totals.held) != 4:
                 await asyncio.sleep(0.01)
         assert dict(one.totals) == before
@@ -344,7 +345,7 @@ async def test_rows_stay_while_a_rebalance_gives_their_partitions_back(caplog: p
                         await producer.send_and_wait("totals", b"7", b"s1", partition=home.partition)
                 reads = caplog.text.count("records read")
                 group.subscribe(["sales"])
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(patient(20)):
                     while caplog.text.count("records read") == reads:
                         await asyncio.sleep(0.01)
                 assert f"20 rows, {other} records read, partitions [0, 1, 2, 3]" in caplog.text
@@ -425,10 +426,10 @@ async def test_a_global_table_is_whole_in_every_instance() -> None:
             assert at_first == [dict(rates)]
             with seen.changes() as changes:
                 await rates.put("z1", 99)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(patient(5)):
                     assert await changes.get() == ("z1", 99)
                 await rates.delete("z2")
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(patient(5)):
                     assert await changes.get() == ("z2", None)
         assert not seen
 
@@ -458,7 +459,7 @@ async def test_a_global_table_survives_a_restart_of_the_broker() -> None:
         await cluster.start()
         async with other:
             await theirs.put("b", 2)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patient(20)):
                 await zones.caught_up()
             assert dict(zones) == dict(theirs) == {"a": 1, "b": 2}
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.support.patience import patient
 
 from busway import App, Exponential, Extension, Retry
 
@@ -42,7 +43,7 @@ async def test_unfinished_records_are_counted() -> None:
         for number, partition in ((0, 0), (1, 0), (2, 1), (3, 1), (4, 1)):
             await app.send(rides, {"id": number}, "k", partition=partition)
         for event in (hanging, parked, handled):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patient(20)):
                 await event.wait()
         await app.stop()
     assert end.counts == (2, 2)

@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import msgspec
+from tests.support.patience import patient
 
 from busway import Admin, App, Batch, ConsumerRecord, Exponential, Extension, Retry, TopicPartition
 from busway.app.extension import CRASH_POINTS, Handling
@@ -32,7 +33,7 @@ KEYS: Final = 23
 INSTANCES_MAX: Final = 3
 WAVE: Final = 40
 """Records that are sent between two faults, to each topic."""
-END_S: Final = 60.0
+END_S: Final = patient(60.0)
 SESSION_MS: Final = 6_000
 """A member that was killed while it joined is unknown to who killed it; the others wait for so long."""
 RETRY: Final = Retry(attempts=4, backoff=Exponential(0.002, 2, 0.02))

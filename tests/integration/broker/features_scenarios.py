@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 from tests.integration.broker.admin_scenarios import AdminRun
 from tests.integration.broker.transactions_probe import READ, TransactionsRun
+from tests.support.patience import patient
 
 from busway_bus.metadata.features import (
     GROUP_VERSION,
@@ -25,7 +26,7 @@ from busway_protocol.messages.transactions import DescribeTransactionsRequest
 Scenario = Callable[[AdminRun], Awaitable[None]]
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 VERSIONS: Final = (0, 1, 2)
-DEADLINE_S: Final = 20.0
+DEADLINE_S: Final = patient(20.0)
 SEEN: Final = (GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION)
 """Features that both have with the same levels: the highest of `share.version` is 1 in Kafka 4.3.1, and 2 here, as in Kafka 4.4."""
 

@@ -11,6 +11,8 @@ from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
+from tests.support.patience import patient
+
 from busway.net.connection import Connection
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
@@ -36,7 +38,7 @@ from busway_protocol.schema import fields_of
 TOPICS = ("read", "left")
 RANGE = (("range", encode_subscription(Subscription(topics=("read",)))),)
 BOTH = (*RANGE, ("roundrobin", encode_subscription(Subscription(topics=("read",)))))
-DEADLINE_S = 30.0
+DEADLINE_S = patient(30.0)
 
 
 class Run:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
+from tests.support.patience import patient
 from tests.support.raw_client import RawClient
 
 from busway_protocol.errors import ErrorCode
@@ -30,7 +31,7 @@ from busway_protocol.records.batch import iter_batches
 from busway_protocol.records.builder import BatchBuilder
 
 NOW = 1_700_000_000_000
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = patient(30.0)
 Told = tuple[int, int, Sequence[int]]
 """First offset, last offset, acknowledgement types."""
 Join = Callable[["ShareRun", "Member"], Awaitable[None]]

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 
 from busway.net.connection import Connection
 from busway.producer.producer import Producer
@@ -27,7 +28,7 @@ TOPIC, BROKER = 2, 4
 async def connection(cluster: LocalCluster) -> AsyncIterator[Connection]:
     """A client of the node."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
-    found = Connection(host, int(port), client_id="test", timeout_s=10)
+    found = Connection(host, int(port), client_id="test", timeout_s=patient(10))
     await found.connect()
     yield found
     found.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import aiokafka
 import pytest
+from tests.support.patience import patient
 
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
@@ -42,7 +43,7 @@ async def ask(cluster: LocalCluster, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(data)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             size = int.from_bytes(await reader.readexactly(4), "big")
             return await reader.readexactly(size)
     except (asyncio.IncompleteReadError, ConnectionResetError):

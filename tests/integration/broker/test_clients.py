@@ -8,6 +8,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from tests.support.apache_kafka import java
+from tests.support.patience import patient
 
 from busway_bus.testing.local_cluster import LocalCluster
 
@@ -29,7 +30,7 @@ def librdkafka_produce(bootstrap: str, topic: str, codec: str, count: int = RECO
             headers={"h": b"1"},
             on_delivery=lambda problem, _: failures.append(problem) if problem else None,
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(patient(20)) == 0
     assert failures == []
 
 
@@ -77,7 +78,7 @@ async def test_a_restart_keeps_records_groups_and_settings(cluster: LocalCluster
 def committed_offset(bootstrap: str, group: str, topic: str) -> int:
     """What the group committed for partition 0."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=10)
+    (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=patient(10))
     consumer.close()
     return int(found.offset)
 
@@ -93,7 +94,7 @@ def administer(bootstrap: str) -> None:
 
     def outcome(futures: dict[Any, Any]) -> Any:
         (future,) = futures.values()
-        return future.result(10)
+        return future.result(patient(10))
 
     outcome(admin.create_topics([NewTopic("orders", 2, 1, config={"retention.ms": "1000"})]))
     with pytest.raises(confluent_kafka.KafkaException, match="TOPIC_ALREADY_EXISTS"):
@@ -109,9 +110,9 @@ def administer(bootstrap: str) -> None:
     assert settings["durability"].value == "flush"
     assert settings["segment.bytes"].is_default
     outcome(admin.create_partitions([NewPartitions("orders", 5)]))
-    assert len(admin.list_topics("orders", timeout=10).topics["orders"].partitions) == 5
+    assert len(admin.list_topics("orders", timeout=patient(10)).topics["orders"].partitions) == 5
     outcome(admin.delete_topics(["orders"]))
-    assert "orders" not in admin.list_topics(timeout=10).topics
+    assert "orders" not in admin.list_topics(timeout=patient(10)).topics
 
 
 @pytest.mark.java
@@ -127,7 +128,7 @@ async def test_a_transactional_java_producer_is_read_when_it_has_committed(clust
         producer.init_transactions(20)
         producer.begin_transaction()
         producer.produce("t", b"open")
-        assert producer.flush(20) == 0
+        assert producer.flush(patient(20)) == 0
 
     await run(left_open)
     assert cluster.node is not None
@@ -149,7 +150,7 @@ async def test_what_java_reports_as_sent_is_in_the_log(cluster: LocalCluster) ->
     record may count as sent that was never written."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     new = NewTopic("split", 1, 1, config={"max.message.bytes": "20000"})
-    await asyncio.to_thread(admin.create_topics([new])["split"].result, 20)
+    await asyncio.to_thread(admin.create_topics([new])["split"].result, patient(20))
     limits = ["batch.size=26000", "linger.ms=300", "acks=all", "delivery.timeout.ms=6000", "request.timeout.ms=2000"]
     told = await asyncio.to_thread(
         java, "org.apache.kafka.tools.ProducerPerformance",
@@ -159,6 +160,6 @@ async def test_what_java_reports_as_sent_is_in_the_log(cluster: LocalCluster) ->
     sent = int(told.strip().splitlines()[-1].split()[0])
     consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
     partition = confluent_kafka.TopicPartition("split", 0)
-    _, end = await asyncio.to_thread(consumer.get_watermark_offsets, partition, 10)
+    _, end = await asyncio.to_thread(consumer.get_watermark_offsets, partition, patient(10))
     consumer.close()
     assert end == sent

@@ -11,12 +11,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.broker.consumer_groups_scenarios import SETTINGS, member, until
 from tests.integration.broker.groups_probe import run_against
+from tests.support.patience import patient
 
 from busway_bus.groups.consumer_values import ConsumerLimits
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
-WAIT_S = 30.0
+WAIT_S = patient(30.0)
 
 
 async def test_members_go_on_after_a_crash() -> None:

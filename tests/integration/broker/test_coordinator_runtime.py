@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.integration.broker.test_told_before_durable import Gate, held
+from tests.support.patience import patient
 
 from busway.net.machine import OS
 from busway_bus.coordinator.runtime import Runtime
@@ -240,7 +241,7 @@ async def test_what_does_not_become_durable_takes_its_shard_along(bench: Bench) 
     while partition.high_watermark < partition.log.end_offset:
         await turn()
     bench.runtime.look_again()
-    await bench.runtime.wait_loaded(within_s=10)
+    await bench.runtime.wait_loaded(within_s=patient(10))
     assert bench.runtime.shard(0) is not before
     assert await bench.add("a") == 3
 
@@ -264,7 +265,7 @@ async def test_a_shard_goes_with_its_leader_and_comes_back_with_it(bench: Bench)
     partition.registered(replace(image, leader_epoch=image.leader_epoch + 2), 0)
     bench.pictured = None
     bench.runtime.load()
-    await bench.runtime.wait_loaded(within_s=10)
+    await bench.runtime.wait_loaded(within_s=patient(10))
     assert await bench.add("a") == 2
 
 
@@ -274,7 +275,7 @@ async def test_only_partitions_that_changed_are_looked_at(monkeypatch: pytest.Mo
         bench = Bench(cluster, "counters")
         await bench.create(partitions=3)
         bench.runtime.load()
-        await bench.runtime.wait_loaded(within_s=10)
+        await bench.runtime.wait_loaded(within_s=patient(10))
         looked: list[int] = []
         monkeypatch.setattr(bench.runtime._loader, "led", lambda number: looked.append(number) or number != 1)
         await create_topic(bench.services, "another", partitions=1, replication_factor=1)
@@ -319,9 +320,9 @@ async def test_a_leader_may_change_while_its_log_is_read(monkeypatch: pytest.Mon
         gate.set()
         while runs < 1 + back:
             await turn()
-        await bench.runtime.wait_loaded(within_s=10)
+        await bench.runtime.wait_loaded(within_s=patient(10))
         await turn()
-        await bench.runtime.wait_loaded(within_s=10)
+        await bench.runtime.wait_loaded(within_s=patient(10))
         assert list(bench.runtime.shards()) == ([0] if back else [])
         assert runs == 1 + back
         bench.runtime.close()
@@ -350,7 +351,7 @@ async def test_a_shard_is_loaded_beside_what_else_is_asked(monkeypatch: pytest.M
                 ask()
             assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         gate.set()
-        await bench.runtime.wait_loaded(within_s=10)
+        await bench.runtime.wait_loaded(within_s=patient(10))
         assert [shard.numbers for shard in bench.runtime.all_shards().values()] == [{"a": 1, "b": 2}, {"c": 1}]
         bench.runtime.close()
 
@@ -368,7 +369,7 @@ async def test_one_decision_may_have_very_many_records(bench: Bench) -> None:
 async def test_timers_fire_when_they_are_due_and_a_part_at_a_time(bench: Bench) -> None:
     """A shard that does a bounded part is asked again at once; one whose moment was put off costs one look."""
     waiting = [bench.wait(f"n{number}", 1, for_ms=20) for number in range(2 * TICK_MAX + 1)]
-    assert await asyncio.wait_for(asyncio.gather(*waiting), 10) == ["too late"] * len(waiting)
+    assert await asyncio.wait_for(asyncio.gather(*waiting), patient(10)) == ["too late"] * len(waiting)
     assert len(bench.runtime.shard(0).ticks) == 3
     assert bench.runtime.shard(0).next_deadline() is None
 
@@ -448,7 +449,7 @@ async def live_as_replayed(bench: Bench, operations: list[tuple[Any, ...]]) -> N
     await lose_all(bench)
     fresh = bench.another()
     fresh.load()
-    await fresh.wait_loaded(within_s=10)
+    await fresh.wait_loaded(within_s=patient(10))
     assert fresh.shard(0).numbers == bench.logged()
     fresh.close()
     bench.topic = "elsewhere"
@@ -466,4 +467,4 @@ async def lose_all(bench: Bench) -> None:
     while partition.high_watermark < partition.log.end_offset:
         await asyncio.sleep(0)
     bench.runtime.look_again()
-    await bench.runtime.wait_loaded(within_s=10)
+    await bench.runtime.wait_loaded(within_s=patient(10))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.integration.broker.features_scenarios import begin_at
+from tests.support.patience import patient
 
 from busway import Admin, BrokerError, Consumer, NewTopic, Producer, Record, ShareConsumer, TopicPartition
 from busway.admin.features import FeatureLevels
@@ -19,7 +20,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 pytestmark = pytest.mark.slow
 TOPIC, GROUP, DEAD = "work", "workers", "dlq.work"
-PATIENCE_S = 60.0
+PATIENCE_S = patient(60.0)
 AUTO_CREATE = {"errors.deadletterqueue.auto.create.topics.enable": "true"}
 ALLOWED = {"errors.deadletterqueue.group.enable": "true"}
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 from tests.support.raw_client import RawClient, frame
 
 from busway_bus.log.os_files import OsFile
@@ -51,7 +52,7 @@ class Disk:
         """A sync comes by."""
         if not self._open.is_set():
             self.waiting.set()
-            self._open.wait(10)
+            self._open.wait(patient(10))
 
     def hold(self) -> None:
         """From now on."""
@@ -100,7 +101,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[Connection]":
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Return when something holds that another client can see."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         while not await condition():
             await asyncio.sleep(0)
 
@@ -170,8 +171,8 @@ async def test_what_came_whole_before_the_client_left_is_done_in_order(
             )
             disk.hold()
             leaving.send(produced("t") + frame(commit, 8) + frame(leave, 3))
-            await asyncio.to_thread(disk.waiting.wait, 10)
-        await asyncio.wait_for(lost.get(), 10)
+            await asyncio.to_thread(disk.waiting.wait, patient(10))
+        await asyncio.wait_for(lost.get(), patient(10))
         disk.release()
 
         async def gone() -> bool:
@@ -193,8 +194,8 @@ async def test_a_deletion_whose_client_left_is_a_deletion_for_the_next_start_too
             async with RawClient(cluster.bootstrap_servers) as leaving:
                 disk.hold()
                 leaving.send(frame(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1_000), 1))
-                await asyncio.to_thread(disk.waiting.wait, 10)
-            await asyncio.wait_for(lost.get(), 10)
+                await asyncio.to_thread(disk.waiting.wait, patient(10))
+            await asyncio.wait_for(lost.get(), patient(10))
             disk.release()
 
             async def deleted() -> bool:
@@ -244,7 +245,7 @@ async def test_a_poll_and_a_join_nobody_waits_for_end_and_what_is_behind_them_is
             )
             leaving.send(frame(fetch, 11) + frame(joining, 2) + frame(leave, 3))
             await leaving.drained()
-        await asyncio.wait_for(lost.get(), 10)
+        await asyncio.wait_for(lost.get(), patient(10))
 
         # The vanished joiner stays until its session is over, as in Kafka; the member that was taken out is gone.
         async def only_the_joiner() -> bool:
@@ -275,13 +276,13 @@ async def test_a_stop_finishes_what_is_under_way_and_answers_it(tmp_path: Path, 
             await poller.drained()
             disk.hold()
             client.send(produced("t"))
-            await asyncio.to_thread(disk.waiting.wait, 10)
+            await asyncio.to_thread(disk.waiting.wait, patient(10))
             stopping = asyncio.ensure_future(cluster.stop())
             await asyncio.sleep(0)
             disk.release()
             answer = await client.frame()
             assert answer
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(patient(5)):
                 await stopping
             with contextlib.suppress(ConnectionError):
                 assert await poller.frame() == b""

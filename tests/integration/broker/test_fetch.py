@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 from tests.support.raw_client import RawClient, frame
 
 from busway_bus.handlers import fetch as fetch_handler
@@ -100,7 +101,7 @@ async def test_what_a_client_must_know_ends_its_poll(
         await create(client, 2)
         bad = FetchPartition(partition=0, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=100)
         good = FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=100)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             answer = await client.ask(fetching(bad, good, wait_ms=60_000), 12)
         first = answer.responses[0].partitions[0]
         assert first.error_code == code

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 
 from busway.net.connection import Connection
 from busway.producer.producer import Producer
@@ -51,7 +52,7 @@ async def connection(cluster: LocalCluster) -> AsyncIterator[Connection]:
 async def connected(cluster: LocalCluster) -> Connection:
     """One more client of the node."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
-    found = Connection(host, int(port), client_id="test", timeout_s=10)
+    found = Connection(host, int(port), client_id="test", timeout_s=patient(10))
     await found.connect()
     return found
 

@@ -5,6 +5,7 @@ import inspect
 
 import pytest
 from tests.integration.broker.test_hang_up import CASES
+from tests.support.patience import patient
 
 from busway_bus.handlers.context import Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
@@ -86,7 +87,7 @@ async def test_a_checkpoint_that_fails_at_every_turn_is_told_once(monkeypatch, c
 
     monkeypatch.setattr(LogManager, "checkpoint", checkpoint)
     async with LocalCluster(properties={"replica.high.watermark.checkpoint.interval.ms": "100"}):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             await failed.wait()
             await worked.wait()
     assert caplog.text.count("checkpointing failed") == 1

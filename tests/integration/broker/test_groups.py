@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.integration.broker.groups_probe import Run, run_against
+from tests.support.patience import patient
 
 from busway_bus.controller.topics import delete
 from busway_bus.coordinator import loading
@@ -197,17 +198,17 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
             await cluster.start()
             assert cluster.node is not None
             groups = cluster.node.services.groups
-            await groups.runtime.wait_loaded(within_s=5)
+            await groups.runtime.wait_loaded(within_s=patient(5))
             for _ in range(2):
                 await cluster.node._reopen()
-                await groups.runtime.wait_loaded(within_s=5)
+                await groups.runtime.wait_loaded(within_s=patient(5))
                 with pytest.raises(KafkaError) as refusal:
                     groups.shard("g")
                 assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
             told = "is offline" if refused == "open" else "is not served"
             assert sum(told in line and "__consumer_offsets" in line for line in caplog.text.splitlines()) == 1
         await cluster.node._reopen()
-        await groups.runtime.wait_loaded(within_s=5)
+        await groups.runtime.wait_loaded(within_s=patient(5))
         async with run_against(cluster.bootstrap_servers) as run:
             assert await offset(run, "g") == 7
 

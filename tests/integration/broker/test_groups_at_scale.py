@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.integration.broker.groups_probe import run_against
 from tests.integration.broker.test_groups import offset
+from tests.support.patience import patient
 
 from busway_bus.coordinator.groups import LOAD_GRACE_S
 from busway_bus.groups.classic import ClassicGroup
@@ -210,6 +211,6 @@ async def test_a_node_serves_while_it_reads_its_groups(monkeypatch: pytest.Monke
             assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             gate.set()
             assert cluster.node is not None
-            await cluster.node.services.groups.runtime.wait_loaded(within_s=30)
+            await cluster.node.services.groups.runtime.wait_loaded(within_s=patient(30))
             assert await offset(run, "g") == 7
     assert LOAD_GRACE_S > 0

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.integration.broker.test_lost_tail import create, fetch, produce
 from tests.integration.broker.test_storage import call
+from tests.support.patience import patient
 
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
@@ -34,7 +35,7 @@ async def test_a_topic_that_is_made_safer_keeps_its_records_readable(cluster: Lo
     partition = cluster.node.services.replicas.find("t", 0)
 
     async def synced(offset: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             while partition.log.flushed_offset < offset:
                 await asyncio.sleep(0)
 

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.busway_process import BuswayProcess
 from tests.support.canary import Canary, KafkaQuestion
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.slow, pytest.mark.hostile]
 PARTITIONS = 1_000
@@ -34,7 +35,7 @@ def broker() -> Iterator[BuswayProcess]:
 
 def done(futures: dict[str, Future[None]]) -> None:
     for future in futures.values():
-        future.result(100)
+        future.result(patient(100))
 
 
 def produce(bootstrap_servers: str, topic: str, partitions: range) -> None:
@@ -43,7 +44,7 @@ def produce(bootstrap_servers: str, topic: str, partitions: range) -> None:
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all"})
     for number in partitions:
         producer.produce(topic, b"v", partition=number, on_delivery=lambda error, _: problems.append(error))
-    assert producer.flush(60) == 0
+    assert producer.flush(patient(60)) == 0
     assert len(problems) == len(partitions)
     assert not any(problems)
 
@@ -52,7 +53,7 @@ def test_a_thousand_partitions_are_made_and_removed_beside_others(broker):
     """It took 14 s in which nobody else got an answer; now no answer waits for more than 100 ms of the loop's time."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     question = KafkaQuestion(broker.bootstrap_servers)
-    settings = {"request_timeout": 100, "operation_timeout": 100}
+    settings = {"request_timeout": patient(100), "operation_timeout": patient(100)}
     with Canary(broker.pid, question) as creation:
         done(admin.create_topics([NewTopic("many", PARTITIONS, 1)], **settings))
     produce(broker.bootstrap_servers, "many", range(0, PARTITIONS, 10))
@@ -71,20 +72,20 @@ def test_more_partitions_than_files_may_be_open_are_all_served():
     try:
         admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
         topics = [f"t{number}" for number in range(4)]
-        done(admin.create_topics([NewTopic(topic, 100, 1) for topic in topics], request_timeout=60))
+        done(admin.create_topics([NewTopic(topic, 100, 1) for topic in topics], request_timeout=patient(60)))
         for topic in topics:
             produce(process.bootstrap_servers, topic, range(100))
         consumer = Consumer({"bootstrap.servers": process.bootstrap_servers, "group.id": "g"})
         consumer.assign([TopicPartition(topic, number, 0) for topic in topics for number in range(100)])
         seen: set[tuple[str, int]] = set()
         while len(seen) < 400:
-            found = consumer.poll(20)
+            found = consumer.poll(patient(20))
             assert found is not None, f"{400 - len(seen)} partitions gave nothing"
             assert found.error() is None
             seen.add((found.topic(), found.partition()))
         consumer.close()
         host, _, port = process.bootstrap_servers.rpartition(":")
-        sockets = [socket.create_connection((host, int(port)), timeout=10) for _ in range(300)]
+        sockets = [socket.create_connection((host, int(port)), timeout=patient(10)) for _ in range(300)]
         question = KafkaQuestion(process.bootstrap_servers)
         question()
         question.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 from tests.support.raw_client import RawClient, frame
 
 from busway_bus.handlers import describe_transactions
@@ -116,7 +117,7 @@ async def test_a_long_poll_looks_at_sizes_and_reads_once(
         monkeypatch.setattr(Segment, "headers", walked)
         for _ in range(150):
             await produce(client, 1, 2_000)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             assert count_batches(await poller.frame()) >= 140
         assert not reads
         assert len(headers) <= 2

@@ -9,6 +9,7 @@ from tests.integration.broker.groups_probe import Run
 from tests.integration.broker.test_told_before_durable import held
 from tests.integration.broker.test_transactional_offsets import Bench
 from tests.integration.broker.transactional_offsets_scenarios import Producer
+from tests.support.patience import patient
 
 from busway_bus.coordinator import stretches
 from busway_bus.groups.offsets import NewOffset, Place
@@ -36,7 +37,7 @@ async def bench(cluster: LocalCluster) -> Bench:
     """A node whose offsets topic is there."""
     made = Bench(cluster)
     await made.groups.ensure()
-    await made.groups.runtime.wait_loaded(within_s=10)
+    await made.groups.runtime.wait_loaded(within_s=patient(10))
     return made
 
 

@@ -8,6 +8,7 @@ import socket
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.patience import patient
 
 from busway.net.connection import Connection
 from busway_bus.log.descriptors import Descriptors
@@ -21,7 +22,7 @@ from busway_protocol.messages.groups_classic import FindCoordinatorRequest
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("both_streams")]
-SECONDS = 20.0
+SECONDS = patient(20.0)
 TWO = {
     "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
     "advertised.listeners": "INSIDE://127.0.0.1:0,OUTSIDE://localhost:0",

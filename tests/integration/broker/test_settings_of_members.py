@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from tests.support.patience import patient
+
 from busway.net.connection import Connection
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
@@ -20,7 +22,7 @@ GROUP = 32
 async def connected(cluster: LocalCluster) -> Connection:
     """A client of the node."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
-    found = Connection(host, int(port), client_id="test", timeout_s=10)
+    found = Connection(host, int(port), client_id="test", timeout_s=patient(10))
     await found.connect()
     return found
 

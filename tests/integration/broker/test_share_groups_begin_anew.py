@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.integration.broker.share_probe import ShareRun, batch, share_run
 from tests.integration.broker.share_states_probe import SETTINGS
+from tests.support.patience import patient_ms
 
 import busway
 from busway import TopicPartition
@@ -17,7 +18,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 pytestmark = pytest.mark.slow
 PLACE = TopicPartition("t", 0)
-LONG_MS = 20_000
+LONG_MS = patient_ms(20_000)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.integration.broker.share_probe import ShareRun, batch, share_run
 from tests.integration.broker.test_share_fetch import shares_of
+from tests.support.patience import patient
 from tests.support.share_state import MemoryPersister
 
 from busway_bus.share.manager import SharePartitions
@@ -83,5 +84,5 @@ async def test_what_is_in_an_answer_that_is_refused_wakes_who_waits(run: ShareRu
     while shares.sessions.find("g", "b").epoch < 2:
         await asyncio.sleep(0)
     await run.produce(batch(2))
-    await asyncio.wait_for(asyncio.gather(waiting, other), 5)
+    await asyncio.wait_for(asyncio.gather(waiting, other), patient(5))
     assert [given for _, kept in run.log for partition in kept[2] for given in partition[3]] == [(0, 1, 1)]

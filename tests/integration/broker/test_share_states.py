@@ -4,6 +4,7 @@ import asyncio
 from uuid import UUID
 
 from tests.integration.broker.share_states_probe import SETTINGS, life, states_against, without_share_groups
+from tests.support.patience import patient
 
 from busway_bus.coordinator.share_state import ShareCoordinator
 from busway_bus.kernel.share_state import SharePartitionKey, ShareState, StateBatch
@@ -126,7 +127,7 @@ async def test_the_state_goes_with_its_topic() -> None:
             assert {key.topic_id for shard in shards for key in shard.partitions} == {read}
             await cluster.crash()
             await cluster.start()
-            await states(cluster).runtime.wait_loaded(within_s=10)
+            await states(cluster).runtime.wait_loaded(within_s=patient(10))
 
 
 async def test_the_topic_is_the_brokers_own() -> None:

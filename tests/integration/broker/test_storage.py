@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
@@ -49,7 +50,7 @@ async def call(cluster: LocalCluster, message: object, key: ApiKey, version: int
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(struct.pack(">i", len(frame)) + frame)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             size = int.from_bytes(await reader.readexactly(4), "big")
             data = await reader.readexactly(size)
     finally:

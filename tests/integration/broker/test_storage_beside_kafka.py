@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.patience import patient
 
 from busway.net.machine import OS
 from busway_bus.testing.local_cluster import LocalCluster
@@ -32,7 +33,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 DAY = 86_400_000
 BATCHES = 120
-DEADLINE_S = 60
+DEADLINE_S = patient(60)
 CONFIGS = {"cleanup.policy": "compact", "delete.retention.ms": "1", "message.timestamp.after.max.ms": str(30 * DAY)}
 
 
@@ -45,7 +46,7 @@ async def call(bootstrap: str, message: object, key: ApiKey, version: int, answe
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(struct.pack(">i", len(frame)) + frame)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             data = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
     finally:
         writer.close()

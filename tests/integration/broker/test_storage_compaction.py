@@ -10,8 +10,10 @@ import aiokafka
 import confluent_kafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from tests.support.patience import patient
 
 from busway.consumer.consumer import Consumer
+from busway.types import TopicPartition
 from busway_bus.log.cleaner import Cleaner
 from busway_bus.replication.log_cleaner import LogCleaner
 from busway_bus.testing.local_cluster import LocalCluster
@@ -72,13 +74,12 @@ async def read_aiokafka(bootstrap: str) -> list[tuple[int, bytes, bytes | None]]
 
 async def read_own(bootstrap: str) -> list[tuple[int, bytes, bytes | None]]:
     """The same with the SDK."""
-    found = []
+    partition, found = TopicPartition("t", 0), []
     async with Consumer("t", bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1):
-                while True:
-                    record = await consumer.getone()
-                    found.append((record.offset, record.key, record.value))
+        end = (await consumer.end_offsets([partition]))[partition]
+        while await consumer.position(partition) < end:
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                found += [(record.offset, record.key, record.value) for record in records]
     return found
 
 
@@ -90,7 +91,7 @@ def read_librdkafka(bootstrap: str) -> list[tuple[int, bytes, bytes | None]]:
     consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
     found = []
     while True:
-        message = consumer.poll(10)
+        message = consumer.poll(patient(10))
         assert message is not None
         if message.error():
             assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF

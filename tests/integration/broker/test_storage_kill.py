@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 from tests.support.programs import spawn_async
 
 from busway_protocol.apis import ApiKey
@@ -56,7 +57,7 @@ class Connection:
 
     async def answer(self, kind: type, version: int) -> object:
         """The next answer."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             size = int.from_bytes(await self._reader.readexactly(4), "big")
             data = await self._reader.readexactly(size)
         return decode(kind, version, data, 5 if info_of(kind).flexible(version) else 4)
@@ -181,7 +182,7 @@ async def test_kill_nine_while_logs_are_compacted_loses_no_key(tmp_path: Path) -
                 if cycle < 4:
                     acknowledged = await write(connection, process, acknowledged, 250 + 7 * cycle)
                 else:
-                    async with asyncio.timeout(60):
+                    async with asyncio.timeout(patient(60)):
                         while len(found) >= acknowledged / 2:  # until the cleaner has caught up
                             found = await read(connection)
         finally:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.support.patience import patient
 from tests.support.raw_client import RawClient
 
 from busway.admin.admin import Admin, NewTopic
@@ -30,7 +31,7 @@ async def connection(cluster: LocalCluster) -> AsyncIterator[Connection]:
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic("t", 1)])
     host, _, port = cluster.bootstrap_servers.rpartition(":")
-    found = Connection(host, int(port), client_id="test", timeout_s=10)
+    found = Connection(host, int(port), client_id="test", timeout_s=patient(10))
     await found.connect()
     yield found
     found.close()

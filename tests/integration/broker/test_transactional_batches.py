@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 import pytest
+from tests.support.patience import patient
 from tests.support.raw_client import RawClient, frame
 
 from busway_bus.kernel.limits import REQUEST_BYTES_WORKED_MAX
@@ -305,7 +306,7 @@ async def test_a_node_that_stops_asks_nobody_any_more(cluster: LocalCluster, coo
         await create(client)
         client.send(frame(producing(batch(0)), 12))
         await coordinator.asking.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             await cluster.stop()
         await cluster.start()
     async with RawClient(cluster.bootstrap_servers) as client:

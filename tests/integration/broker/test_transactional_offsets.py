@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.integration.broker.test_told_before_durable import held
+from tests.support.patience import patient
 
 from busway.net.machine import OS
 from busway_bus.controller.topics import delete
@@ -114,7 +115,7 @@ class Bench:
     async def restarted(self, *, killed: bool = False) -> State:
         await (self.cluster.crash() if killed else self.cluster.stop())
         await self.cluster.start()
-        await self.groups.runtime.wait_loaded(within_s=10)
+        await self.groups.runtime.wait_loaded(within_s=patient(10))
         return await self.state()
 
     @contextmanager
@@ -139,7 +140,7 @@ class Bench:
         while partition.high_watermark < partition.log.end_offset:
             await asyncio.sleep(0)
         self.groups.runtime.look_again()
-        await self.groups.runtime.wait_loaded(within_s=10)
+        await self.groups.runtime.wait_loaded(within_s=patient(10))
 
 
 def _offsets(offset: int, topic: str) -> dict[Place, NewOffset]:
@@ -157,7 +158,7 @@ async def bench(cluster: LocalCluster) -> Bench:
     """A node whose offsets topic is there."""
     made = Bench(cluster)
     await made.groups.ensure()
-    await made.groups.runtime.wait_loaded(within_s=10)
+    await made.groups.runtime.wait_loaded(within_s=patient(10))
     return made
 
 
@@ -375,7 +376,7 @@ async def live_as_replayed(bench: Bench, operations: list[tuple[Any, ...]]) -> N
         await bench.groups.runtime.read(0, lambda shard: None)
         bench.groups.runtime._unload(bench.groups.runtime._loaded[0])
         bench.groups.runtime.load()
-        await bench.groups.runtime.wait_loaded(within_s=10)
+        await bench.groups.runtime.wait_loaded(within_s=patient(10))
         assert await bench.state() == live
     assert live[1] == set()
     for answer in await asyncio.gather(*asked, return_exceptions=True):

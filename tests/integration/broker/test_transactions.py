@@ -10,6 +10,7 @@ import confluent_kafka
 import pytest
 from tests.integration.broker.test_told_before_durable import held
 from tests.integration.broker.transactions_probe import TransactionsRun, by_topic, transactions_against
+from tests.support.patience import patient
 
 from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
@@ -216,7 +217,7 @@ async def test_what_is_decided_goes_on_after_a_start(cluster: LocalCluster, clea
             await asyncio.sleep(0)
     await (cluster.stop if clean else cluster.crash)()
     await cluster.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         while node_of(cluster).services.transactions.transactions()[-1][1].state is not State.COMPLETE_COMMIT:
             await asyncio.sleep(0.01)
     async with transactions_against(cluster.bootstrap_servers) as run:
@@ -291,7 +292,7 @@ async def test_a_transaction_is_over_when_its_markers_are_on_disk(cluster: Local
         assert not await run.produce("written", "x", identity, ("swift", 0), sequence=0, at_most=12)
         with held(node_of(cluster).services.replicas.find("swift", 0)) as gate:
             assert (await run.admin.request(end(identity))).error_code == ErrorCode.NONE
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(patient(10)):
                 while not gate.reached.is_set():
                     await asyncio.sleep(0)
             for _ in range(3):
@@ -475,7 +476,7 @@ async def test_ids_that_nobody_uses_are_forgotten() -> None:
     async with LocalCluster(properties=settings) as cluster:
         async with transactions_against(cluster.bootstrap_servers) as run:
             identity = await run.begun("begin", "x")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(patient(10)):
                 while node_of(cluster).services.transactions.transactions():
                     await asyncio.sleep(0.01)
             await run.add("add", "x", identity)
@@ -514,7 +515,7 @@ def transact_with_librdkafka(servers: str) -> tuple[list[bytes], int]:
     consumer.subscribe(["in"])
     values: list[bytes] = []
     while len(values) < 6:
-        (message,) = consumer.consume(1, 30)
+        (message,) = consumer.consume(1, patient(30))
         assert not message.error()
         values.append(message.value())
     producer.begin_transaction()

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from tests.support.patience import patient
+
 from busway import Admin, NewTopic, Producer
 from busway_bus.replication.partition import Partition
 from busway_bus.testing.local_cluster import LocalCluster
@@ -16,7 +18,7 @@ async def written(cluster: LocalCluster, topic: str) -> Partition:
 
 async def flushed(partition: Partition) -> None:
     """Returns when all of it is on disk."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while partition.log.flushed_offset < partition.log.end_offset:
             await asyncio.sleep(0.01)
 
@@ -31,7 +33,7 @@ async def test_what_was_written_is_synced_and_then_forgotten(cluster: LocalClust
     logs = cluster.node.services.replicas.logs
     assert set(logs._unforced) <= {partitions["interval"]}
     await flushed(partitions["interval"])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while logs._unforced:
             await asyncio.sleep(0.01)
     assert partitions["os"].log.flushed_offset < partitions["os"].log.end_offset

@@ -14,11 +14,12 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from tests.support.patience import patient
 from tests.support.programs import spawn
 
 from busway.cli import main
 
-SECONDS = 30.0
+SECONDS = patient(30.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

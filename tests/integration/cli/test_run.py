@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.support.patience import patient
 from tests.support.programs import held_ports, spawn_async
 
 from busway import Admin, NewTopic, Producer
@@ -20,8 +21,8 @@ from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
 SHOP = Path(__file__).with_name("shop.py")
-SECONDS = 100
-DRAIN_S = 40.0
+SECONDS = patient(100)
+DRAIN_S = patient(40.0)
 """What a worker may take to drain whose supervisor is gone."""
 
 
@@ -65,7 +66,7 @@ class Run:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one, signal.SIGUSR2)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(patient(2)):
                 while True:
                     await self._line("ended")
         return self.lines

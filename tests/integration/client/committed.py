@@ -4,8 +4,9 @@ import asyncio
 import uuid
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tests.support.patience import patient
 
-_SECONDS = 30.0
+_SECONDS = patient(30.0)
 
 
 def _read(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[bytes | None]:

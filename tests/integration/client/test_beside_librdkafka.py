@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer as Librdkafka
+from tests.support.patience import patient
 from tests.support.proxy import Fate, Proxy
 
 from busway import Consumer, Producer, RebalanceListener
@@ -103,7 +104,7 @@ async def test_a_fault_that_passes_is_no_rebalance(fault: str, node: LocalCluste
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
         ) as consumer,
-        asyncio.timeout(60),
+        asyncio.timeout(patient(60)),
     ):
         theirs = Theirs(other.address, topic, f"{group}-theirs")
         try:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.support.patience import patient, patient_ms
 from tests.support.proxy import Fate, Proxy
 
 from busway import Consumer, Producer, RebalanceListener, TopicPartition
@@ -15,7 +16,7 @@ from busway_protocol.errors import ErrorCode
 pytestmark = pytest.mark.slow
 FAST: dict[str, Any] = {
     "heartbeat_interval_ms": 20,
-    "session_timeout_ms": 20_000,
+    "session_timeout_ms": patient_ms(20_000),
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
 }
@@ -56,7 +57,7 @@ async def send(proxy: Proxy, topic: str, value: bytes) -> None:
 async def goes_on(consumer: Consumer, proxy: Proxy, topic: str, value: bytes, joins: int) -> None:
     """What is sent now is read and committed, by a member that never joined again."""
     await send(proxy, topic, value)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         record = await consumer.getone()
         assert record.value == value
         await consumer.commit()
@@ -102,7 +103,7 @@ async def test_a_broker_that_is_away_is_no_rebalance(
             if fault == "restarted":
                 await node.crash()
                 await node.start()
-            async with asyncio.timeout(20):  # until the member has noticed
+            async with asyncio.timeout(patient(20)):  # until the member has noticed
                 while "keeps its partitions" not in caplog.text and not told.events[1:]:
                     await asyncio.sleep(0.01)
             await proxy.accept()
@@ -160,7 +161,7 @@ async def test_the_coordinators_own_word_ends_a_session(proxy: Proxy, topic: str
 
         proxy.edits[ApiKey.HEARTBEAT] = forget
         await proxy.asked(ApiKey.JOIN_GROUP, joins + 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while told.events != ["assigned", "lost", "assigned"]:
                 await consumer.getmany(timeout_ms=20)
         assert not same(consumer, member_id, 1)

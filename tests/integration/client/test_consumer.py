@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient, patient_ms
 
 from busway.consumer.consumer import Consumer
 from busway.consumer.listener import RebalanceListener
@@ -14,7 +15,7 @@ from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.compile import Chunk
 
 pytestmark = pytest.mark.slow
-FAST = {"heartbeat_interval_ms": 50, "session_timeout_ms": 2_000}
+FAST = {"heartbeat_interval_ms": 50, "session_timeout_ms": patient_ms(2_000)}
 
 
 async def fill(bootstrap: str, topic: str, count: int, first: int = 0, codec: str = "none") -> None:
@@ -27,7 +28,7 @@ async def fill(bootstrap: str, topic: str, count: int, first: int = 0, codec: st
 async def read(consumer: Consumer, count: int) -> list[bytes]:
     """`count` values."""
     values: list[bytes] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while len(values) < count:
             for records in (await consumer.getmany(timeout_ms=1_000)).values():
                 values += [record.value or b"" for record in records]
@@ -53,7 +54,7 @@ async def test_a_long_poll_wakes_when_a_record_comes(cluster: Cluster, topic: st
         assert await consumer.position(TopicPartition(topic, 0)) == 1
         waiting = asyncio.ensure_future(consumer.getone())
         await fill(cluster.bootstrap_servers, topic, 1, first=1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             assert (await waiting).value == b"1"
 
 
@@ -63,7 +64,7 @@ async def test_a_group_goes_on_where_it_committed(node: LocalCluster, topic: str
     options = {"bootstrap_servers": node.bootstrap_servers, "group_id": group, "auto_offset_reset": "earliest", **FAST}
     async with Consumer(topic, enable_auto_commit=False, **options) as consumer:
         partition = TopicPartition(topic, 0)
-        found = await consumer.getmany(timeout_ms=10_000, max_records=40)
+        found = await consumer.getmany(timeout_ms=patient_ms(10_000), max_records=40)
         assert len(found[partition]) == 40
         await consumer.commit()
         committed = await consumer.committed(partition)
@@ -97,7 +98,7 @@ async def test_three_members_share_and_one_is_killed(cluster: Cluster, strategy:
     for member in members:
         await member.start()
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patient(40)):
             while sorted(len(member.assignment()) for member in members) != [2, 2, 2]:
                 await asyncio.gather(*(member.getmany(timeout_ms=20) for member in members))
             await fill(cluster.bootstrap_servers, topic, 300)
@@ -138,7 +139,7 @@ async def test_a_listener_may_commit_before_partitions_go(cluster: Cluster, topi
     first = Consumer(topic, listener=Committing(), **options)
     async with first:
         assert len(await read(first, 50)) == 50
-        async with Consumer(topic, **options) as second, asyncio.timeout(20):
+        async with Consumer(topic, **options) as second, asyncio.timeout(patient(20)):
             while (
                 len(first.assignment()) + len(second.assignment()) != 1
                 or (await second.committed(TopicPartition(topic, 0))) is None
@@ -178,7 +179,7 @@ async def test_without_an_offset_and_a_policy_the_reader_is_told(cluster: Cluste
         topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, auto_offset_reset="none", **FAST
     ) as consumer:
         with pytest.raises(OffsetReset, match=f"{topic}-0 has no committed offset"):
-            await consumer.getmany(timeout_ms=10_000)
+            await consumer.getmany(timeout_ms=patient_ms(10_000))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ async def test_a_server_that_is_no_broker_is_named(answer: Chunk) -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         with pytest.raises(ConnectionFailed, match=str(port)):
             await Consumer("t", bootstrap_servers=f"127.0.0.1:{port}").start()
     server.close()

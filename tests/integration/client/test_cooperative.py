@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient, patient_ms
 
 from busway import Admin, Consumer, NewTopic, RebalanceListener, TopicPartition
 
 pytestmark = pytest.mark.slow
-FAST: dict[str, Any] = {"heartbeat_interval_ms": 20, "session_timeout_ms": 10_000}
+FAST: dict[str, Any] = {"heartbeat_interval_ms": 20, "session_timeout_ms": patient_ms(10_000)}
 OLDER = ("range", "cooperative-sticky")
 """The default of Java's consumers, and of Busway's until 0.1."""
 
@@ -33,7 +34,7 @@ async def topic_of(cluster: Cluster, topic: str, partitions: int) -> None:
 
 async def share(*members: Consumer, each: list[int]) -> None:
     """Return when they have so many partitions, and none has two owners."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         while sorted(len(member.assignment()) for member in members) != sorted(each):
             await asyncio.gather(*(member.getmany(timeout_ms=10) for member in members))
     owned = [partition for member in members for partition in member.assignment()]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from tests.integration.client.conftest import SHORT_HEARTBEATS, SHORT_SESSIONS
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.patience import patient
 
 from busway import Admin, BrokerError, Consumer, NewTopic, ShareConsumer
 from busway.admin.explanations import Rebalance
@@ -20,7 +21,7 @@ SHORT = {
     "classic": {"session_timeout_ms": 500, "heartbeat_interval_ms": 100},
     "consumer": {},
 }
-DEADLINE_S = 30.0
+DEADLINE_S = patient(30.0)
 
 
 async def until(partitions: int, *consumers: Consumer) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient, patient_ms
 from tests.support.proxy import Fate, Proxy
 
 from busway import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -14,7 +15,7 @@ from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
-FAST: dict[str, Any] = {"heartbeat_interval_ms": 20, "session_timeout_ms": 10_000}
+FAST: dict[str, Any] = {"heartbeat_interval_ms": 20, "session_timeout_ms": patient_ms(10_000)}
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ async def made(address: str, topic: str, partitions: int, each: int) -> None:
 
 async def begun(consumer: Consumer, partition: TopicPartition) -> int:
     """Its position, once the group has given it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         while partition not in consumer.assignment():
             await asyncio.sleep(0.01)
         return await consumer.position(partition)
@@ -94,7 +95,7 @@ async def test_a_partition_that_cannot_be_read_slows_no_other(proxy: Proxy, topi
     proxy.edits[ApiKey.METADATA] = without_leader
     proxy.edits[ApiKey.FETCH] = no_leader
     async with Consumer(topic, bootstrap_servers=proxy.address, auto_offset_reset="earliest") as consumer:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             assert (await consumer.getone()).value == b"0"
             # From here on a record must come by the fetch that waits for it, not by the next round of tries.
             async with Producer(proxy.target) as producer:
@@ -110,7 +111,7 @@ async def test_a_look_up_that_is_not_answered_keeps_no_fetch_waiting(proxy: Prox
     slow, good = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with Consumer(bootstrap_servers=proxy.address, auto_offset_reset="earliest") as consumer:
         await consumer.assign([good])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             assert (await consumer.getone()).offset == 0
             held = proxy.strike(Fate.HOLD, ApiKey.LIST_OFFSETS)
             await consumer.assign([slow, good])
@@ -132,7 +133,7 @@ async def test_what_is_made_later_is_found(cluster: Cluster, topic: str, group: 
         Consumer(group_id=group, auto_offset_reset="earliest", **options) as shared,
         Consumer(auto_offset_reset="earliest", **options) as alone,
         Admin(cluster.bootstrap_servers) as admin,
-        asyncio.timeout(30),
+        asyncio.timeout(patient(30)),
     ):
         for consumer in (shared, alone):
             await consumer.subscribe(pattern=f"{topic}-.*")
@@ -153,7 +154,7 @@ async def test_a_topic_that_is_not_there_is_named_at_once(
     async with LocalCluster(properties={"auto.create.topics.enable": "false"}) as node:
         consumer = Consumer(topic, bootstrap_servers=node.bootstrap_servers, group_id=group, **FAST)
         starting = asyncio.ensure_future(consumer.start())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while f"waiting for {topic}" not in caplog.text:
                 await asyncio.sleep(0.01)
             assert not starting.done()
@@ -169,7 +170,7 @@ async def test_a_broker_that_is_away_and_comes_back_is_two_lines(
     caplog.set_level("INFO", "busway.consumer")
     await made(proxy.address, topic, 1, 1)
     async with Consumer(topic, bootstrap_servers=proxy.address, auto_offset_reset="earliest") as consumer:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             await consumer.getone()
             cuts = proxy.strike(Fate.CUT, ApiKey.FETCH, times=3)
             async with Producer(proxy.target) as producer:

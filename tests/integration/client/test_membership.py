@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.busway_process import BuswayProcess
+from tests.support.patience import patient, patient_ms
 
 from busway import Consumer, Producer, TopicPartition
 from busway.consumer.heart_thread import _thread
@@ -58,14 +59,14 @@ async def test_a_reader_that_never_comes_back_leaves_its_group(
         **OPTIONS,
         "bootstrap_servers": broker.bootstrap_servers,
         "group_id": group,
-        "session_timeout_ms": 30_000,
+        "session_timeout_ms": patient_ms(30_000),
     }
     async with Consumer(topic, max_poll_interval_ms=200, **options) as gone:
         await gone.getone()
-        async with Consumer(topic, **options) as other, asyncio.timeout(20):
+        async with Consumer(topic, **options) as other, asyncio.timeout(patient(20)):
             await other.getone()
             assert "max_poll_interval_ms=200" in caplog.text
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while not gone.assignment():
                 await gone.getmany(timeout_ms=20)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient, patient_ms
 from tests.support.proxy import Fate, Proxy
 
 from busway import Admin, App, BrokerError, Consumer, NewTopic, Producer, RebalanceListener, TopicPartition
@@ -18,7 +19,7 @@ from busway.consumer.membership_modern import Identity
 from busway_protocol.apis import ApiKey
 
 pytestmark = pytest.mark.slow
-WAIT_S = 30.0
+WAIT_S = patient(30.0)
 SESSION_S = 3.0
 Partitions = tuple[TopicPartition, ...]
 
@@ -113,7 +114,7 @@ async def test_it_is_the_protocol_by_default(balancing: Cluster, topic: str, gro
     async with Consumer(topic, group_id=group, **plain) as consumer:
         await share(consumer, each=[1])
         assert (await described(balancing, group)).kind == "consumer"
-    async with Consumer(topic, group_id=f"{group}-classic", session_timeout_ms=10_000, **plain) as consumer:
+    async with Consumer(topic, group_id=f"{group}-classic", session_timeout_ms=patient_ms(10_000), **plain) as consumer:
         await share(consumer, each=[1])
         assert (await described(balancing, f"{group}-classic")).kind == "classic"
 
@@ -289,7 +290,7 @@ async def test_members_of_both_protocols_share_one_group(
     """A deployment rolls from one to the other while it runs: all partitions have one owner, all records are read."""
     await topic_of(balancing, topic, 4, records=5)
     both: list[dict[str, Any]] = [
-        {"group_protocol": "classic", "heartbeat_interval_ms": 50, "session_timeout_ms": 10_000},
+        {"group_protocol": "classic", "heartbeat_interval_ms": 50, "session_timeout_ms": patient_ms(10_000)},
         {"group_protocol": "consumer"},
     ]
     if not older_first:

@@ -11,13 +11,15 @@ import confluent_kafka
 import pytest
 from tests.integration.client.conftest import Cluster
 from tests.support.apache_kafka import java_command
+from tests.support.patience import patient
+from tests.support.programs import spawn_async
 
 from busway import Admin, Consumer, NewTopic, Producer, RebalanceListener, TopicPartition
 
 pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.java]
 PARTITIONS = 6
 RECORDS = 300
-WAIT_S = 40.0
+WAIT_S = patient(40.0)
 
 
 class Ledger:
@@ -153,9 +155,7 @@ async def javas(cluster: Cluster, topic: str, group: str, ledger: Ledger, protoc
         *("--group-protocol", protocol, "--reset-policy", "earliest"),
         options=("-Xmx256m",),
     )
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
+    process = await spawn_async(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL)
 
     async def follow() -> None:
         assert process.stdout is not None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient, patient_ms
 from tests.support.proxy import Fate, Proxy
 
 from busway import Admin, Consumer, NewTopic
@@ -33,7 +34,7 @@ async def values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
     """The first values of partition 0."""
     async with (
         Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer,
-        asyncio.timeout(20),
+        asyncio.timeout(patient(20)),
     ):
         await consumer.assign([(topic, 0)])
         return [(await consumer.getone()).value for _ in range(count)]
@@ -168,7 +169,8 @@ async def test_a_silent_broker_holds_its_own_partitions_alone(node: LocalCluster
 
         for one in (proxy, silent):
             one.edits[ApiKey.METADATA] = two_brokers
-        async with Producer(silent.address, linger_ms=0) as producer, asyncio.timeout(10):
+        waits = {"request_timeout_ms": patient_ms(30_000), "delivery_timeout_ms": patient_ms(120_000)}
+        async with Producer(silent.address, linger_ms=0, **waits) as producer, asyncio.timeout(patient(10)):
             await producer.send_and_wait(topic, b"v", partition=0)
             deaf = silent.strike(Fate.SWALLOW)
             held = await producer.send(topic, b"held", partition=1)

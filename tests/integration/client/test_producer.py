@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import aiokafka
 import pytest
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient
 
 from busway import Admin, NewTopic, TopicPartition
 from busway.consumer.consumer import Consumer
@@ -23,7 +24,7 @@ async def read_all(bootstrap: str, topic: str, count: int) -> list[tuple[int, by
     consumer = aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     await consumer.start()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             return [
                 (message.partition, message.key, message.value)
                 for message in [await consumer.getone() for _ in range(count)]
@@ -62,7 +63,7 @@ async def test_many_at_once_keep_their_order(cluster: Cluster, topic: str, buffe
 
 async def test_many_need_not_linger(cluster: Cluster, topic: str) -> None:
     """Those that somebody waits for are sent at once, with what waits in their batch."""
-    async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer, asyncio.timeout(30):
+    async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer, asyncio.timeout(patient(30)):
         (waiting,) = await producer.send_many(topic, [(b"a", b"1", ())], partition=0)
         (hurried,) = await producer.send_many(topic, [(b"b", b"2", ())], partition=0, linger=False)
         assert [(await one).offset for one in (waiting, hurried)] == [0, 1]
@@ -158,7 +159,7 @@ BAD: list[dict[str, object]] = [
 
 async def test_a_record_that_is_none_is_refused_and_the_next_is_sent(cluster: Cluster, topic: str) -> None:
     """Text for bytes and the like: said at once, and the producer goes on."""
-    async with Producer(cluster.bootstrap_servers) as producer, asyncio.timeout(20):
+    async with Producer(cluster.bootstrap_servers) as producer, asyncio.timeout(patient(20)):
         for number, bad in enumerate(BAD):
             with pytest.raises((TypeError, ValueError)):
                 await producer.send(topic, **bad)  # type: ignore[arg-type]

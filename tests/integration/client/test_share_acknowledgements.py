@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.support.patience import patient
 
 from busway import AcknowledgementFailed, Admin, NewTopic, Producer, Record, ShareConsumer
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
-PATIENCE_S = 20.0
+PATIENCE_S = patient(20.0)
 HEARTBEATS = {"group.share.min.heartbeat.interval.ms": "100", "group.share.heartbeat.interval.ms": "200"}
 
 

@@ -11,6 +11,8 @@ from typing import TypeVar
 import pytest
 from tests.integration.client.committed import committed
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient
+from tests.support.programs import spawn_async
 
 from busway import Admin, NewTopic, Producer, TopicPartition
 
@@ -24,7 +26,7 @@ ZOMBIES = 2
 
 async def start(*arguments: str) -> asyncio.subprocess.Process:
     """Another instance of the service."""
-    return await asyncio.create_subprocess_exec(
+    return await spawn_async(
         sys.executable, str(PROGRAM), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
 
@@ -57,7 +59,7 @@ class Source:
 async def busy(source: Source, until: Awaitable[T]) -> T:
     """What comes `until` then; meanwhile there is always something left to do."""
     end = asyncio.ensure_future(until)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patient(60)):
         while not end.done():
             await source.add(2)
             await asyncio.wait([end], timeout=0.1)
@@ -122,7 +124,7 @@ async def under_fates(
                 assert any(words in said for words in ("Fenced", "moved on", "aborted already")), said
             else:
                 await zombie.communicate()
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(patient(120)):
             while await passed_on(cluster, group) < numbers.count:
                 if running.returncode is not None:
                     raise AssertionError(f"the last instance ended: {(await running.communicate())[1].decode()}")

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.integration.client.committed import committed
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient
 from tests.support.proxy import Fate, Proxy
 
 from busway import Consumer, GroupMetadata, Producer, TopicPartition, TransactionAbortable, TransactionInDoubt
@@ -50,7 +51,7 @@ async def test_whatever_is_lost_a_transaction_ends_once(
     where = TopicPartition(topic, 0)
     async with Proxy(transactional.bootstrap_servers) as proxy:
         lost = proxy.strike(Fate.CUT, key, answers=answers, times=TIMES)
-        async with asyncio.timeout(60), producer(proxy, topic) as sending:
+        async with asyncio.timeout(patient(60)), producer(proxy, topic) as sending:
             async with sending.transaction():
                 for number in range(3):
                     await sending.send_and_wait(topic, b"%d" % number, partition=0)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.integration.client.committed import committed, written
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient
 
 from busway import (
     Admin,
@@ -42,7 +43,7 @@ async def read(cluster: Cluster, topic: str, isolation: str, partitions: int = 1
         where = [TopicPartition(topic, number) for number in range(partitions)]
         await consumer.assign(where)
         ends = await consumer.end_offsets(where)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             while any([await consumer.position(one) < ends[one] for one in where]):
                 for records in (await consumer.getmany(timeout_ms=100)).values():
                     values += [record.value for record in records]
@@ -87,7 +88,7 @@ async def test_an_open_transaction_holds_its_readers(transactional: Cluster, top
 async def test_records_need_not_be_awaited(transactional: Cluster, topic: str) -> None:
     """The commit waits for them, whatever their linger."""
     async with Producer(transactional.bootstrap_servers, transactional_id=topic, linger_ms=600_000) as sending:
-        async with asyncio.timeout(30), sending.transaction():
+        async with asyncio.timeout(patient(30)), sending.transaction():
             sent = [await sending.send(topic, b"%d" % number, partition=0) for number in range(100)]
         assert all(one.done() for one in sent)
     assert await committed(transactional.bootstrap_servers, topic) == [b"%d" % number for number in range(100)]
@@ -229,7 +230,7 @@ async def test_a_transaction_that_is_open_for_too_long_is_told_so(transactional:
     async with producer(transactional, topic, transaction_timeout_ms=1_000) as sending:
         await sending.begin_transaction()
         await sending.send_and_wait(topic, b"late", partition=0)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patient(60)):
             while not await aborted(transactional, topic):
                 await asyncio.sleep(0.2)
         problem = TransactionAbortable if transactional.implicit else ProducerFenced
@@ -269,7 +270,7 @@ async def test_offsets_are_committed_with_the_transaction(transactional: Cluster
             async with Consumer(
                 topic, bootstrap_servers=address, isolation_level="read_committed", max_poll_records=2, **options
             ) as consumer:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(patient(30)):
                     while not (found := await consumer.getmany(timeout_ms=1_000)):
                         pass
                 records = found[where]
@@ -347,7 +348,7 @@ async def test_a_group_that_reads_to_the_end_has_no_lag(transactional: Cluster, 
         await sending.send(topic, b"v", partition=0)
     async with Consumer(topic, bootstrap_servers=address, group_id=group, auto_offset_reset="earliest") as consumer:
         await consumer.getone()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             while await consumer.position(where) < 2:
                 await consumer.getmany(timeout_ms=100)
     async with Admin(address) as admin:

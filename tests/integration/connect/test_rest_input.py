@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tests.support.connect_worker import Rest, until, worker_config
+from tests.support.patience import patient
 
 from busway import Admin, Producer
 from busway_connect.server import ConnectServer
@@ -85,7 +86,7 @@ async def test_topics_of_a_connector_are_not_anothers_of_a_like_name(rest: Rest)
     await rest.create("a:connector-b", **settings)
     await rest.create("b", **{**settings, "topics": "others"})
     for name, topic in (("a:connector-b", "numbers"), ("b", "others")):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while (found := (await rest.call("GET", f"/connectors/{name}/topics"))[1]) != {name: {"topics": [topic]}}:
                 assert found[name]["topics"] in ([], [topic])
                 await asyncio.sleep(0.02)
@@ -145,7 +146,7 @@ async def test_a_connector_that_cannot_be_forgotten_goes_on(rest: Rest, bus: str
         assert (await rest.call("DELETE", "/connectors/x"))[0] == 500
         await admin.alter_configs("connect-configs", {"max.message.bytes": "1000000"})
     assert (await rest.call("PATCH", "/connectors/x/config", {"count": "3"}))[0] == 200
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         while not (await rest.call("GET", "/connectors/x/offsets"))[1]["offsets"]:
             await asyncio.sleep(0.02)
     assert (await rest.call("DELETE", "/connectors/x"))[0] == 204

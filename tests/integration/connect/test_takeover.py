@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from tests.support.connect_worker import Rest, WorkerProcess, until
 from tests.support.connectors import CountingSource
+from tests.support.patience import patient
 
 from busway import Admin, Producer
 
@@ -51,7 +52,7 @@ async def test_a_sink_goes_on_when_its_workers_session_ends(bus: str, tmp_path: 
 async def _reads(name: str, more: int) -> None:
     """Returns after the source was read so often again: by then all that was due has been done."""
     wanted = CountingSource.reads[name] + more
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         while CountingSource.reads[name] < wanted:
             await asyncio.sleep(0.01)
 

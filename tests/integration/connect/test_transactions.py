@@ -15,6 +15,7 @@ from tests.integration.cli.conftest import Up
 from tests.integration.connect.test_exactly_once import CONFIG, COUNT, TOPICS, expected, make_topics
 from tests.support.connect_worker import Rest, WorkerProcess, records_of, until, worker_config
 from tests.support.connectors import CollectingSink
+from tests.support.patience import patient
 from tests.support.programs import held_ports
 
 from busway import Admin, Consumer, Producer, TopicPartition
@@ -136,7 +137,11 @@ async def test_the_broker_is_killed_and_each_line_of_a_file_is_there_once(tmp_pa
                 broker = await asyncio.to_thread(Up, tmp_path / "bus", *options, command="broker")
             await running.kill()
         whole = Consumer(bootstrap_servers=bus, isolation_level="read_committed")
-        async with WorkerProcess(bus, support="enabled", session_ms=5000), asyncio.timeout(60), whole as reader:
+        async with (
+            WorkerProcess(bus, support="enabled", session_ms=5000),
+            asyncio.timeout(patient(60)),
+            whole as reader,
+        ):
             await reader.assign([TopicPartition("lines", 0)])
             reader.seek_to_beginning(TopicPartition("lines", 0))
             async for record in reader:

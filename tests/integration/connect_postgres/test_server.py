@@ -5,6 +5,7 @@ import threading
 
 import psycopg
 import pytest
+from tests.support.patience import patient
 from tests.support.postgres import Postgres
 from tests.support.postgres_source import RunningSource, changes, execute, settings
 
@@ -14,7 +15,7 @@ from busway_connect.postgres.positions import lsn_number
 from busway_connect.postgres.slots import PositionLost
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
-SECONDS = 20.0
+SECONDS = patient(20.0)
 
 
 def _one(server: Postgres, query: str) -> object:

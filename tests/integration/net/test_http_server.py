@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 
 from busway.net.http_connections import Patience
 from busway.net.http_server import serving
@@ -21,7 +22,7 @@ from busway_registry.config import RegistryConfig
 from busway_registry.server import RegistryServer
 
 Server = Callable[[str, int], AbstractAsyncContextManager[object]]
-SECONDS = 5.0
+SECONDS = patient(5.0)
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 SERVERS: dict[str, Server] = {
     "the registry": lambda host, port: RegistryServer(

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
+from tests.support.patience import patient
 from tests.support.programs import spawn_async
 
 from busway_registry.config import RegistryConfig
@@ -46,7 +47,7 @@ class Client:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.http = httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False)
+        self.http = httpx2.AsyncClient(base_url=url, timeout=patient(20), trust_env=False)
 
     async def call(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
         """One request; every answer is JSON in a media type of the registry."""
@@ -88,7 +89,7 @@ async def registry_process(database: str) -> AsyncIterator[tuple[Process, str]]:
     process = await spawn_async(sys.executable, "-m", "busway_registry", "0", database, stdout=PIPE)
     try:
         assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), timeout=30)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), timeout=patient(30))).decode()
         assert line.startswith("serving http"), line
         yield process, line.split()[1]
     finally:

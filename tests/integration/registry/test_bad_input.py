@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.integration.registry.conftest import JSON, Client
+from tests.support.patience import patient
 
 from busway_registry.server import RegistryServer
 
@@ -174,7 +175,7 @@ async def test_what_is_not_http(
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     writer.write(sent)
     writer.write_eof()
-    said = await asyncio.wait_for(reader.read(), timeout=10)
+    said = await asyncio.wait_for(reader.read(), timeout=patient(10))
     writer.close()
     await writer.wait_closed()
     assert b"Traceback" not in said

@@ -11,7 +11,9 @@ from contextlib import AsyncExitStack
 import httpx2
 import pytest
 from tests.integration.registry.conftest import POSTGRES, Client, registry_process
+from tests.support.patience import patient
 from tests.support.postgres import Postgres
+from tests.support.programs import spawn_async
 
 CLIENTS = 20
 
@@ -73,7 +75,7 @@ async def test_killed_while_registering(database: str) -> None:
     enough = asyncio.Event()
 
     async def register(url: str, until: int) -> None:
-        async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as http:
+        async with httpx2.AsyncClient(base_url=url, timeout=patient(20), trust_env=False) as http:
             for number in numbers:
                 text = schema(number)
                 try:
@@ -92,11 +94,11 @@ async def test_killed_while_registering(database: str) -> None:
             enough.clear()
             for _ in range(4):
                 tasks.create_task(register(url, 15 * round_))
-            await asyncio.wait_for(enough.wait(), timeout=60)
+            await asyncio.wait_for(enough.wait(), timeout=patient(60))
             os.kill(process.pid, signal.SIGKILL)
 
     async with registry_process(database) as (process, url):
-        async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as http:
+        async with httpx2.AsyncClient(base_url=url, timeout=patient(20), trust_env=False) as http:
             for number, text in answered.items():
                 assert (await http.get(f"/schemas/ids/{number}")).json()["schema"] == text
             everything = (await http.get("/schemas")).json()
@@ -107,7 +109,7 @@ async def test_killed_while_registering(database: str) -> None:
             new = (await http.post("/subjects/new/versions", json={"schema": '"string"'})).json()["id"]
             assert new > highest
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), timeout=20) == 0
+        assert await asyncio.wait_for(process.wait(), timeout=patient(20)) == 0
 
 
 @pytest.mark.slow
@@ -158,10 +160,8 @@ async def test_two_nodes_on_one_database(postgres: Postgres) -> None:
 )
 async def test_a_start_that_fails(arguments: list[str], why: str) -> None:
     """One line that says why, and exit code 1."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "busway_registry", *arguments, stdout=PIPE, stderr=PIPE
-    )
-    out, said = await asyncio.wait_for(process.communicate(), timeout=30)
+    process = await spawn_async(sys.executable, "-m", "busway_registry", *arguments, stdout=PIPE, stderr=PIPE)
+    out, said = await asyncio.wait_for(process.communicate(), timeout=patient(30))
     assert (process.returncode, out) == (1, b"")
     assert why in said.decode()
     assert said.count(b"\n") == 1

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.support.canary import Canary, HttpQuestion
+from tests.support.patience import patient
 from tests.support.programs import end, spawn
 
 pytestmark = [pytest.mark.hostile, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -44,7 +45,7 @@ class Registry:
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Status and JSON of an answer."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=280)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=patient(280))
         data = body if isinstance(body, bytes) else (None if body is None else json.dumps(body).encode())
         connection.request(method, path, data, {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -167,7 +168,7 @@ def test_bodies(registry: Registry, canary: Canary) -> None:
 def test_half_sent_requests(registry: Registry, canary: Canary) -> None:
     """Three hundred that end in the middle, forty of them with four megabytes: too many large ones are refused, the small are served."""
     head = b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n"
-    open_ = [socket.create_connection((registry.host, registry.port), timeout=60) for _ in range(300)]
+    open_ = [socket.create_connection((registry.host, registry.port), timeout=patient(60)) for _ in range(300)]
     try:
         for number, one in enumerate(open_):
             one.sendall(head if number % 2 else head[:40])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
+from tests.support.patience import patient
 from tests.support.programs import spawn_async
 
 from busway import App
@@ -44,7 +45,7 @@ async def command(folder: Path, url: str, *arguments: str) -> asyncio.subprocess
 async def done(folder: Path, url: str, *arguments: str) -> tuple[int | None, str, str]:
     """Its exit code and what it printed."""
     process = await command(folder, url, *arguments)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patient(60)):
         out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 
@@ -64,7 +65,7 @@ async def test_a_relay_of_its_own(tmp_path: Path, bootstrap: str) -> None:
     (found,) = json.loads(out)
     assert (code, found["topic"], found["waiting"]) == (0, "orders", 3)
     relay = await command(tmp_path, url, "relay", "shop:app", "-b", bootstrap)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patient(60)):
         while await outbox.status():
             await asyncio.sleep(0.02)
         relay.send_signal(signal.SIGTERM)

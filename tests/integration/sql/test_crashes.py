@@ -15,6 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests.integration.sql.conftest import emptied
 from tests.integration.sql.transfers import ACCOUNTS, START, build, open_accounts
+from tests.support.patience import patient
 from tests.support.postgres import Postgres
 from tests.support.programs import spawn_async
 
@@ -25,7 +26,7 @@ from busway.sql import OUTBOX_ID
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("programs_end")]
 HERE = Path(__file__).parent
-SECONDS = 60
+SECONDS = patient(60)
 
 
 class Ledger:

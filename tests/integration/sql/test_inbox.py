@@ -9,13 +9,14 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from tests.support.patience import patient, patient_ms
 
 from busway import Admin, App, BadDeclaration, BrokerError, ConsumerRecord, NewTopic, Retry, TopicPartition
 from busway.sql import TABLES, DatabaseUnreachable, Sql, Tables, create_all
 from busway_protocol.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
-FAST: dict[str, Any] = {"heartbeat_interval_ms": 50, "session_timeout_ms": 6_000}
+FAST: dict[str, Any] = {"heartbeat_interval_ms": 50, "session_timeout_ms": patient_ms(6_000)}
 INBOX, FLOORS = TABLES.inbox, TABLES.floors
 
 
@@ -230,7 +231,7 @@ class Service:
 
     def __init__(self, engine: AsyncEngine, bootstrap: str, **options: Any) -> None:
         self.store = Sql(engine, **options)
-        self.app = App("bank", bootstrap, commit_interval_s=0.02, drain_timeout_s=5, consumer=FAST)
+        self.app = App("bank", bootstrap, commit_interval_s=0.02, drain_timeout_s=patient(5), consumer=FAST)
         self.payments = self.app.topic("payments", value=int, format="json", partitions=2)
         self.calls: list[int] = []
 
@@ -246,7 +247,7 @@ class Service:
 
 async def eventually(check: Any, seconds: float = 15) -> None:
     """Until a coroutine function answers with something true."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patient(seconds)):
         while not await check():
             await asyncio.sleep(0.01)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from tests.support.patience import patient
 
 from busway import Admin, App, BadDeclaration, NewTopic, NotRunning, Record, Unencodable
 from busway.consumer.snapshot import read_to_end
@@ -19,7 +20,7 @@ from busway.sql import OUTBOX_ID, TABLES, Outbox, Relay
 
 pytestmark = pytest.mark.slow
 OUTBOX = TABLES.outbox
-LONG_S = 30.0
+LONG_S = patient(30.0)
 """An interval of polling that no test waits for."""
 
 
@@ -44,7 +45,7 @@ class Shop:
 
     async def published(self, count: int) -> list[Record]:
         """The topic's records, once there are so many and none waits."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while True:
                 found = [record async for record in read_to_end(str(self.app.bootstrap_servers), "paid")]
                 if len(found) >= count and not await waiting(self.engine):
@@ -63,7 +64,7 @@ async def waiting(engine: AsyncEngine) -> int:
 async def relaying(shop: Shop) -> AsyncIterator[Relay]:
     """A relay that leads."""
     async with shop.outbox.relay(shop.app) as relay:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             await relay.leading.wait()
         yield relay
 
@@ -217,7 +218,7 @@ async def test_one_relay_leads_and_another_takes_over(postgres: Any, bootstrap: 
         await stack.enter_async_context(shop.outbox.relay(shop.app)) for stack, shop in zip(stacks, shops, strict=True)
     ]
     for turn in range(3):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             leads = [asyncio.ensure_future(one.leading.wait()) for one in relays]
             await asyncio.wait(leads, return_when=asyncio.FIRST_COMPLETED)
             for lead in leads:
@@ -255,7 +256,7 @@ async def test_a_row_that_cannot_be_published_holds_its_key_alone(shop: Shop) ->
     async def of_big() -> list[bytes | None]:
         return [record.value async for record in read_to_end(str(shop.app.bootstrap_servers), "big")]
 
-    async with relaying(shop), asyncio.timeout(20):
+    async with relaying(shop), asyncio.timeout(patient(20)):
         while await waiting(shop.engine) > 3:
             await asyncio.sleep(0.01)
         assert await of_big() == [b"flows"]

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 
 from busway import App, BadDeclaration, NotRunning, Retry
 from busway.testing import pytest_plugin
@@ -60,7 +61,7 @@ def test_tests_of_a_user_run_on_the_fixtures(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto",
          "--rootdir", str(tmp_path), "-c", "/dev/null", "-p", "no:cacheprovider", str(tmp_path)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=patient(60), check=False,
     )  # fmt: skip
     assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
 
@@ -71,7 +72,7 @@ def test_the_plugin_loads_nothing_before_it_is_used() -> None:
         "import sys, pytest; import busway.testing.pytest_plugin; "
         "print([name for name in sys.modules if name.startswith(('busway.app', 'busway_bus', 'busway_registry', 'sqlalchemy'))])"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=patient(60), check=True)
     assert ran.stdout.strip() == "[]", Path(pytest_plugin.__file__).name
 
 

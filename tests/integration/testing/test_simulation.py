@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 
 from busway import App, BuswayError, ConsumerRecord, Retry
 from busway.testing import NotSimulated, SimulatedBus, Simulation, SimulationFailed, simulate
@@ -324,7 +325,7 @@ def test_the_command_line(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=patient(500),
             check=False,
         )
         return ran.returncode, ran.stdout, ran.stderr

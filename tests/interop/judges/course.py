@@ -19,8 +19,9 @@ from tests.interop.judges import readings
 from tests.interop.judges.loops import Loop, Told
 from tests.interop.judges.telling import Teller, Telling
 from tests.simulation.history import Partition, value_of
+from tests.support.patience import patient
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = patient(60.0)
 IN_ORDER = (0, 128 + signal.SIGTERM)
 """What a member ends with that was told to; Java's end with the latter."""
 REPLACED_MAX = 24
@@ -220,7 +221,7 @@ class Course:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         topics = [f"{self.name}-in", f"{self.name}-out"]
         for done in admin.create_topics([NewTopic(topic, self.partitions, 1) for topic in topics]).values():
-            done.result(20)
+            done.result(patient(20))
         feeder = Feeder(bootstrap, topics[0], self.partitions, self.history)
         watcher = Watcher(bootstrap, topics[1], self.partitions, self.history)
         try:
@@ -250,7 +251,7 @@ class Course:
     def _look_at_protocol(self, admin: AdminClient) -> None:
         """A client that does not like what it is told may take another protocol without a word."""
         if self.loop.in_group:
-            listed = admin.list_consumer_groups().result(20).valid
+            listed = admin.list_consumer_groups().result(patient(20)).valid
             (kind,) = [each.type for each in listed if each.group_id == self.name]
             assert kind.name.lower() == self.protocol, f"the group is a {kind} one, not {self.protocol}"
 

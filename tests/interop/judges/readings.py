@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from tools import install_foreign
 
 from tests.interop.judges.telling import Telling
+from tests.support.patience import patient
 
-PATIENCE_SECONDS = 45.0
+PATIENCE_SECONDS = patient(45.0)
 Record = tuple[int, int, str]
 
 
@@ -116,7 +117,7 @@ def look_at_offsets(admin: AdminClient, group: str, topic: str, partitions: int,
     """What a group has committed in the end."""
     places = [TopicPartition(topic, number) for number in range(partitions)]
     (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values()
-    for place in asked.result(20).topic_partitions:
+    for place in asked.result(patient(20)).topic_partitions:
         offset = None if place.offset < 0 else place.offset
         for reading in READERS:
             told = {"partition": f"{topic}-{place.partition}", "offset": offset, "last": True}

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.judging.lines import line
+from tests.support.patience import patient
 from tests.support.programs import end, spawn
 
 END_SECONDS = 40.0
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = patient(60.0)
 
 
 class Telling:

@@ -16,6 +16,7 @@ from tests.simulation.history import Partition, value_of
 from tests.support.judging.lines import read
 from tests.support.judging.report import judge
 from tests.support.kafka_connect import KafkaConnect
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 TOPIC = "connected"
@@ -37,7 +38,7 @@ def put(worker: KafkaConnect, name: str, config: dict[str, str]) -> None:
         headers={"Content-Type": "application/json"},
         method="PUT",
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=patient(60)) as answer:
         assert answer.status in (200, 201)
 
 
@@ -60,7 +61,7 @@ def test_each_line_of_a_file_is_written_once(judged_broker: Broker, tmp_path: Pa
     """Its offsets are in the transactions that its records are in."""
     bootstrap = judged_broker.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(20)
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(patient(20))
     history = Telling(tmp_path / "history.jsonl")
     file = File(tmp_path / "lines")
     file.grow(LINES)

@@ -13,6 +13,7 @@ from tests.interop.broker import Broker
 from tests.interop.judges.telling import Teller, Telling
 from tests.interop.ledger import Ledger
 from tests.support.apache_kafka import JDK
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 SOURCE = Path(__file__).parent / "java" / "SmokeRun.java"
@@ -22,7 +23,7 @@ TOPICS = (
 )
 PARTITIONS = 2
 KEYS, EACH, SECONDS = 6, 300, 8
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = patient(150.0)
 STARTED = "SMOKE-TEST-CLIENT-STARTED"
 TROUBLE = ("SMOKE-TEST-CLIENT-EXCEPTION", "PROCESSED-LESS-THAN-GENERATED", "FAILED", "FAILURE")
 
@@ -105,7 +106,7 @@ def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, 
     """Two applications; one is killed, another comes; the broker is killed; the other is killed. The driver finds each sum right."""
     admin = AdminClient({"bootstrap.servers": judged_broker.bootstrap_servers, "log_level": 0})
     for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in TOPICS]).values():
-        done.result(20)
+        done.result(patient(20))
     history = Telling(tmp_path / "history.jsonl")
     smoke = Smoke(judged_broker.bootstrap_servers, tmp_path, history)
     try:

@@ -14,6 +14,7 @@ from tests.interop.judges.verifiable import ConsumerLines, ProducerLines, consum
 from tests.interop.ledger import Ledger
 from tests.support.judging.lines import read
 from tests.support.judging.report import judge
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 PARTITIONS = 4
@@ -30,7 +31,7 @@ def made(broker: Broker, topic: str) -> None:
     """A topic."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        done.result(20)
+        done.result(patient(20))
 
 
 def test_what_verifiable_producers_were_acknowledged_is_there(

@@ -15,6 +15,7 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.busway_process import BuswayProcess
 from tests.support.judging.lines import read
 from tests.support.judging.report import judge
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 PARTITIONS = 4
@@ -50,7 +51,7 @@ def test_verifiable_share_consumers_are_handed_all(sharing_broker: Broker, tmp_p
     history = Telling(tmp_path / "history.jsonl")
     bootstrap = sharing_broker.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("queued", PARTITIONS, 1)])["queued"].result(20)
+    admin.create_topics([NewTopic("queued", PARTITIONS, 1)])["queued"].result(patient(20))
     feeder = Feeder(bootstrap, "queued", PARTITIONS, history)
     values: set[str] = set()
     tellers: list[Teller] = []

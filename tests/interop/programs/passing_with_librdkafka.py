@@ -4,6 +4,7 @@ Where its coordinator goes away while `send_offsets_to_transaction` runs, librdk
 timeout, with any broker: nothing looks at the time-out of requests to a coordinator (https://github.com/confluentinc/librdkafka/issues/5456, open). Then an alarm ends the process, as an operator would.
 """
 
+import math
 import signal
 import sys
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from tests.support.judging.lines import line
+from tests.support.patience import patient
 
-PATIENCE_S = 60
-HANGS_S = 12
+PATIENCE_S = patient(60)
+HANGS_S = math.ceil(patient(12))
 
 
 class Loop:

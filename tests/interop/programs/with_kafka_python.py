@@ -7,6 +7,8 @@ from typing import Any
 import kafka
 from kafka.errors import CommitFailedError
 
+from tests.support.patience import patient, patient_ms
+
 
 def show(message: Any) -> None:
     """Print one record as a line of JSON."""
@@ -31,7 +33,7 @@ def produce(bootstrap: str, topic: str, codec: str) -> None:
         record = json.loads(line)
         headers = [(name, value.encode()) for name, value in record["headers"].items()]
         sent.append(producer.send(topic, key=record["key"].encode(), value=record["value"].encode(), headers=headers))
-    producer.flush(20)
+    producer.flush(patient(20))
     for one in sent:
         one.get(20)
     producer.close()
@@ -65,7 +67,7 @@ def member(bootstrap: str, topic: str, group: str) -> None:
     while True:
         # It returns when there are records. A poll that times out in the middle of a rebalance leaves 3.0.12 stuck: it
         # spins without heartbeats, on Apache Kafka too.
-        found = reader.poll(timeout_ms=30_000)
+        found = reader.poll(timeout_ms=patient_ms(30_000))
         for messages in found.values():
             for message in messages:
                 show(message)

@@ -6,6 +6,8 @@ from typing import Any
 
 import confluent_kafka
 
+from tests.support.patience import patient
+
 
 def show(message: confluent_kafka.Message) -> None:
     """Print one record as a line of JSON."""
@@ -36,7 +38,7 @@ def produce(bootstrap: str, topic: str, codec: str) -> None:
             headers=record["headers"],
             on_delivery=lambda problem, _: failures.append(problem) if problem else None,
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(patient(20)) == 0
     assert failures == []
 
 
@@ -83,8 +85,8 @@ def since(bootstrap: str, topic: str, timestamp: str) -> None:
     """The first record of partition 0 at or after a time."""
     reader = consumer(bootstrap, "since")
     wanted = confluent_kafka.TopicPartition(topic, 0, int(timestamp))
-    reader.assign(reader.offsets_for_times([wanted], timeout=10))
-    (message,) = reader.consume(1, 20)
+    reader.assign(reader.offsets_for_times([wanted], timeout=patient(10)))
+    (message,) = reader.consume(1, patient(20))
     show(message)
     reader.close()
 

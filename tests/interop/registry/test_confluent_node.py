@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tools.jars import ROOT, need
 
+from tests.support.patience import patient
+
 pytestmark = [pytest.mark.foreign, pytest.mark.slow, pytest.mark.timeout(400)]
 
 HERE = Path(__file__).parent / "node"
@@ -36,7 +38,7 @@ def installed() -> Path:
 
 def drive(url: str) -> dict[str, Any]:
     command = [need("node", DEBIAN), "round.js", url]
-    done = subprocess.run(command, cwd=installed(), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=installed(), capture_output=True, text=True, timeout=patient(120), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

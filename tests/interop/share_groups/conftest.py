@@ -14,8 +14,9 @@ import pytest
 from busway import Admin, NewTopic, Producer
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.busway_process import BuswayProcess
+from tests.support.patience import patient_ms
 
-LOCK_MS: Final = 4_000
+LOCK_MS: Final = patient_ms(4_000)
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",

@@ -10,10 +10,11 @@ import pytest
 from busway import AcknowledgementFailed, Admin, NewTopic, Producer, ShareConsumer
 from tests.interop.share_groups.conftest import SETTINGS
 from tests.support.busway_process import BuswayProcess
+from tests.support.patience import patient
 from tests.support.programs import held_ports
 
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
-PATIENCE_S = 60.0
+PATIENCE_S = patient(60.0)
 TOTAL, ROUNDS, PARTITIONS = 900, 3, 2
 TOPIC, GROUP = "killed", "workers"
 

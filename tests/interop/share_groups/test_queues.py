@@ -21,9 +21,10 @@ from busway import (
 )
 from busway.app.monitoring.health import Health
 from tests.interop.share_groups.conftest import LOCK_MS, Work
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow]
-PATIENCE_S = 40.0
+PATIENCE_S = patient(40.0)
 QUICK = Exponential(initial=0.05, max=0.1)
 
 
@@ -36,7 +37,7 @@ class Job:
 
 def service(work: Work, name: str = "svc") -> tuple[App, Any]:
     """An app and the topic of its jobs."""
-    app = App(f"{name}-{work.topic}", work.bootstrap_servers, drain_timeout_s=5)
+    app = App(f"{name}-{work.topic}", work.bootstrap_servers, drain_timeout_s=patient(5))
     return app, app.topic(work.topic, value=Job, format="json")
 
 

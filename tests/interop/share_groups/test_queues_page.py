@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from busway import Admin, App
+from tests.support.patience import patient
+from tests.support.programs import spawn_async
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow]
 PAGE = (Path(__file__).parents[3] / "docs" / "QUEUES.md").read_text()
-PATIENCE_S = 40.0
+PATIENCE_S = patient(40.0)
 
 
 async def busway(*arguments: str) -> Any:
     """What a command prints as JSON."""
-    process = await asyncio.create_subprocess_exec(
+    process = await spawn_async(
         sys.executable, "-m", "busway.cli", *arguments, "--json", stdout=asyncio.subprocess.PIPE
     )
     output, _ = await process.communicate()

@@ -13,11 +13,12 @@ import pytest
 from busway import AcknowledgementFailed, Admin, BrokerError, Producer, Record, ShareConsumer, TopicPartition
 from tests.interop.share_groups.conftest import LOCK_MS, Work
 from tests.support.apache_kafka import java_command
-from tests.support.programs import end_with_tests
+from tests.support.patience import patient
+from tests.support.programs import spawn, spawn_async
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow]
 PROGRAM = Path(__file__).parent.parent / "programs" / "share_member.py"
-PATIENCE_S = 40.0
+PATIENCE_S = patient(40.0)
 
 
 def consumer_of(work: Work, **options: Any) -> ShareConsumer:
@@ -120,11 +121,9 @@ async def test_closing_releases_what_is_held(work: Work) -> None:
     await work.send(b"a", b"b")
     async with consumer_of(work) as consumer:
         await take(consumer, 2)
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
     async with consumer_of(work) as consumer:
-        again = await take(consumer, 2, consumer.acknowledge)
-        assert loop.time() - begun < LOCK_MS / 1000
+        async with asyncio.timeout(LOCK_MS / 1000):
+            again = await take(consumer, 2, consumer.acknowledge)
         assert {record.value for record in again} == {b"a", b"b"}
         await consumer.commit()
     await until_nothing_is_left(work)
@@ -134,7 +133,7 @@ async def test_records_of_a_member_that_is_killed_come_again(work: Work) -> None
     """A process takes all and gets SIGKILL: another member has its records, delivered for the second time."""
     await work.send(*(b"%d" % number for number in range(6)))
     command = [sys.executable, str(PROGRAM), work.bootstrap_servers, work.topic, work.group]
-    victim = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_tests)  # noqa: PLW1509
+    victim = spawn(command, stdout=subprocess.PIPE, text=True)
     try:
         assert victim.stdout is not None
         output = victim.stdout
@@ -195,14 +194,13 @@ async def test_transactions_that_were_aborted_are_not_seen(work: Work) -> None:
 async def test_members_of_java_and_ours_share_the_records(work: Work) -> None:
     """Kafka's VerifiableShareConsumer and two of ours in one group: each record is accepted once, by somebody, and all take part."""
     total = 3000
-    tool = await asyncio.create_subprocess_exec(
+    tool = await spawn_async(
         *java_command(
             "org.apache.kafka.tools.VerifiableShareConsumer",
             *("--bootstrap-server", work.bootstrap_servers, "--topic", work.topic, "--group-id", work.group),
             *("--acknowledgement-mode", "sync"),
         ),
         stdout=subprocess.PIPE,
-        preexec_fn=end_with_tests,
     )
     accepted: list[tuple[int, int]] = []
     theirs = 0

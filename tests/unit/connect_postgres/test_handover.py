@@ -4,11 +4,12 @@ import asyncio
 import threading
 
 import pytest
+from tests.support.patience import patient
 
 from busway_connect.connector import SourceRecord
 from busway_connect.postgres.handover import Handover, Stopped, size_of
 
-SECONDS = 20.0
+SECONDS = patient(20.0)
 
 
 def change(number: int, text: str = "") -> SourceRecord:

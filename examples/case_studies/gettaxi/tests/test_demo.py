@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kit.parts import Parts
+from tests.support.programs import spawn_async
 
 CASES = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.hostile]
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.hostile]
 
 async def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path) -> None:
     """Bus and service are processes of their own; they end with the demo, and so does its folder."""
-    demo = await asyncio.create_subprocess_exec(
+    demo = await spawn_async(
         sys.executable, "-m", "gettaxi.demo", "--ci", cwd=CASES, env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from gettaxi import fares, geo, matching, service, surge
 from gettaxi.events import Phase, Position, Ride, Status, Surge
 from gettaxi.generate import Devices
 from gettaxi.traffic import Plan, Traffic
+from tests.support.patience import patient
 
 from busway import ConsumerRecord
 from busway.testing.bus import Cluster, TestBus, bus_on
@@ -167,7 +168,7 @@ def test_a_cluster_runs_the_job(day: Day, spark: Any, tmp_path: Path) -> None:
     command = submit_command("gettaxi.jobs.fares", "local-cluster[1,2,1024]", arguments, tmp_path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=patient(240), check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     ended = [ride.ride_id for ride in day.rides.values() if ride.status is Status.ENDED]

@@ -17,6 +17,7 @@ from ingestion import domain, service, store
 from ingestion.domain import apply
 from ingestion.events import LowFuel, Position, Truck
 from ingestion.generate import drive
+from tests.support.programs import spawn_async
 
 from busway import App
 from busway.testing import TestBus, crash_points
@@ -181,7 +182,7 @@ async def test_impossible_positions_are_put_aside_and_replayed_after_a_fix(
     await service.layers.look()
     assert (await service.layers.history(bad.truck_id)).entries == ()
     monkeypatch.setattr(domain, "FASTEST_KMH", 300.0)
-    replay = await asyncio.create_subprocess_exec(
+    replay = await spawn_async(
         sys.executable, "-m", "busway.cli", "dlq", "replay", "TRUCK_GPS.ingestion.dlt",
         "--bootstrap-servers", str(bus.app.bootstrap_servers), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip

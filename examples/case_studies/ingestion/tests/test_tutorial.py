@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from kit.parts import CASES
+from tests.support.patience import patient
 from tests.support.programs import end, held_ports, spawn
 
 README = CASES / "ingestion" / "README.md"
 pytestmark = pytest.mark.slow
 SPARK_FROM = "## 6."
-ANSWER_S = 60.0
+ANSWER_S = patient(60.0)
 
 
 @dataclass
@@ -79,7 +80,7 @@ class Terminal:
         while True:
             done = subprocess.run(
                 ["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True,
-                timeout=200, check=False,
+                timeout=patient(200), check=False,
             )  # fmt: skip
             wanted = [".*".join(re.escape(part) for part in line.split("…")) for line in step.shown]
             if done.returncode == 0 and all(re.search(one, done.stdout, re.DOTALL) for one in wanted):

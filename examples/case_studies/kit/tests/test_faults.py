@@ -13,6 +13,7 @@ from kit.parts import DemoFailed, Parts
 from kit.summary import Summary
 from movieflix.events import Action, Watched
 from movieflix.service import PARTITIONS
+from tests.support.patience import patient
 
 from busway import Admin, App, Topic
 
@@ -100,14 +101,14 @@ async def test_the_registry_is_killed_while_a_service_runs(tmp_path: Path) -> No
     """What the service knows it goes on with; a new version of an event waits until the registry is back, and is no dead letter. A
     service that is started meanwhile says in one line what it needs."""
     newer = dataclasses.make_dataclass("Watched", [("episode", int, 0)], bases=(Watched,), kw_only=True)
-    async with Parts(tmp_path) as parts, asyncio.timeout(60):
+    async with Parts(tmp_path) as parts, asyncio.timeout(patient(60)):
         await parts.start_bus()
         service = await parts.start_app("service", "movieflix.service:app", BUSWAY_HTTP_PORT="0")
         url = (await service.line()).removeprefix("movieflix ")
         app, next_version = (App(name, parts.bootstrap_servers, parts.schema_registry) for name in ("known", "new"))
         known = app.topic("movieflix.watched", key=int, value=Watched, partitions=PARTITIONS)
         new: Topic[int, Any] = next_version.topic("movieflix.watched", key=int, value=newer, partitions=PARTITIONS)
-        async with app, next_version, httpx2.AsyncClient(base_url=url, timeout=20) as client:
+        async with app, next_version, httpx2.AsyncClient(base_url=url, timeout=patient(20)) as client:
             await parts.registry.kill()
             await new.send(_viewing(newer, 1), key=1, partition=0)
             await known.send(_viewing(Watched, 2), key=2, partition=0)  # behind the one that waits

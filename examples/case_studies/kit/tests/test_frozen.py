@@ -17,11 +17,12 @@ from mybank.events import Alert, Hour
 from mybank.tests.captured import Captured
 from mybank.topics import ALERTS
 from mysocialmedia.events import Activity, Kind, Post
+from tests.support.patience import patient
 
 from busway import Admin, App
 
 pytestmark = pytest.mark.slow
-SECONDS = 40
+SECONDS = patient(40)
 NOON = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 BUS = (
     "group.min.session.timeout.ms=100",

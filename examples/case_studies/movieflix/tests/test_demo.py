@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.programs import spawn_async
 
 CASES = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.hostile]
@@ -29,7 +30,7 @@ def processes_of(folder: Path) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 async def test_however_the_demo_is_ended_nothing_stays(number: signal.Signals, tmp_path: Path) -> None:
     """Bus and service are processes of their own; they end with the demo, and so does its folder."""
-    demo = await asyncio.create_subprocess_exec(
+    demo = await spawn_async(
         sys.executable, "-m", "movieflix.demo", "--ci", "--without-spark", cwd=CASES, env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip

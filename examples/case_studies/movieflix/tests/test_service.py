@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from movieflix import domain, model, ratings, recommend, service, taste
 from movieflix.events import Action, Complete, ModelPart, MovieFactors, Profile, Taste, Watched
+from tests.support.programs import spawn_async
 
 from busway import App, Consumer, TopicPartition
 from busway.testing import TestBus, crash_points
@@ -301,7 +302,7 @@ async def test_dead_letters_are_replayed_after_a_fix(bus: TestBus, monkeypatch: 
     assert (len(await bus.dead_letters(service.watched)), event.user_id in service.profiles) == (1, False)
     for module in (domain, taste):
         monkeypatch.setattr(module, "check", lambda event: None)
-    replay = await asyncio.create_subprocess_exec(
+    replay = await spawn_async(
         sys.executable, "-m", "busway.cli", "dlq", "replay", "movieflix.watched.movieflix.dlt",
         "--bootstrap-servers", str(bus.app.bootstrap_servers), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip

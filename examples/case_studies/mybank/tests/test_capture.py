@@ -15,6 +15,7 @@ from mybank.ledger import METADATA
 from mybank.tests.captured import NOON, schema
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
+from tests.support.patience import patient
 from tests.support.postgres import Postgres
 
 from busway import RegistryClient
@@ -23,7 +24,7 @@ from busway.web import serving
 from busway_connect.door import ConnectServer, WorkerConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
-WAIT_S = 30.0
+WAIT_S = patient(30.0)
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
@@ -142,7 +143,11 @@ async def transfers(
         connection.execute(
             "INSERT INTO accounts VALUES ('a', 'one', 'EUR'), ('b', 'two', 'EUR'), ('c', 'three', 'CHF')"
         )
-    async with bank.app.test() as bus, serving(bank.web) as url, httpx2.AsyncClient(base_url=url, timeout=20) as client:
+    async with (
+        bank.app.test() as bus,
+        serving(bank.web) as url,
+        httpx2.AsyncClient(base_url=url, timeout=patient(20)) as client,
+    ):
         yield bus, client
 
 

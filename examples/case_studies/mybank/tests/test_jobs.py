@@ -13,6 +13,7 @@ from mybank import domain, generate
 from mybank.events import AccountRow, Hour, Source, Thresholds, TransactionChange, TransactionRow
 from mybank.tests.captured import NOON, Captured
 from tests.spark.conftest import bus  # noqa: F401 - a fixture
+from tests.support.patience import patient
 
 from busway import Admin, App, Consumer, TopicPartition
 
@@ -176,7 +177,7 @@ def test_large_ones_come_out_while_they_come_in(
 async def told(bus: Any, topic: str, count: int) -> dict[int, str]:  # noqa: F811 - the fixture's value
     """The amounts of the first transactions in a topic, by their ids."""
     async with Consumer(topic, bootstrap_servers=bus.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(patient(50)):
             records = [json.loads((await consumer.getone()).value or b"") for _ in range(count)]
     return {one["id"]: one["amount"] for one in records}
 

@@ -16,6 +16,7 @@ import pytest
 from mybank import capture, generate
 from mybank.events import Kind, Transaction
 from mybank.pulse import AGES_MOST, TICKS_KEPT, Pulse
+from tests.support.programs import spawn_async
 
 CASES = Path(__file__).resolve().parents[2]
 NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
@@ -85,7 +86,7 @@ def open_folder() -> Iterator[Path]:
 @pytest.mark.postgres
 async def test_however_the_demo_is_ended_nothing_stays(open_folder: Path) -> None:
     """All parts are processes of their own, PostgreSQL's children too; they end with the demo, and so does its folder."""
-    demo = await asyncio.create_subprocess_exec(
+    demo = await spawn_async(
         sys.executable, "-m", "mybank.demo", "--ci", cwd=CASES, env={**os.environ, "TMPDIR": str(open_folder)},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip

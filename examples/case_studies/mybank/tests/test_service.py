@@ -12,6 +12,7 @@ import pytest
 from mybank import domain, http, service
 from mybank.events import Thresholds
 from mybank.tests.captured import NOON, Captured
+from tests.support.patience import patient
 
 from busway import DeadLetters, Table
 from busway.testing import TestBus, crash_points
@@ -180,7 +181,7 @@ async def test_an_account_that_comes_a_moment_later_costs_nothing() -> None:
 async def client(bus: TestBus) -> AsyncIterator[httpx2.AsyncClient]:
     """The service's own paths."""
     own = http.create(service.accounts, service.thresholds, service.alerts, service.pulse)
-    async with serving(own) as url, httpx2.AsyncClient(base_url=url, timeout=20) as opened:
+    async with serving(own) as url, httpx2.AsyncClient(base_url=url, timeout=patient(20)) as opened:
         yield opened
 
 
@@ -240,13 +241,13 @@ async def test_the_page_hears_of_alerts_and_seconds(
         lines = live.aiter_lines()
         assert await anext(lines) == "retry: 1000"
         await captured.transaction(1, "5000.00")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             async for line in lines:
                 if '"alert_id":"1:SINGLE"' in line:
                     break
         await bus.settle()
         service.pulse.tick(dt.datetime.now(dt.UTC), 1.0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             async for line in lines:
                 if '"p99_ms":' in line:
                     break

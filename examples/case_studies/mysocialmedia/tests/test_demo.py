@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.programs import spawn_async
 
 CASES = Path(__file__).resolve().parents[2]
 
@@ -14,7 +15,7 @@ CASES = Path(__file__).resolve().parents[2]
 @pytest.mark.slow
 async def test_the_demo_proves_its_counts_and_ends() -> None:
     """Service, registry and bus are killed in the burst; exit code 0, nothing lost, nothing doubled."""
-    demo = await asyncio.create_subprocess_exec(
+    demo = await spawn_async(
         sys.executable, "-m", "busway.cli", "demo", "mysocialmedia", "--ci",
         cwd=CASES, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 from mysocialmedia import http, service
+from tests.support.patience import patient
 
 from busway.testing import TestBus
 from busway.web import serving
@@ -25,7 +26,7 @@ async def bus() -> AsyncIterator[TestBus]:
 async def client(bus: TestBus) -> AsyncIterator[httpx2.AsyncClient]:
     """Asks its pages; two activities may be under way at once."""
     asgi = http.create(service.posts, service.activities, service.trends, in_flight=2)
-    async with serving(asgi) as url, httpx2.AsyncClient(base_url=url, timeout=20) as asking:
+    async with serving(asgi) as url, httpx2.AsyncClient(base_url=url, timeout=patient(20)) as asking:
         yield asking
 
 

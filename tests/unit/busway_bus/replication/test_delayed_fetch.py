@@ -4,6 +4,7 @@ import asyncio
 from typing import cast
 
 import pytest
+from tests.support.patience import patient
 
 from busway_bus.replication.delayed_fetch import DelayedFetch
 from busway_bus.replication.partition import Partition
@@ -51,7 +52,7 @@ async def test_a_partition_that_is_enough_ends_it_once() -> None:
 async def test_its_time_ends_it() -> None:
     """Without anything new."""
     fetch = Fetch(timeout_s=0.001)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         while not fetch.ends:
             await asyncio.sleep(0)
     assert (fetch.ends, fetch.left_behind) == ([None], False)

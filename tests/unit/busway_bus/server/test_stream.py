@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 
 from busway_bus.log.descriptors import Descriptors
 from busway_bus.log.file_slice import FileSlice
@@ -194,7 +195,7 @@ async def test_who_sends_no_more_still_gets_what_is_queued(pair: Pair, part: Cal
     """A half-closed client reads its answer to the end, which is the end of the connection too."""
     pair.stream.put([b"head", part(0, FILE_BYTES)])
     pair.client.shutdown(socket.SHUT_WR)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         assert len(await pair.read(FILE_BYTES + 5)) == FILE_BYTES + 4
         await pair.connection.over.wait()
 
@@ -204,7 +205,7 @@ async def test_a_client_that_goes_leaves_nothing_behind(pair: Pair, part: Callab
     pair.stream.put([b"head" * 100_000, part(0, FILE_BYTES)])
     assert pair.stream._memory.used
     pair.client.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         await pair.connection.over.wait()
     assert not pair.stream.waiting
     assert not pair.stream._memory.used
@@ -216,7 +217,7 @@ async def test_a_file_that_became_shorter_ends_the_answer(
 ) -> None:
     """What is missing cannot be made up: the connection is told, whichever way the bytes would have gone."""
     pair.stream.put([b"head", part(FILE_BYTES - 10, size)])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         reading = asyncio.ensure_future(pair.read(size))
         await pair.connection.over.wait()
         await reading
@@ -247,7 +248,7 @@ async def test_pages_that_are_on_disk_are_brought_beside_the_loop(
     with pytest.raises(BlockingIOError):
         pair.client.recv(1)
     gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         assert await pair.read(2 * MIB + 4) == content[: 2 * MIB] + b"tail"
     await asyncio.gather(*tasks)
     ends = [position + count for position, count in brought]
@@ -266,7 +267,7 @@ async def test_who_comes_has_the_send_buffer_of_the_listener(size: int) -> None:
     assert (door._sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == untold_bytes) == (size < 0)
     await door.serve()
     with socket.create_connection(("127.0.0.1", port)):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             stream = await came.get()
         assert isinstance(stream, SocketStream)
         if size > 0:
@@ -296,7 +297,7 @@ async def test_a_paused_client_costs_nothing_until_it_sends(pair: Pair, monkeypa
     assert pair.connection.came == b""
     assert changes.count("add_reader") == 0
     pair.stream.resume_reading()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         await pair.connection.something.wait()
     assert pair.connection.came == b"x" * 100
 
@@ -319,7 +320,7 @@ async def test_what_comes_waits_for_its_turn(pair: Pair) -> None:
     turn()
     assert pair.connection.came == b"", "it is not read from at all"
     pair.stream.resume_reading()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         await pair.connection.something.wait()
     assert pair.connection.came == b"x" * 100
 
@@ -353,7 +354,7 @@ async def test_without_descriptors_who_comes_waits(
     loop.remove_reader(bound.fileno())
     loop.add_reader(bound.fileno(), door._come, exhausted)
     with socket.create_connection(("127.0.0.1", port)):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             stream = await came.get()
         assert exhausted.refused == 3
         assert caplog.text.count("no client can be let in for 1 ms: Too many open files") == 3

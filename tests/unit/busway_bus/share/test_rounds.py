@@ -2,6 +2,8 @@
 
 import asyncio
 
+from tests.support.patience import patient
+
 from busway_bus.share.rounds import Rounds
 
 
@@ -34,4 +36,4 @@ async def test_each_has_a_round_by_itself_in_order() -> None:
     await asyncio.wait(workers)
     assert [number for _, number in had] == [0, 2, 3, 0, 2, 3]
     assert len({at for at, _ in had}) == len(had)
-    await asyncio.wait_for(rounds.turn(), 10)
+    await asyncio.wait_for(rounds.turn(), patient(10))
