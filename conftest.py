@@ -7,9 +7,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 import pytest_timeout
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from tests.support import patience
 from tools.jars import need
 
@@ -17,10 +18,25 @@ from busway.testing import bus, crash, standing, threaded
 
 SPARK = Path(__file__).parent / "tests" / "spark"
 
-hypothesis.settings.register_profile(
-    "untimed", hypothesis.settings(), deadline=None
-)  # how long an example takes tells of the machine
-hypothesis.settings.load_profile("untimed")
+settings.register_profile(
+    "fresh",
+    settings.get_profile("default"),  # not what Hypothesis loads by itself where CI is set
+    deadline=None,  # how long an example takes tells of the machine; so does the health check
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.register_profile("gate", settings.get_profile("fresh"), derandomize=True, database=None)
+
+
+def load_hypothesis_profile() -> None:
+    """Load the Hypothesis profile that BUSWAY_HYPOTHESIS names: `gate`, the default, draws the same examples each time, `fresh` new ones."""
+    profile = os.environ.get("BUSWAY_HYPOTHESIS") or "gate"
+    if profile not in {"gate", "fresh"}:
+        raise pytest.UsageError(f"BUSWAY_HYPOTHESIS={profile}: there is no such profile; use gate or fresh")
+    settings.load_profile(profile)
+    if profile == "gate":
+        # Hypothesis also draws constants of the modules imported so far. Which those are depends on the tests that ran before.
+        pytest.MonkeyPatch().setattr(providers, "is_local_module_file", lambda path: False)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -29,13 +45,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure() -> None:
-    """Let SIGINT interrupt this process, and scale what the test bus waits for, which users set for each call.
+    """Load the Hypothesis profile, let SIGINT interrupt this process, and scale what the test bus waits for, which users set for each call.
 
     A shell that runs this in the background, without job control, has it ignore SIGINT, and every program that it starts.
 
     Raises:
-        UsageError: The patience is no number of at least 1.
+        UsageError: the patience is no number of at least 1, or there is no such profile.
     """
+    load_hypothesis_profile()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -42,7 +42,7 @@ def examples(cls: type[Any], version: int) -> list[Any]:
     """Messages from the definitions; one of them carries tagged fields that nobody knows."""
     found: list[Any] = []
 
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=EXAMPLES, derandomize=True)
     @given(message=messages(cls, version))
     def collect(message: Any) -> None:
         found.append(message)

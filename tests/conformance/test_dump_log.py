@@ -1,6 +1,6 @@
 """Apache Kafka's own tool reads our files and finds nothing wrong."""
 
-import os
+import random
 import re
 import subprocess
 from pathlib import Path
@@ -56,11 +56,11 @@ def test_kafka_reads_our_segments_indexes_and_snapshots(tmp_path):
     files.make_directory("t-0")
     config = LogConfig(segment_bytes=40_000, index_interval_bytes=512)
     log = PartitionLog(files, "t-0", config, now_ms=NOW)
-    records = 0
+    dice, records = random.Random(1), 0
     for at in range(200):
         builder = BatchBuilder(CODECS[at % 5], producer_id=9, producer_epoch=0, base_sequence=records)
         for number in range(5):
-            builder.append(NOW + records, b"key %d" % records, os.urandom(150), [("number", b"%d" % number)])
+            builder.append(NOW + records, b"key %d" % records, dice.randbytes(150), [("number", b"%d" % number)])
             records += 1
         log.append(builder.build(), leader_epoch=at // 50, now_ms=NOW)
         if at == 150:
@@ -80,6 +80,7 @@ def test_kafka_reads_what_compaction_leaves(tmp_path):
     log = PartitionLog(files, "t-0", config, now_ms=NOW)
     last: dict[bytes, int] = {}
     cleaned = sequence = 0
+    dice = random.Random(1)
     for cycle in range(3):
         for at in range(100):
             builder = BatchBuilder(
@@ -87,7 +88,7 @@ def test_kafka_reads_what_compaction_leaves(tmp_path):
             )
             for number in range(5):
                 key = b"key %d" % (sequence * 7 % 83)
-                value = None if number == 3 and at % 7 == 0 else os.urandom(150)
+                value = None if number == 3 and at % 7 == 0 else dice.randbytes(150)
                 builder.append(NOW + sequence, key, value, [("number", b"%d" % number)])
                 last[key] = sequence
                 sequence += 1
@@ -119,10 +120,11 @@ def test_kafka_reads_our_transactions(tmp_path):
     files.make_directory("t-0")
     log = PartitionLog(files, "t-0", LogConfig(segment_bytes=2_000, index_interval_bytes=512), now_ms=NOW)
     aborted: list[tuple[int, int, int]] = []
+    dice = random.Random(1)
     for at in range(30):
         producer, committed = at % 3, at % 4 != 1
         builder = BatchBuilder(producer_id=producer, producer_epoch=at, base_sequence=0, transactional=True)
-        builder.append(NOW, b"k", os.urandom(150))
+        builder.append(NOW, b"k", dice.randbytes(150))
         first = log.append_own(builder.build(), leader_epoch=0, now_ms=NOW).first_offset
         marker = EndTransaction(
             producer_id=producer,

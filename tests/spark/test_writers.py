@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from tests.spark.conftest import framed
+from tests.support.seeds import seed
 
 from busway_spark import read_topic
 
@@ -86,9 +87,7 @@ def alone(spark: Any, schema: Any, values: list[bytes]) -> list[dict[str, Any] |
 def test_each_record_is_read_as_with_its_own_schema_alone(bus: Any, spark: Any) -> None:
     """Enums, fixed types, unions of records, names, aliases and defaults of each writer resolve as `from_avro` resolves them for one; and
     so do records of many more writers, damaged ones among them."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(seed(1))
     written = list(WRITERS)
     for number in range(PLENTY):
         extra = field(f"extra_{number}", ["null", "string"], default=None)

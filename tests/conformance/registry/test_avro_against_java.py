@@ -21,8 +21,6 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 RUN = settings(
     max_examples=1200,
-    deadline=None,
-    database=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

@@ -14,6 +14,7 @@ import pytest
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.patience import patient
 from tests.support.programs import spawn_async
+from tests.support.seeds import seed
 
 from busway import Admin, NewTopic, Producer, read_to_end
 from busway_bus.testing.local_cluster import LocalCluster
@@ -186,9 +187,7 @@ async def test_a_process_that_was_frozen_writes_nothing_afterwards(bootstrap: st
 
 async def test_kills_under_load_lose_and_double_nothing(bootstrap: str) -> None:
     """SIGKILL at random moments while sales come in: each is told of once, and counted once, by a handler that does not look."""
-    seed = int(os.environ.get("BUSWAY_SEED", random.randrange(2**32)))
-    print(f"BUSWAY_SEED={seed}")
-    chance = random.Random(seed)
+    chance = random.Random(seed(1))
     await make_topics(bootstrap)
     sold: dict[str, list[int]] = {shop: [] for shop in SHOPS}
     selling = True

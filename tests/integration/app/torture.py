@@ -357,7 +357,7 @@ async def torture(seed: int, seconds: float) -> Torture:
 def main() -> None:
     """Seed after seed, or one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seed", type=int, default=1, help="the first")
     parser.add_argument("--seconds", type=float, default=20.0, help="of one seed")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--log-level", default="ERROR")
@@ -365,8 +365,7 @@ def main() -> None:
     logging.basicConfig(level=given.log_level)
     logging.getLogger("busway.app").setLevel("CRITICAL" if given.log_level == "ERROR" else given.log_level)
     log.setLevel(logging.INFO)
-    first = given.seed if given.seed is not None else random.randrange(10**6)
-    for seed in range(first, first + given.seeds):
+    for seed in range(given.seed, given.seed + given.seeds):
         print("seed", seed, flush=True)
         run = asyncio.run(torture(seed, given.seconds))
         print(dict(run.faults), f"{run.ledger.calls} calls, {run.ledger.commits} commits", flush=True)

@@ -412,7 +412,7 @@ def test_a_shard_is_at_any_moment_what_its_log_says() -> None:
         runner.run(cluster.start())
         numbers = iter(range(1_000_000))
 
-        @settings(max_examples=40, deadline=None, database=None, derandomize=True)
+        @settings(max_examples=40)
         @given(st.lists(OPERATIONS, max_size=25))
         def check(operations: list[tuple[Any, ...]]) -> None:
             runner.run(live_as_replayed(Bench(cluster, f"counters-{next(numbers)}"), operations))

@@ -92,9 +92,7 @@ def brokers() -> Iterator[Brokers]:
 @settings(
     max_examples=DRAWN or 300,
     derandomize=not DRAWN,
-    deadline=None,
     print_blob=True,
-    database=None,
     suppress_health_check=list(HealthCheck),
 )
 def test_every_order_gets_kafkas_codes(brokers: Brokers, calls: list[Any]) -> None:

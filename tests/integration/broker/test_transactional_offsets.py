@@ -328,7 +328,7 @@ def test_offsets_are_at_any_moment_what_the_log_says() -> None:
         runner.run(cluster.start())
         numbers = iter(range(1_000_000))
 
-        @settings(max_examples=60, deadline=None, database=None, derandomize=True)
+        @settings(max_examples=60)
         @given(st.lists(OPERATIONS, max_size=25))
         def check(operations: list[tuple[Any, ...]]) -> None:
             bench = Bench(cluster)

@@ -13,6 +13,7 @@ from tests.integration.client.committed import committed
 from tests.integration.client.conftest import Cluster
 from tests.support.patience import patient
 from tests.support.programs import spawn_async
+from tests.support.seeds import seed
 
 from busway import Admin, NewTopic, Producer, TopicPartition
 
@@ -83,7 +84,7 @@ async def said_at_its_end(zombie: asyncio.subprocess.Process, source: Source) ->
 
 async def test_every_record_is_passed_on_once(transactional: Cluster, topic: str, group: str) -> None:
     """Killed at any moment, a service goes on where it was; one that was taken for dead and wakes up does nothing more, and says why."""
-    chance = random.Random(topic)
+    chance = random.Random(seed(1))
     source, target = topic, f"{topic}-out"
     async with Admin(transactional.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic(source, 2), NewTopic(target, 2)])

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 from tests.support.connect_worker import Rest, WorkerProcess, records_of, until
+from tests.support.seeds import seed
 
 from busway import Admin, NewTopic, Producer, TopicPartition, read_to_end
 from busway_connect.connector import SourceRecord
@@ -53,9 +54,7 @@ CONFIG = {
 @pytest.mark.slow
 async def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(bus: str) -> None:
     """SIGKILL at random moments, six times: every number is there as often as the source gave it, each partition in order."""
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = random.Random(seed(1))
     await make_topics(bus)
     for turn in range(6):
         async with WorkerProcess(bus, flush_ms=chance.choice([20, 200])) as worker, worker.rest() as rest:

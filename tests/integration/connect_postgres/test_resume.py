@@ -3,7 +3,6 @@
 The runtime is played by `Topics`: it drops what it has already, by `Source.position`, and stores offsets late, as the worker does.
 """
 
-import os
 import random
 from collections import defaultdict
 from typing import Any
@@ -12,11 +11,11 @@ import psycopg
 import pytest
 from tests.support.postgres import Postgres
 from tests.support.postgres_source import RunningSource, changes, execute, settings
+from tests.support.seeds import seed
 
 from busway_connect.connector import Offset, SourceRecord
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
-SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(10**6)))
 RUNS = 4
 
 
@@ -95,8 +94,7 @@ async def _rest(topics: Topics, config: dict[str, str], server: Postgres) -> Non
 @pytest.mark.parametrize("run", range(RUNS))
 async def test_killed_at_any_record_of_the_stream_nothing_is_lost_or_doubled(database: Postgres, run: int) -> None:
     """Random changes, also of keys and many rows at once, with kills between any two records: each change comes exactly once."""
-    chance = random.Random(f"{SEED} {run}")
-    print(f"SEED={SEED} run={run}")
+    chance = random.Random(f"{seed(1)} {run}")
     execute(database, "CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE zz (a int PRIMARY KEY)")
     config = settings(
         database, snapshot_mode="no_data", max_batch_size="7", heartbeat_interval_ms=str(chance.choice([0, 1, 50]))
@@ -146,8 +144,7 @@ def _change(connection: psycopg.Connection, chance: random.Random) -> int:
 @pytest.mark.parametrize("run", range(RUNS))
 async def test_killed_at_any_row_of_the_snapshot_the_state_is_exact(database: Postgres, run: int) -> None:
     """Kills in the snapshot while rows change: no row comes twice as `r`, no change twice or never, and the state at the end is exact."""
-    chance = random.Random(f"{SEED} {run}")
-    print(f"SEED={SEED} run={run}")
+    chance = random.Random(f"{seed(1)} {run}")
     execute(
         database,
         "CREATE TABLE t (id int PRIMARY KEY, v int)",

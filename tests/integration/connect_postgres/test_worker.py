@@ -12,6 +12,7 @@ import pytest
 from tests.support.connect_worker import Rest, WorkerProcess, records_of, until
 from tests.support.postgres import Postgres
 from tests.support.postgres_source import execute, settings
+from tests.support.seeds import seed
 
 from busway import Record
 from busway_bus.testing.local_cluster import LocalCluster
@@ -59,9 +60,7 @@ def _value(record: Record) -> Any:
 @pytest.mark.parametrize("support", ["disabled", "enabled"])
 async def test_killed_under_load_every_change_is_there_once(database: Postgres, support: str) -> None:
     """SIGKILL in the snapshot and in the stream while the table changes: the state at the end is the database's, each change came once."""
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = random.Random(seed(1))
     execute(
         database,
         "CREATE TABLE t (id int PRIMARY KEY, v int)",

@@ -18,6 +18,7 @@ from tests.integration.sql.transfers import ACCOUNTS, START, build, open_account
 from tests.support.patience import patient
 from tests.support.postgres import Postgres
 from tests.support.programs import spawn_async
+from tests.support.seeds import seed
 
 from busway import Admin, NewTopic, Producer
 from busway.app.extension import CRASH_POINTS
@@ -35,9 +36,7 @@ class Ledger:
     def __init__(self, bootstrap: str, url: str) -> None:
         self.bootstrap = bootstrap
         self.url = url
-        self.seed = random.randrange(2**32)
-        print("seed", self.seed)
-        self.chance = random.Random(self.seed)
+        self.chance = random.Random(seed(1))
         self.transfers: list[dict[str, int]] = []
 
     async def open(self) -> None:

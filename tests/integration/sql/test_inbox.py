@@ -10,6 +10,7 @@ from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from tests.support.patience import patient, patient_ms
+from tests.support.seeds import seed
 
 from busway import Admin, App, BadDeclaration, BrokerError, ConsumerRecord, NewTopic, Retry, TopicPartition
 from busway.sql import TABLES, DatabaseUnreachable, Sql, Tables, create_all
@@ -450,9 +451,7 @@ async def test_a_store_belongs_to_one_app(engine: AsyncEngine, bootstrap: str) -
 
 async def test_handlers_at_once_and_failures_at_random(engine: AsyncEngine) -> None:
     """Many attempts at many records, in any order, twice each, by two instances, some failing: each counts once."""
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = random.Random(seed(1))
     stores = [Sql(engine), Sql(engine)]
     await stores[0].create_tables()
     await _own_table(engine)

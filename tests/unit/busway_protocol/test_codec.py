@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.messages import every_version, messages
+from tests.support.seeds import seed
 
 from busway_protocol.apis import APIS, ApiKey, negotiate, request_header_version, response_header_version
 from busway_protocol.compile import decode, encode, encode_chunks
@@ -24,7 +25,7 @@ def examples(cls: type[Any], version: int, count: int) -> list[Any]:
     """Messages from the definitions, the same ones in every run."""
     found: list[Any] = []
 
-    @settings(max_examples=count, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=count, derandomize=True)
     @given(message=messages(cls, version))
     def collect(message: Any) -> None:
         found.append(message)
@@ -123,7 +124,7 @@ def test_damaged_bytes_give_one_typed_error(frame: bytes) -> None:
         decode(HeartbeatRequest, 4, frame)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(choice=st.sampled_from(every_version()), frame=st.binary(max_size=200))
 def test_arbitrary_bytes_give_a_message_or_the_typed_error(choice: tuple[type[Any], int], frame: bytes) -> None:
     """No input of any kind raises anything else."""
@@ -134,9 +135,7 @@ def test_arbitrary_bytes_give_a_message_or_the_typed_error(choice: tuple[type[An
 @pytest.mark.slow
 def test_mutated_messages_give_a_message_or_the_typed_error() -> None:
     """Bit flips in valid messages, the likeliest damage, raise nothing else either."""
-    seed = 20_240_917
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = random.Random(seed(20_240_917))
     for cls, version in every_version():
         for message in examples(cls, version, 3):
             frame = bytearray(encode(message, version))

@@ -106,7 +106,7 @@ def test_types_of_references_are_named() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(schemas())
 def test_both_forms_are_fixed_points(schema: Any) -> None:
     """Reading what was written in either form, and writing it again, changes nothing."""

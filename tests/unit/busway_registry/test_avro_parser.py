@@ -149,9 +149,7 @@ ANY_JSON = st.recursive(
     ),
     max_leaves=20,
 )  # fmt: skip
-QUICK = settings(
-    max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+QUICK = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.slow

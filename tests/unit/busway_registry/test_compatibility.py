@@ -293,7 +293,7 @@ def test_long_chains_of_types() -> None:
     assert found[0] == mismatch("/fields/0/type/fields/0/type", "INT", "LONG")[0]
 
 
-@settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(schemas())
 @pytest.mark.slow
 def test_a_schema_reads_itself(schema: Any) -> None:

@@ -1,16 +1,15 @@
 """pgoutput's messages: bytes that PostgreSQL 15 sent, bytes by its documentation, and bytes that are neither."""
 
-import os
 import random
 from pathlib import Path
 
 import pytest
+from tests.support.seeds import seed
 
 from busway_connect.postgres import pgoutput
 from busway_connect.postgres.pgoutput import UNCHANGED, Malformed, decode
 
 SENT = [bytes.fromhex(line) for line in (Path(__file__).parent / "pgoutput_15.txt").read_text().split()]
-SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(10**6)))
 
 
 def test_what_the_server_sent_is_understood() -> None:
@@ -70,8 +69,7 @@ def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
 
 def test_damaged_messages_are_refused_or_read_and_nothing_else() -> None:
     """Random damage to what the server sent never ends in another error."""
-    chance = random.Random(SEED)
-    print(f"SEED={SEED}")
+    chance = random.Random(seed(1))
     short = [one for one in SENT if len(one) < 100]
     for _ in range(4000):
         data = bytearray(chance.choice(short))

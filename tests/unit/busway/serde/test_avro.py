@@ -118,7 +118,7 @@ CODEC.add_writer(OWN, CODEC.schema_text)
 CODEC.add_writer(OTHER, json.dumps({**json.loads(CODEC.schema_text), "doc": "another"}))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(everything)
 def test_what_a_class_holds_comes_back_as_it_was(value: Everything) -> None:
     """Every field, with its class: unions of records, enums, lists and maps included, whoever wrote it."""
@@ -139,7 +139,7 @@ def test_what_a_class_holds_comes_back_as_it_was(value: Everything) -> None:
     assert plain["c_int"] == value.c_int
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(everything, st.data())
 def test_a_damaged_body_is_undecodable_and_nothing_else(value: Everything, data: st.DataObject) -> None:
     """Cut, changed and random bytes: a value or `Undecodable`, no other error."""

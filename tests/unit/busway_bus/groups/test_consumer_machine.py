@@ -385,7 +385,7 @@ def test_what_a_host_holds_does_not_depend_on_whether_a_pattern_matched_the_same
 
 
 TestConsumerGroups = ConsumerGroups.TestCase
-TestConsumerGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestConsumerGroups.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 class LargeConsumerGroups(ConsumerGroups):
@@ -395,4 +395,4 @@ class LargeConsumerGroups(ConsumerGroups):
 
 
 TestLargeConsumerGroups = LargeConsumerGroups.TestCase
-TestLargeConsumerGroups.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestLargeConsumerGroups.settings = settings(max_examples=60, stateful_step_count=60)

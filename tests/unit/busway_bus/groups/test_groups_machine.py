@@ -600,7 +600,5 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(
-    max_examples=150, stateful_step_count=50, deadline=None, database=None, derandomize=True, print_blob=True
-)
+TestGroups.settings = settings(max_examples=150, stateful_step_count=50)
 TestGroups = pytest.mark.slow(TestGroups)

@@ -261,4 +261,4 @@ class MixedGroups(RuleBasedStateMachine):
 
 
 TestMixedGroups = MixedGroups.TestCase
-TestMixedGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMixedGroups.settings = settings(max_examples=60, stateful_step_count=40)

@@ -261,7 +261,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(STEPS, max_size=25))
 def test_the_log_says_what_is_in_force(steps: list[Any]) -> None:
     """Whoever reads the last record of each key has the same group; when everybody has sent heartbeats all that is read is given out."""

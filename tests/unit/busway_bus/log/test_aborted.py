@@ -20,7 +20,7 @@ def indexes(draw) -> list[AbortedTransaction]:
     for _ in range(draw(st.integers(0, 30))):
         offset += draw(st.integers(1, 4))
         begins = max(0, offset - draw(st.integers(1, 40)))
-        if begins not in {begin for begin, _ in spans}:
+        if begins not in {taken for span in spans for taken in span}:  # by a first record or a marker
             spans.append((begins, offset))
     return [
         AbortedTransaction(

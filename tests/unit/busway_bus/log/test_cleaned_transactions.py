@@ -170,7 +170,7 @@ STEPS = st.lists(
 
 @pytest.mark.slow
 @given(STEPS)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_the_last_committed_value_of_each_key_survives(steps):
     """Through cleanings that are cut off at any step on the disk, and starts after them."""
     files, log = fresh()

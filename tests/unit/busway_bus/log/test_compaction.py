@@ -96,7 +96,7 @@ ACTIONS = st.lists(
 
 @pytest.mark.slow
 @given(ACTIONS, st.sampled_from(["none", "gzip", "zstd"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_last_value_of_each_key_survives_at_its_offset(actions, codec):
     """After any history of appends, cleanings, crashes within them and restarts a reader sees a subsequence of what was
     written, at the offsets where it was written, with the last record of every key but tombstones past their horizon."""

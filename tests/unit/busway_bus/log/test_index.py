@@ -33,7 +33,7 @@ def filled(entry, pairs):
     return index, content
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(ASCENDING, st.lists(st.integers(0, 70), min_size=1, max_size=5))
 def test_the_last_entry_at_or_below(offsets, keys):
     """Whatever was looked for before; the same after a restart; what is behind can be cut off."""
@@ -48,7 +48,7 @@ def test_the_last_entry_at_or_below(offsets, keys):
     assert index.find(0, 99, content.read) == kept - 1
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.data())
 def test_many_pages(data):
     """Of a file of any size no more is read than two pages and a few entries, and of its pages only one is in memory."""

@@ -70,7 +70,7 @@ def recovery_bytes(request, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("recovery_bytes")
 @given(ACTIONS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_what_was_flushed_survives_every_crash(actions):
     """After any history of appends, flushes, kills and power cuts the log is a prefix that holds all that was flushed."""
     files, written, flushed = fresh(), [], 0

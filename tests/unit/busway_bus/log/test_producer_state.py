@@ -4,7 +4,7 @@ import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from busway_bus.kernel.limits import IDLE_PRODUCERS_KEPT_MS, PRODUCER_BYTES
@@ -92,7 +92,6 @@ def test_a_repetition_gets_the_first_answer():
     assert (seen.first_offset, seen.last_offset, seen.timestamp) == (104, 105, NOW)
 
 
-@settings(deadline=None)
 @given(st.integers(0, LAST), st.lists(st.integers(1, 4), min_size=1, max_size=12), st.booleans())
 def test_a_producer_that_goes_on_is_always_served_and_its_retries_known(first, sizes, restart):
     """From any sequence, over the wrap, also after a snapshot: each next batch is written, the newest always repeats."""

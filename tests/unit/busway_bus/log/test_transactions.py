@@ -124,7 +124,7 @@ def step(files: SimFiles, log: PartitionLog, model: Model, action: str, number: 
 @pytest.mark.slow
 @pytest.mark.usefixtures("recovery_bytes")
 @given(ACTIONS, st.integers(100, 600), st.integers(0, 10**6))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_reader_of_committed_records_sees_what_was_committed_and_nothing_else(actions, max_bytes, start):
     """After any history of transactions, rolls, flushes, kills, power cuts, restarts and truncations."""
     files, model, sequences = fresh(), Model(), {}

@@ -437,5 +437,5 @@ class ThreeReplicas(RuleBasedStateMachine):
 
 
 TestThreeReplicas = ThreeReplicas.TestCase
-TestThreeReplicas.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestThreeReplicas.settings = settings(max_examples=100, stateful_step_count=30)
 TestThreeReplicas.pytestmark = [pytest.mark.slow]

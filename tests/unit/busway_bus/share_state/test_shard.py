@@ -250,7 +250,7 @@ OPERATIONS = st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(OPERATIONS, max_size=30), st.integers(0, 3))
 def test_the_log_says_what_is_in_force(operations: list[Any], updates_per_snapshot: int) -> None:
     """Whatever is done and wherever the log is cut, who reads it has the same states; cut off is only what nothing needs."""

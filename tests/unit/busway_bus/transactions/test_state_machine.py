@@ -279,4 +279,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestTransactions.settings = settings(max_examples=100, stateful_step_count=40)

@@ -93,7 +93,7 @@ def check_complete(topics: Topics, members: dict[str, Subscription], result: Ass
 
 
 @given(groups())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_each_partition_has_exactly_one_owner_that_wants_it(case: tuple[Topics, dict[str, Subscription]]) -> None:
     """Range, round robin and sticky give out everything wanted, once, to subscribers."""
     topics, members = case
@@ -102,7 +102,7 @@ def test_each_partition_has_exactly_one_owner_that_wants_it(case: tuple[Topics, 
 
 
 @given(groups())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_sticky_is_balanced_and_deterministic(case: tuple[Topics, dict[str, Subscription]]) -> None:
     """No single move from a fuller member to one that wants the partition and has two fewer is left to make; the order in
     which members are listed does not matter."""
@@ -116,7 +116,7 @@ def test_sticky_is_balanced_and_deterministic(case: tuple[Topics, dict[str, Subs
 
 
 @given(groups())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_sticky_keeps_a_settled_group_as_it_is(case: tuple[Topics, dict[str, Subscription]]) -> None:
     """Assigning again from one's own result moves nothing."""
     topics, members = case
@@ -126,7 +126,7 @@ def test_sticky_keeps_a_settled_group_as_it_is(case: tuple[Topics, dict[str, Sub
 
 
 @given(groups(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_cooperative_settles(case: tuple[Topics, dict[str, Subscription]], alike: bool) -> None:
     """No rebalance gives anybody what another of the latest generation owns. Members that read the same topics have everything
     after the second; others, whose partitions can only move along chains, after a few more (as with Java's assignor)."""
