@@ -6,6 +6,7 @@ the registry (`service`). Writing transactions take turns (`BEGIN IMMEDIATE`, an
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, TypeVar
@@ -42,7 +43,9 @@ _SURROGATES: Final = 0xD800
 _AFTER_SURROGATES: Final = 0xE000
 _ALIVE: Final = VERSIONS.c.deleted.is_(false())
 Item = TypeVar("Item")
-_one_migration = asyncio.Lock()
+_migrating: Final = threading.Lock()
+"""Of the process and not of an event loop, of which a process may have several: Alembic's `op` is a global."""
+_MIGRATING_LOOK_S: Final = 0.01
 
 
 class SqlStore:
@@ -70,7 +73,7 @@ class SqlStore:
             try_sqlite(self._engine.url)
         async with self._writing() as connection:
             if await connection.run_sync(prepare):
-                async with _one_migration:
+                async with _alone(_migrating):
                     await connection.run_sync(migrate)
 
     async def close(self) -> None:
@@ -104,6 +107,17 @@ class SqlStore:
                     if not self._sqlite:
                         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
                     yield connection
+
+
+@asynccontextmanager
+async def _alone(lock: threading.Lock) -> AsyncIterator[None]:
+    """Hold a lock of the process without keeping the event loop waiting."""
+    while not lock.acquire(blocking=False):  # noqa: ASYNC110 - what holds it may run in another event loop
+        await asyncio.sleep(_MIGRATING_LOOK_S)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

@@ -121,8 +121,20 @@ class Sql(Extension):
         self._app: App | None = None
         self._seen: dict[TopicPartition, _Seen] = {}
         self._topics: dict[TopicPartition, TopicState] = {}
-        # SQLite's own queue for writers is neither fair nor patient, so those of this process form one before it.
-        self._turn: contextlib.AbstractAsyncContextManager[Any] = nullcontext() if self._postgresql else asyncio.Lock()
+        self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
+        """Let writers to SQLite in one by one.
+
+        Its own queue for writers is neither fair nor patient, so those of this process form one before it. A module may declare this, and its
+        app run in one event loop after another: each has a lock of its own.
+        """
+        if self._postgresql:
+            return nullcontext()
+        if self._loop is not (loop := asyncio.get_running_loop()):
+            self._lock, self._loop = asyncio.Lock(), loop
+        return self._lock
 
     async def create_tables(self) -> None:
         """Create the tables that are missing; safe when several instances do it at once."""
@@ -130,7 +142,7 @@ class Sql(Extension):
 
     async def forget(self, group: str, topic: str | None = None) -> None:
         """Let a group handle its records again, of all topics or of one; for when its service is stopped."""
-        async with self._turn, self._engine.begin() as connection:
+        async with self._turn(), self._engine.begin() as connection:
             for table in (self._tables.inbox, self._tables.floors):
                 wanted = table.c.group_id == self._reader(group)
                 if topic is not None:
@@ -159,7 +171,7 @@ class Sql(Extension):
         seen.highest = max(seen.highest, record.offset)
         reader = self._reader(group)
         while True:
-            async with self._turn:
+            async with self._turn():
                 connection, end = await patiently(
                     partial(self._claim, reader, partition, record.offset, seen),
                     f"{record.topic}-{record.partition} at offset {record.offset}",
@@ -273,7 +285,7 @@ class Sql(Extension):
         if not mine:
             return
         try:
-            async with asyncio.timeout(PRUNE_TIMEOUT_S), self._turn, self._engine.begin() as connection:
+            async with asyncio.timeout(PRUNE_TIMEOUT_S), self._turn(), self._engine.begin() as connection:
                 for partition, offset in sorted(mine.items()):
                     floors, inbox = self._tables.floors, self._tables.inbox
                     lower = and_(_of(floors, reader, partition), floors.c.floor < offset)
@@ -326,7 +338,7 @@ class Sql(Extension):
         mine, rows = _of(floors, reader, partition), _of(inbox, reader, partition)
         if topic.is_other_than(known.topic_id):
             log.warning("%s was deleted and made anew: what was known of partition %d is dropped", *partition)
-            async with self._turn, self._engine.begin() as connection:
+            async with self._turn(), self._engine.begin() as connection:
                 await connection.execute(delete(floors).where(mine, floors.c.topic_id == known.topic_id))
                 await connection.execute(delete(inbox).where(rows, inbox.c.offset <= known.highest))
             return _Settled(position=None, changed=True)
@@ -338,7 +350,7 @@ class Sql(Extension):
                 *partition,
                 topic.end,
             )
-            async with self._turn, self._engine.begin() as connection:
+            async with self._turn(), self._engine.begin() as connection:
                 await connection.execute(update(floors).where(mine, floors.c.floor > topic.end).values(floor=topic.end))
                 lost = inbox.c.offset.between(topic.end, known.highest)
                 await connection.execute(delete(inbox).where(rows, lost))

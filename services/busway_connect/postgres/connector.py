@@ -69,7 +69,7 @@ class PostgresConnector(Source):
         Raises:
             ConfigInvalid: a setting is wrong, the publication lacks a table, a right is missing.
             PositionLost: the slot no longer has the log behind the offset.
-            Retriable: the server cannot be reached, or another reader holds the slot.
+            Retriable: the server cannot be reached.
         """
         settings = self._settings = parse(self.config)
         stored = self._stored(offsets, settings)
@@ -113,7 +113,8 @@ class PostgresConnector(Source):
         """The next records, in the order of the log.
 
         Raises:
-            Retriable: the server went away.
+            Retriable: the server went away, or another reader holds the slot for longer than it is waited for.
+            PositionLost: as `start`, where the slot had to be waited for.
             Unreadable: a value has no form in a record; says what to do.
         """
         assert self._handover is not None, "read before start"

@@ -23,8 +23,6 @@ INERT: Final[Mapping[str, str]] = {
             "executor.shutdown.timeout.ms",
             "retriable.restart.connector.wait.ms",
             "errors.max.retries",
-            "slot.max.retries",
-            "slot.retry.delay.ms",
             "lsn.flush.timeout.ms",
             "lsn.flush.timeout.action",
             "snapshot.lock.timeout.ms",

@@ -92,6 +92,16 @@ class Handover:
         full = len(self._records) >= self._limit or 0 < self._limit_bytes <= self._bytes
         return self._stopped or not full
 
+    def pause(self, seconds: float) -> None:
+        """Sleep; in the thread.
+
+        Raises:
+            Stopped: nobody reads any more.
+        """
+        with self._room:
+            if self._room.wait_for(lambda: self._stopped, seconds):
+                raise Stopped
+
     def fail(self, problem: BaseException) -> None:
         """The thread ends with this error; whoever reads gets it behind the records."""
         self._problem = problem

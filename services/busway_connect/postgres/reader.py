@@ -131,6 +131,10 @@ class Reader:
         slot = slots.find_slot(catalog, settings.slot)
         if slot is not None:
             slots.check_slot(slot, settings)
+        # The start is not held up, so that whoever started this can stop it.
+        slot = slots.wait_until_free(
+            catalog, slot, settings, waiting=lambda: self._ready(None), pause=self._handover.pause
+        )
         lsn = None
         if stored is not None:
             lsn = stored.lsn if isinstance(stored, InSnapshot) else stored.commit_lsn

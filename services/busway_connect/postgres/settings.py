@@ -45,6 +45,8 @@ _NUMBERS: Final = {
     "max.queue.size.in.bytes": (0, 2**63 - 1),
     "status.update.interval.ms": (10, 3_600_000),
     "money.fraction.digits": (0, 18),
+    "slot.max.retries": (0, 2**31 - 1),
+    "slot.retry.delay.ms": (1, 86_400_000),
 }
 _LISTS: Final = (
     "schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list",
@@ -78,6 +80,13 @@ SETTINGS: Final = (
     _setting("plugin.name", "the output plugin: pgoutput", "pgoutput"),
     _setting("slot.name", "the replication slot; made at the first start", "debezium"),
     _setting("slot.drop.on.stop", "drop the slot when the connector stops", "false", type_="BOOLEAN"),
+    _setting(
+        "slot.max.retries",
+        "how many times slot.retry.delay.ms a slot that another reads is waited for",
+        "6",
+        type_="INT",
+    ),
+    _setting("slot.retry.delay.ms", "how often the log says that the slot is waited for", "10000", type_="INT"),
     _setting("publication.name", "the publication", "dbz_publication"),
     _setting("publication.autocreate.mode", "all_tables, filtered or disabled", "all_tables"),
     _setting("snapshot.mode", f"one of {', '.join(SNAPSHOT_MODES)}", "initial"),
@@ -141,6 +150,8 @@ class Settings:
     prefix: str
     slot: str
     drop_slot_on_stop: bool
+    slot_max_retries: int
+    slot_retry_delay_ms: int
     publication: str
     publication_mode: str
     snapshot_mode: str
@@ -301,6 +312,8 @@ def parse(config: Mapping[str, str]) -> Settings:
         prefix=value["topic.prefix"],
         slot=value["slot.name"],
         drop_slot_on_stop=flag("slot.drop.on.stop"),
+        slot_max_retries=int(value["slot.max.retries"]),
+        slot_retry_delay_ms=int(value["slot.retry.delay.ms"]),
         publication=value["publication.name"],
         publication_mode=value["publication.autocreate.mode"].lower(),
         snapshot_mode=value["snapshot.mode"].lower(),

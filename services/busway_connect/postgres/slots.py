@@ -1,10 +1,13 @@
 """The server's side of a connector: how to connect, its replication slot, and what the server's refusals mean.
 
-What lives here: checking the slot, and the translation of the driver's errors. What does not: the publication (`publication`), reading
+What lives here: checking the slot, waiting until nothing else reads it, and the translation of the driver's errors. What does not: the publication (`publication`), reading
 rows or the log (`reader`).
 """
 
+import logging
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,10 +19,14 @@ from busway_connect.postgres.catalog import SESSION, Connection
 from busway_connect.postgres.positions import lsn_number, lsn_text
 from busway_connect.postgres.settings import Settings
 
+log = logging.getLogger("busway.connect.postgres")
 PLUGIN: Final = "pgoutput"
 CONNECT_TIMEOUT_S: Final = 10
 SILENT_TIMEOUT_MS: Final = 60_000
 """A server that vanished without a word is given up after this (Linux), as the server gives up a reader (wal_sender_timeout)."""
+_FIRST_LOOK_S: Final = 0.05
+_LOOK_S: Final = 1.0
+"""The longest pause between two looks at a slot that is waited for."""
 _REFUSED_AT_LOGIN: Final = {
     "password authentication failed": "database.password",
     "no password supplied": "database.password",
@@ -44,12 +51,17 @@ class PositionLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A replication slot as the server shows it."""
+    """A replication slot as the server shows it.
+
+    Attributes:
+        active_pid: of the WAL sender that reads it; None if there is none.
+    """
 
     plugin: str | None
     database: str | None
     lost: bool
     confirmed_flush_lsn: int
+    active_pid: int | None
 
 
 def conninfo(settings: Settings) -> str:
@@ -96,13 +108,87 @@ def translated(problem: Exception) -> Exception:
 def find_slot(connection: Connection, name: str) -> Slot | None:
     """The slot of this name."""
     row = connection.execute(
-        "SELECT plugin, database, wal_status, COALESCE(confirmed_flush_lsn, '0/0')::text FROM pg_catalog.pg_replication_slots"
-        " WHERE slot_name = %s",
+        "SELECT plugin, database, wal_status, COALESCE(confirmed_flush_lsn, '0/0')::text, active_pid"
+        " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s",
         (name,),
     ).fetchone()
     if row is None:
         return None
-    return Slot(plugin=row[0], database=row[1], lost=row[2] == "lost", confirmed_flush_lsn=lsn_number(row[3]))
+    return Slot(
+        plugin=row[0],
+        database=row[1],
+        lost=row[2] == "lost",
+        confirmed_flush_lsn=lsn_number(row[3]),
+        active_pid=row[4],
+    )
+
+
+def wait_until_free(
+    connection: Connection,
+    slot: Slot | None,
+    settings: Settings,
+    *,
+    waiting: Callable[[], None],
+    pause: Callable[[float], None],
+) -> Slot | None:
+    """Wait until nothing reads the slot.
+
+    The WAL sender of a connector that was killed, or whose host is gone, lives on until the server notices: `wal_sender_timeout` at the
+    latest. It is waited for as long as Debezium tries again: `slot.max.retries` times `slot.retry.delay.ms`.
+
+    Args:
+        slot: as it was found.
+        waiting: called once before the first pause.
+        pause: sleeps for so many seconds; what it raises ends the wait.
+
+    Returns:
+        The slot as it is then; None if it is gone.
+
+    Raises:
+        Retriable: it is read for all of that time.
+    """
+    if slot is None or slot.active_pid is None:
+        return slot
+    every_s = settings.slot_retry_delay_ms / 1000
+    most_s = settings.slot_max_retries * every_s
+    begun, said_s, look_s = time.monotonic(), 0.0, _FIRST_LOOK_S
+    if most_s:
+        waiting()
+        log.warning(
+            "the replication slot %s is active for PID %d, as after a kill until the server has noticed; waiting up to %g s"
+            " (slot.max.retries times slot.retry.delay.ms)",
+            settings.slot,
+            slot.active_pid,
+            most_s,
+        )
+    while slot is not None and slot.active_pid is not None:
+        waited_s = time.monotonic() - begun
+        if waited_s >= most_s:
+            raise Retriable(_in_use(connection, slot.active_pid, settings))
+        if waited_s - said_s >= every_s:
+            said_s = waited_s
+            log.info(
+                "the replication slot %s is still active for PID %d after %.1f s",
+                settings.slot,
+                slot.active_pid,
+                waited_s,
+            )
+        pause(min(look_s, most_s - waited_s))
+        look_s = min(look_s * 2, _LOOK_S)
+        slot = find_slot(connection, settings.slot)
+    log.info("the replication slot %s is free after %.1f s", settings.slot, time.monotonic() - begun)
+    return slot
+
+
+def _in_use(connection: Connection, pid: int, settings: Settings) -> str:
+    row = connection.execute("SELECT current_setting('wal_sender_timeout')").fetchone()
+    assert row is not None
+    patience = "0, which is never" if row[0] == "0" else row[0]
+    return (
+        f"replication slot {settings.slot} is active for PID {pid}, longer than slot.max.retries={settings.slot_max_retries} times"
+        f" slot.retry.delay.ms={settings.slot_retry_delay_ms}; if another connector reads it, give each its own slot.name; if its reader was"
+        f" killed, the server ends it after wal_sender_timeout ({patience}), or at once by SELECT pg_terminate_backend({pid})"
+    )
 
 
 def check_slot(slot: Slot, settings: Settings) -> None:

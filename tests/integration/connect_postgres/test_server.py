@@ -136,7 +136,7 @@ async def test_what_the_server_refuses_at_login_names_the_setting(
 async def test_a_slot_that_another_reads_is_tried_again(database: Postgres) -> None:
     """After a crash the server may hold the slot for a while: that passes."""
     _table(database)
-    config = settings(database)
+    config = settings(database, slot_max_retries="1", slot_retry_delay_ms="1")
     async with RunningSource(config) as first:
         offset = (await first.read_count(1))[-1].offset
         execute(database, "INSERT INTO t VALUES (2)")

@@ -1,5 +1,6 @@
 """The tables of an earlier release are brought to today's without loss; those of a later one, or of another program, are refused."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.integration.registry.conftest import POSTGRES, Client
 from busway_registry.config import RegistryConfig
 from busway_registry.server import NoStore, RegistryServer
 from busway_registry.store.revisions import HEAD, migrate
+from busway_registry.store.sql import SqlStore
 from busway_registry.store.tables import METADATA, REVISIONS
 
 FIRST_RELEASE = Path(__file__).with_name("first_release.sql")
@@ -49,6 +51,23 @@ async def test_the_first_release(tmp_path: Path) -> None:
                 assert (await client.register(f"new{new_id}", f'{{"type":"fixed","name":"F","size":{new_id}}}')).body[
                     "id"
                 ] == new_id
+
+
+@pytest.mark.slow
+def test_stores_that_begin_together_in_one_event_loop_after_another(tmp_path: Path) -> None:
+    """They bring the tables of their databases to today's one at a time in a process; the lock for that belongs to no event loop."""
+
+    async def begin(loop: int) -> None:
+        folders = [tmp_path / f"{loop}-{number}" for number in range(3)]
+        for folder in folders:
+            folder.mkdir()
+        stores = [SqlStore(first_release(one).replace("sqlite:", "sqlite+aiosqlite:")) for one in folders]
+        await asyncio.gather(*(store.open() for store in stores))
+        for store in stores:
+            await store.close()
+
+    for loop in range(2):
+        asyncio.run(begin(loop))
 
 
 def differences(connection: Connection) -> Any:

@@ -3,12 +3,14 @@
 import asyncio
 import itertools
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
 from tests.support.patience import patient, patient_ms
 from tests.support.seeds import seed
 
@@ -57,6 +59,24 @@ async def rows(engine: AsyncEngine) -> int:
     """How many records the inbox holds."""
     async with engine.connect() as connection:
         return int(await connection.scalar(select(func.count()).select_from(INBOX)) or 0)
+
+
+def test_one_that_a_module_declares_runs_in_one_event_loop_after_another(tmp_path: Path) -> None:
+    """As in tests: those that write to SQLite wait for each other, in each loop by a lock of its own."""
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'service.db'}", poolclass=NullPool)
+    store = Sql(engine)
+
+    async def work(loop: int) -> None:
+        await store.create_tables()
+
+        async def handle(number: int) -> bool:
+            async with store.handling("g", record(number)) as tx:
+                return tx is not None
+
+        assert await asyncio.gather(*(handle(number) for number in range(3))) == [loop == 0] * 3
+
+    for loop in range(2):
+        asyncio.run(work(loop))
 
 
 async def test_a_record_is_handled_once_for_each_group(store: Sql, engine: AsyncEngine) -> None:

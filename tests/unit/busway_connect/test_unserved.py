@@ -123,13 +123,13 @@ def test_what_changes_nothing_is_taken_and_said_to_mean_nothing() -> None:
     """So that a config which was copied from Debezium or Confluent runs; each with its reason."""
     config = {
         **POSTGRES, **AVRO, "tasks.max": "1", "tasks.max.enforce": "true", "config.action.reload": "restart", "poll.interval.ms": "10",
-        "slot.max.retries": "6", "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
+        "lsn.flush.timeout.ms": "1000", "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
         "value.converter.schemas.enable": "true", "errors.log.include.messages": "true",
     }  # fmt: skip
     plugins = Plugins()
     assert not problems(plugins, PostgresConnector, config)
     found = inert_settings(plugins, PostgresConnector, config)
-    assert found.keys() == {"poll.interval.ms", "slot.max.retries", "value.converter.schemas.enable"}
+    assert found.keys() == {"poll.interval.ms", "lsn.flush.timeout.ms", "value.converter.schemas.enable"}
     assert all(found.values())
     assert not problems(
         plugins, JdbcSink, {**JDBC, "pk.mode": "none", "max.retries": "3", "quote.sql.identifiers": "ALWAYS"}
