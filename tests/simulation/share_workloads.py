@@ -318,6 +318,18 @@ def _given_to(client: Client, group: str) -> int:
     return sum(len(taken.records) for taken in client.history.of(ShareTaken) if taken.group == group)
 
 
+def _all_ask(client: Client, group: str, since_ms: float) -> bool:
+    """Whether each member has asked for records since then, or they have ended: a member that waits for something else takes none."""
+    asked = {
+        taken.process.rpartition(".")[0]
+        for taken in client.history.of(ShareTaken)
+        if taken.group == group and taken.ok and taken.invoked_ms >= since_ms
+    }
+    plans = client.stage.plan.clients
+    members = {plan.name for plan in plans if plan.kind == "sharer" and plan.options["group"] == group}
+    return client.stage.drained.is_set() or asked >= members
+
+
 async def groups_are_done(client: Client, groups: Sequence[str]) -> None:
     """Return when these groups are done with everything, with all that is there."""
     admin = busway.Admin(client.stage.bootstrap, client_id=client.begin_life(), request_timeout_ms=5_000)
@@ -329,17 +341,18 @@ async def groups_are_done(client: Client, groups: Sequence[str]) -> None:
         for group in groups:
             count = client.stage.partitions_of()[plans[group].topic]
             keys = [busway.TopicPartition(plans[group].topic, number) for number in range(count)]
-            given, quiet_since = -1, 0.0
+            given, quiet_since_ms = -1, 0.0
             while True:
                 with contextlib.suppress(BuswayError):
                     ends = await consumer.end_offsets(keys)
                     starts = await look_at_starts(client, admin, group)
                     if (now_given := _given_to(client, group)) != given:
-                        given, quiet_since = now_given, asyncio.get_running_loop().time()
+                        given, quiet_since_ms = now_given, client.history.now_ms()
                     # What was aborted is passed over in memory alone, as in Kafka, and counts as lag until something is written again.
-                    quiet_s = asyncio.get_running_loop().time() - quiet_since
+                    quiet_s = (client.history.now_ms() - quiet_since_ms) / 1000
                     done = all(key in starts and starts[key].lag == 0 for key in keys)
                     quiet = quiet_s > (_BURIED_S if letters_of(plans[group]) else _QUIET_S)
+                    quiet = quiet and _all_ask(client, group, quiet_since_ms)
                     done |= committed(plans[group]) and starts.keys() >= set(keys) and quiet
                     if done and ends == await consumer.end_offsets(keys):
                         break

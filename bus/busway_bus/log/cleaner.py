@@ -18,7 +18,7 @@ from busway_bus.log.file_names import SWAP
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.producer_state import LastOfProducer
 from busway_bus.log.segment import Segment
-from busway_protocol.records.batch import BatchHeader, read_header, verify_crc
+from busway_protocol.records.batch import BatchHeader, CorruptBatch, read_header, verify_crc
 from busway_protocol.records.compression import inflated_max
 from busway_protocol.records.record import Record, decode_records
 
@@ -128,12 +128,16 @@ class Cleaner:
                     over=over,
                 )
                 changed |= cleaned is not batch
-                if cleaned is not None and ended is not None:
-                    new.append_abort([bytes(cleaned)], read_header(cleaned), self._config, ended)
-                elif cleaned is not None:
-                    new.append([bytes(cleaned)], read_header(cleaned), self._config)
+                if cleaned is not None:
+                    written = read_header(cleaned)
+                    new.check_offsets(written)
+                    if ended is not None:
+                        new.append_abort([bytes(cleaned)], written, self._config, ended)
+                    else:
+                        new.append([bytes(cleaned)], written, self._config)
                 yield
-        assert new.next_offset == group[-1].next_offset, "a cleaned segment ends where its last one did"
+        if new.next_offset != group[-1].next_offset:
+            raise CorruptBatch(f"{group[-1].path('.log')} ends before {new.next_offset}, not {group[-1].next_offset}")
         if not changed:
             self.abandon()
 

@@ -31,7 +31,8 @@ class Unchecked:
         self._gap_allowed = gap_allowed
         self._gaps_below = gaps_below
         self._looking = threading.Lock()
-        self._problem: CorruptBatch | None = None
+        self._problem = ""
+        """What is wrong with the segment; each reader gets an exception of its own, as a traceback grows whenever it is raised."""
 
     def __call__(self, segment: Segment, wait: bool) -> None:
         """Look; where the indexes are of no use, make them anew.
@@ -43,8 +44,8 @@ class Unchecked:
         if not self._looking.acquire(blocking=wait):
             raise ColdPages(partial(self, segment, True))
         try:
-            if self._problem is not None:
-                raise self._problem
+            if self._problem:
+                raise CorruptBatch(self._problem)
             if segment.unchecked is None:
                 return
             if not has_sound_end(segment, self._config.index_interval_bytes, wait=wait):
@@ -54,6 +55,9 @@ class Unchecked:
             if segment.next_offset > self._upper or (segment.next_offset < self._upper and not self._gap_allowed):
                 self._refuse(segment, f"but the next one begins at {self._upper}")
             segment.unchecked = None
+        except (ColdPages, OSError):
+            segment.next_offset = self._upper  # as far as anybody knows
+            raise
         finally:
             self._looking.release()
 
@@ -63,8 +67,8 @@ class Unchecked:
             self._refuse(segment, str(problem))
 
     def _refuse(self, segment: Segment, reason: str) -> None:
-        self._problem = CorruptBatch(f"{segment.path('.log')} ends before offset {segment.next_offset}: {reason}")
-        raise self._problem
+        self._problem = f"{segment.path('.log')} ends before offset {segment.next_offset}: {reason}"
+        raise CorruptBatch(self._problem)
 
 
 def plausible(segment: Segment, config: LogConfig) -> bool:

@@ -79,6 +79,11 @@ class Acquired:
         self._whole = size == len(data)
 
     @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """First and last offsets that are this member's and not handed out yet, ascending."""
+        return [(first, last) for first, last, _ in self._ranges]
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is left."""
         return not (self._records or self._batches or self._ranges or self._broken)

@@ -8,8 +8,9 @@ final; what is locked no more is left out; and what was refused together is told
 """
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from busway.errors import AcknowledgementFailed
@@ -116,6 +117,14 @@ class Lane:
                 return word
         return None
 
+    def take_out(self, is_meant: Callable[[Word], bool]) -> list[Word]:
+        """Remove the words that are meant, and return them."""
+        found: list[Word] = []
+        for told in (*self._apart, self._together):
+            meant = [first for first, word in told.words.items() if is_meant(word)]
+            found += [told.words.pop(first) for first in meant]
+        return found
+
     def tear(self, told: Told) -> None:
         """They were refused together."""
         self._apart.extend(told.halves())
@@ -150,6 +159,28 @@ class HeldPartition:
         """Records are handed out now."""
         for offset in offsets:
             self.until_s[offset] = until_s
+
+    def delivered(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Forget earlier locks on offsets that the leader delivers again; acknowledgements that wait for these fail.
+
+        Args:
+            ranges: first and last offsets, ascending.
+        """
+        firsts = [first for first, _ in ranges]
+
+        def is_in(first: int, last: int) -> bool:
+            at = bisect_right(firsts, last) - 1
+            return at >= 0 and ranges[at][1] >= first
+
+        for offset in [offset for offset in self.until_s if is_in(offset, offset)]:
+            del self.until_s[offset]
+        for lane in (self.renewals, self.final):
+            for word in lane.take_out(lambda word: is_in(word.first, word.last)):
+                word.done(self._ended(word.first))
+
+    def _ended(self, offset: int) -> AcknowledgementFailed:
+        name = f"{self.partition.topic}-{self.partition.partition}"
+        return AcknowledgementFailed(f"{name} offset {offset}: its lock has ended, it comes again")
 
     def expire(self, now_s: float) -> None:
         """Forget what is not held any more, so that this never grows beyond what brokers lock."""
@@ -187,8 +218,7 @@ class HeldPartition:
             for offset, word in list(told.words.items()):
                 if word.until_s <= now_s:
                     del told.words[offset]
-                    name = f"{self.partition.topic}-{self.partition.partition}"
-                    word.done(AcknowledgementFailed(f"{name} offset {offset}: its lock has ended, it comes again"))
+                    word.done(self._ended(offset))
             if told.words:
                 return told
         return None

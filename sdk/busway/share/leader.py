@@ -184,7 +184,9 @@ class Leader:
         held.expire(asyncio.get_running_loop().time())
         records = memoryview(b"") if data.records is None else data.records
         assert isinstance(records, memoryview)
-        self.acquired.append((held, Acquired(partition, records, data.acquired_records, until_s)))
+        acquired = Acquired(partition, records, data.acquired_records, until_s)
+        held.delivered(acquired.ranges)
+        self.acquired.append((held, acquired))
         return None
 
     async def acknowledge(self) -> None:

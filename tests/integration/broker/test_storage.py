@@ -27,6 +27,7 @@ from busway_protocol.messages.offsets import (
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from busway_protocol.messages.topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -58,9 +59,10 @@ async def call(cluster: LocalCluster, message: object, key: ApiKey, version: int
     return decode(answer, version, data, 5 if flexible else 4)
 
 
-async def create(cluster: LocalCluster, name: str, partitions: int = 2) -> None:
-    """Create a topic."""
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+async def create(cluster: LocalCluster, name: str, partitions: int = 2, **settings: str) -> None:
+    """Create a topic; in the names of settings _ stands for a dot."""
+    configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=configs)
     made = await call(cluster, CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, 4, CreateTopicsResponse)
     assert made.topics[0].error_code == ErrorCode.NONE
 
@@ -159,6 +161,26 @@ async def test_a_batch_damaged_on_disk_fails_its_own_partition_alone(cluster: Lo
     assert await fetch(cluster, 1, 0) == [(ErrorCode.NONE, [b"kept"]), (ErrorCode.CORRUPT_MESSAGE, [])]
     assert (await look_up(cluster, 0, NOW))[0] is ErrorCode.CORRUPT_MESSAGE
     assert await look_up(cluster, 1, NOW) == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.slow
+async def test_a_base_offset_damaged_on_disk_is_answered(cluster: LocalCluster) -> None:
+    """CORRUPT_MESSAGE from a compacted segment that is read off the event loop; its index cannot hold that offset."""
+    await create(cluster, "t", cleanup_policy="compact", internal_segment_bytes="500", index_interval_bytes="100")
+    for _ in range(20):
+        assert (await produce(cluster, 0, b"v" * 20))[0] is ErrorCode.NONE
+    await cluster.stop()
+    directory = Path(cluster.data_dir) / "t-0"
+    closed = sorted(directory.glob("*.log"))[1]
+    _, position = struct.unpack(">ii", closed.with_suffix(".index").read_bytes()[-8:])
+    with closed.open("r+b") as file:
+        file.seek(position)
+        file.write(b"\x40")
+    await cluster.start()
+    offset = int(closed.stem)
+    for _ in range(2):
+        assert await fetch(cluster, 0, offset=offset) == [(ErrorCode.CORRUPT_MESSAGE, [])]
+    assert (await fetch(cluster, 0, offset=offset - 1))[0][0] is ErrorCode.NONE
 
 
 @pytest.mark.slow

@@ -3,8 +3,12 @@
 import asyncio
 import uuid
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Place
 from tests.support.patience import patient
+
+from busway import Consumer as Reader
+from busway import TopicPartition
 
 _SECONDS = patient(30.0)
 
@@ -23,7 +27,7 @@ def _read(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[b
     values: list[bytes | None] = []
     left = set(range(partitions))
     try:
-        consumer.assign([TopicPartition(topic, number, 0) for number in left])
+        consumer.assign([Place(topic, number, 0) for number in left])
         while left:
             message = consumer.poll(_SECONDS)
             assert message is not None, f"the end of {topic}-{left} was not reached"
@@ -39,8 +43,28 @@ def _read(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[b
     return values
 
 
-async def committed(bootstrap: str, topic: str, partitions: int = 1) -> list[bytes | None]:
-    """What a reader of committed records finds up to the last stable offset."""
+async def ended(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """Wait until no transaction is open in the topic.
+
+    Its coordinator answers the end of a transaction when that is decided, and only then writes the markers, as in Kafka.
+    """
+    where = [TopicPartition(topic, number) for number in range(partitions)]
+    async with (
+        asyncio.timeout(_SECONDS),
+        Reader(bootstrap_servers=bootstrap, auto_offset_reset="latest", isolation_level="read_committed") as reader,
+    ):
+        ends = await reader.end_offsets(where, open_too=True)
+        await reader.assign(where)  # which begins at the last stable offset
+        while any([await reader.position(one) < ends[one] for one in where]):
+            await reader.getmany(timeout_ms=100)
+
+
+async def committed(
+    bootstrap: str, topic: str, partitions: int = 1, *, one_is_open: bool = False
+) -> list[bytes | None]:
+    """What a reader of committed records finds up to the last stable offset, when no transaction is open or `one_is_open`."""
+    if not one_is_open:
+        await ended(bootstrap, topic, partitions)
     return await asyncio.to_thread(_read, bootstrap, topic, partitions, "read_committed")
 
 

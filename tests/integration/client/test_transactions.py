@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.integration.client.committed import committed, written
+from tests.integration.client.committed import committed, ended, written
 from tests.integration.client.conftest import Cluster
 from tests.support.patience import patient
 
@@ -82,6 +82,7 @@ async def test_an_open_transaction_holds_its_readers(transactional: Cluster, top
             await plain.send_and_wait(topic, b"behind", partition=0)
             assert await read(transactional, topic, "read_committed") == [b"before"]
             assert await read(transactional, topic, "read_uncommitted") == [b"before", b"inside", b"behind"]
+        await ended(transactional.bootstrap_servers, topic)
         assert await read(transactional, topic, "read_committed") == [b"before", b"inside", b"behind"]
 
 

@@ -94,24 +94,34 @@ def leader_of(broker: Broker) -> Leader:
     options = ShareConsumerOptions(group_id="workers")
     leader = Leader(1, cast("ClusterClient", broker), options, "me", lambda key: TopicPartition("jobs", key[1]))
     leader.session.went_on()
+    for number in (0, 1):
+        give(leader, number)
+        hand_out(leader, LOCKED)
+    return leader
+
+
+def give(leader: Leader, number: int) -> None:
+    """An answer brings the first offsets of a partition."""
     builder = BatchBuilder()
     for _ in range(LOCKED):
         builder.append(1, None, b"job")
-    for number in (0, 1):
-        data = FetchedPartition(
-            partition_index=number,
-            error_code=0,
-            acknowledge_error_code=0,
-            current_leader=LeaderIdAndEpoch(),
-            records=memoryview(builder.build(0)),
-            acquired_records=[AcquiredRecords(first_offset=0, last_offset=LOCKED - 1, delivery_count=1)],
-        )
-        until_s = asyncio.get_running_loop().time() + 30
-        assert leader._take_in((TOPIC, number), TopicPartition("jobs", number), data, until_s) is None
-        found = leader.take(LOCKED, 0.0)
-        assert found is not None
-        assert len(found[1].records) == LOCKED
-    return leader
+    data = FetchedPartition(
+        partition_index=number,
+        error_code=0,
+        acknowledge_error_code=0,
+        current_leader=LeaderIdAndEpoch(),
+        records=memoryview(builder.build(0)),
+        acquired_records=[AcquiredRecords(first_offset=0, last_offset=LOCKED - 1, delivery_count=1)],
+    )
+    until_s = asyncio.get_running_loop().time() + 30
+    assert leader._take_in((TOPIC, number), TopicPartition("jobs", number), data, until_s) is None
+
+
+def hand_out(leader: Leader, count: int) -> None:
+    """The consumer takes so many records."""
+    found = leader.take(count, 0.0)
+    assert found is not None
+    assert len(found[1].records) == count
 
 
 def say(leader: Leader, number: int, offset: int, kind: int = ACCEPT) -> "asyncio.Future[None]":
@@ -212,3 +222,21 @@ async def test_a_fetch_of_some_partitions_leaves_what_it_cannot_tell_to_a_reques
     assert leader.is_urgent(wanted)
     await tell_all(leader)
     assert [future.exception() is None for future in said] == [False, True]
+
+
+@pytest.mark.parametrize("kind", [ACCEPT, RENEW])
+async def test_what_waits_to_be_sent_fails_when_its_record_is_delivered_again(kind: int) -> None:
+    """The earlier lock has ended: each future ends, and the acknowledgement of the second delivery is sent."""
+    broker = Broker()
+    leader = leader_of(broker)
+    first = say(leader, 0, 1, kind)
+    other = say(leader, 1, 1, kind)
+    give(leader, 0)
+    assert leader.held(TopicPartition("jobs", 0), 2) is None, "it is not handed out again yet"
+    hand_out(leader, LOCKED)
+    second = say(leader, 0, 1)
+    await tell_all(leader)
+    assert isinstance(first.exception(), AcknowledgementFailed)
+    assert "it comes again" in str(first.exception())
+    assert (second.result(), other.result()) == (None, None)
+    assert sorted(part for told in broker.told for part in told) == [(0, 1, 1, ACCEPT), (1, 1, 1, kind)]

@@ -11,7 +11,7 @@ from busway_bus.log.compaction import KeyOffsets, Plan, due, groups, horizon, pl
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.testing.sim_files import PowerCut, SimFiles
-from busway_protocol.errors import KafkaError
+from busway_protocol.errors import KafkaError, ProtocolError
 from busway_protocol.records.batch import iter_batches, read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import Record, decode_records
@@ -334,6 +334,21 @@ def test_a_cleaning_whose_segments_were_deleted_meanwhile_is_dropped():
     cleaner.abandon()
     assert not [name for name in files.list("t-0") if name.endswith((".swap", ".cleaned"))]
     assert records(log)[0].offset == log.start_offset
+
+
+def test_a_base_offset_that_is_damaged_meanwhile_is_told():
+    """No checksum covers it: whichever of its bits is wrong, the segment stays as it is."""
+    for bit in range(64):
+        _, log = fresh()
+        for number in range(10):
+            append(log, (b"%d" % number, b"v" * 20), (b"a", b"%d" % number))
+        flush(log)
+        damaged = log._segments[1]
+        *_, (_, position) = damaged.headers()
+        damaged._log.content[position + 7 - bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ProtocolError):
+            clean(log)
+        assert damaged in log._segments
 
 
 def test_when_a_log_is_due():

@@ -1,6 +1,7 @@
 """What a start reads after an unclean stop, and what it makes of missing files, wrong indexes and half-done deletions."""
 
 import contextlib
+import dataclasses
 
 import pytest
 
@@ -50,10 +51,10 @@ def batch(number: int, *, producer: int = 7, timestamp: int | None = None) -> by
     return builder.build()
 
 
-def filled(files: SimFiles, count: int = 100) -> PartitionLog:
+def filled(files: SimFiles, count: int = 100, *, config: LogConfig = CONFIG) -> PartitionLog:
     """A log of `count` batches in several segments, flushed."""
     files.make_directory("t-0")
-    log = PartitionLog(files, "t-0", CONFIG, now_ms=NOW)
+    log = PartitionLog(files, "t-0", config, now_ms=NOW)
     for number in range(count):
         log.append(batch(number), leader_epoch=3, now_ms=NOW)
     point = log.flush_point()
@@ -62,9 +63,9 @@ def filled(files: SimFiles, count: int = 100) -> PartitionLog:
     return log
 
 
-def reopen(files: SimFiles, **options) -> PartitionLog:
+def reopen(files: SimFiles, *, config: LogConfig = CONFIG, **options) -> PartitionLog:
     """The log after a crash, or a clean stop."""
-    return PartitionLog(files, "t-0", CONFIG, now_ms=NOW, **options)
+    return PartitionLog(files, "t-0", config, now_ms=NOW, **options)
 
 
 def bases(log: PartitionLog) -> list[int]:
@@ -155,6 +156,60 @@ def test_a_bad_index_is_made_anew_beside_the_event_loop():
     cold.value.warm()
     assert files.read_bytes(path) == content
     after.slice(second.base_offset + 3, 1, up_to=100, wait=False)
+
+
+def test_a_base_offset_that_no_index_can_hold_is_damage():
+    """No checksum covers it, and in a compacted log a gap is none: the reader of a closed segment is told, each with its own exception."""
+    config = dataclasses.replace(CONFIG, cleanup_policy=frozenset({"compact"}))
+    for number in (1, -1):
+        files = SimFiles()
+        log = filled(files, config=config)
+        damaged, following = log._segments[number], log._segments[2]
+        _, position = damaged.indexes.last_batch()
+        log.close(clean=True)
+        files.open(damaged.path(".log")).content[position] ^= 0x40
+        if number == -1:
+            with pytest.raises(CorruptLog, match="says that it has offsets"):
+                reopen(files, config=config, flushed=100, clean=True)
+            continue
+        with pytest.raises(CorruptLog, match="says that it has offsets"):
+            reopen(files, config=config, flushed=0)
+        after = reopen(files, config=config, flushed=100, clean=True)
+        with pytest.raises(ColdPages) as cold:
+            after.slice(damaged.base_offset, 1, up_to=100, wait=False)
+        with pytest.raises(CorruptBatch, match="says that it has offsets") as first:
+            cold.value.warm()
+        with pytest.raises(CorruptBatch, match="says that it has offsets") as second:
+            after.slice(damaged.base_offset, 1, up_to=100, wait=False)
+        assert first.value is not second.value
+        after.slice(following.base_offset, 1, up_to=100, wait=False)
+
+
+@pytest.mark.parametrize("ending", ["closed", "removed", "full"])
+def test_a_look_that_the_disk_ends_is_had_again(ending):
+    """The topic is deleted or the disk is full while a closed segment is read off the loop: an OSError, and nothing is known of its end."""
+    files = SimFiles()
+    log = filled(files)
+    second, third = log._segments[1:3]
+    log.close(clean=True)
+    files.open(second.path(".index")).truncate(8)
+    after = reopen(files, flushed=100, clean=True)
+    with pytest.raises(ColdPages) as cold:
+        after.slice(second.base_offset, 1, up_to=100, wait=False)
+    assert after._segments[1].next_offset == third.base_offset
+    if ending == "closed":
+        after.close(clean=False)
+    elif ending == "removed":
+        after._segments[1].delete()
+    else:
+        files.faults.capacity = files.used()
+    with pytest.raises(OSError, match="space" if ending == "full" else "closed"):
+        cold.value.warm()
+    assert after._segments[1].next_offset == third.base_offset
+    if ending == "full":
+        files.faults.capacity = None
+        cold.value.warm()
+        after.slice(second.base_offset, 1, up_to=100, wait=False)
 
 
 def test_of_a_large_segment_only_what_follows_the_last_snapshot_is_read(monkeypatch):

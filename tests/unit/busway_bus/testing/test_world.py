@@ -1,12 +1,16 @@
 """Whole nodes and clients under a seed: the same history for the same seed, crashes after which nothing runs, freezes."""
 
 import asyncio
+import inspect
 import subprocess
 import sys
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
 import busway
+from busway_bus.testing.sim_tasks import end
 from busway_bus.testing.world import Crashed, Mistakes, Stuck, World
 
 TOPIC = "t"
@@ -100,6 +104,20 @@ def test_nothing_of_a_crashed_process_runs_again() -> None:
         return ran
 
     assert World().run(workload) == []
+
+
+def test_a_task_that_never_began_is_let_go_with_what_it_would_await() -> None:
+    """A crash comes between a request and the first step of its handler: Python complains of neither coroutine."""
+
+    async def nothing() -> None:
+        """A handler."""
+
+    async def carry_out(answer: Coroutine[Any, Any, None]) -> None:
+        await answer
+
+    answer = nothing()
+    end(carry_out(answer))
+    assert inspect.getcoroutinestate(answer) == inspect.CORO_CLOSED
 
 
 def test_a_frozen_process_waits_and_goes_on() -> None:
