@@ -93,7 +93,7 @@ def page() -> str:
     )
     settings = (
         f"\n## Settings\n\n{len(BROKER_CONFIGS)} broker settings and {len(TOPIC_CONFIGS)} topic settings are taken, under Kafka's names but for "
-        f"`durability` (broker: `log.durability`) and `busway.insecure`, with Kafka's defaults but for {_own_defaults()}. `node.id` and "
+        f"`durability` (broker: `log.durability`), `busway.insecure` and `group.disconnect.grace.ms`, with Kafka's defaults but for {_own_defaults()}. `node.id` and "
         "`process.roles` need not be given. An unknown one keeps the broker from starting, and so does one whose feature is not there; both "
         "are named. `errors.deadletterqueue.*` are Kafka 4.4's (KIP-1191), which 4.3.1 does not have: those of topics and groups are taken in a "
         "cluster with `share.version` 2 alone, those of the broker at its start alone. What cannot be written there is never dropped, as Kafka "

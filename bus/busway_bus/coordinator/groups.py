@@ -12,13 +12,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.coordinator.consumer_groups import consumer_limits, matching
+from busway_bus.coordinator.leaving import fence, leave_in_parts
+from busway_bus.coordinator.member_connections import MemberConnections
 from busway_bus.coordinator.refusals import Refusals
 from busway_bus.coordinator.stretches import in_stretches
 from busway_bus.coordinator.transactional import TransactionalRuntime
 from busway_bus.coordinator.verifications import TransactionalProducer, Verifications
 from busway_bus.groups.balance import Plan
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
-from busway_bus.groups.consumer import ConsumerGroup
 from busway_bus.groups.consumer_target import plan_of, write_part
 from busway_bus.groups.consumer_values import Beat, Beaten
 from busway_bus.groups.explained import ExplainedShard
@@ -31,7 +32,7 @@ from busway_bus.groups.shard import GroupShard
 from busway_bus.groups.topics import Topics
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
-from busway_bus.kernel.limits import GROUPS_RESOLVED_AT_ONCE_MAX, MEMBERS_PER_TICK_MAX
+from busway_bus.kernel.limits import GROUPS_RESOLVED_AT_ONCE_MAX
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction, TransactionVerifier
 from busway_bus.metadata.group_settings import group_settings
@@ -108,6 +109,7 @@ class GroupCoordinator:
             image=lambda: cluster().topics.get(OFFSETS_TOPIC),
             loaded=self._live,
         )
+        self.connections = MemberConnections(config.get("group.disconnect.grace.ms"), self.runtime.now, self._fence)
         self._creating = asyncio.Lock()
         self._resolving = asyncio.Semaphore(GROUPS_RESOLVED_AT_ONCE_MAX)
         self._verifications = Verifications()
@@ -168,30 +170,16 @@ class GroupCoordinator:
     async def leave(
         self, group_id: str, identities: Sequence[tuple[str, str | None]], reasons: Sequence[str | None] = ()
     ) -> list[ErrorCode]:
-        """Take members, named by member id and instance id, out of their group, each for its reason; a code for each. Those of a consumer group
-        go so many at a time that others are served in between; where some cannot go any more, those before are out all the same."""
-        number = self.runtime.partition_of(group_id)
-        codes: list[ErrorCode] = []
-        out: set[tuple[str, str | None]] = set()
-        while True:
-            shard, begin = self.runtime.shards().get(number), len(codes)
-            modern = shard is not None and isinstance(shard.groups.get(group_id), ConsumerGroup)
-            end = begin + MEMBERS_PER_TICK_MAX if modern else len(identities)
-            part = identities[begin:end]
-            leave = functools.partial(
-                _left, group_id=group_id, identities=part, now=self.runtime.now(), reasons=reasons[begin:end]
-            )
-            try:
-                told = await self.runtime.write(number, leave)
-            except KafkaError as problem:
-                if not codes:
-                    raise
-                told = [problem.code] * len(part)
-            # One that is named twice is out, and not unknown, as where all go at once.
-            codes += [ErrorCode.NONE if one in out else code for one, code in zip(part, told, strict=True)]
-            out.update(one for one, code in zip(part, told, strict=True) if code is ErrorCode.NONE)
-            if len(codes) == len(identities):
-                return codes
+        """Take members, named by member id and instance id, out of their group, each for its reason; a code for each."""
+        codes = await leave_in_parts(self.runtime, group_id, identities, reasons)
+        for (member_id, _), code in zip(identities, codes, strict=True):
+            if code is ErrorCode.NONE:
+                self.connections.forget((group_id, member_id))
+        return codes
+
+    def _fence(self, group_id: str, member_id: str, waited_ms: int) -> None:
+        """Take out a member whose connection was closed and not followed by another."""
+        self._go_on(fence(self.runtime, self.connections, (group_id, member_id), waited_ms))
 
     async def beat(self, group_id: str, beat: Beat) -> Beaten:
         """A member of a consumer group joins, stays or leaves; returns when that is durable.
@@ -253,6 +241,7 @@ class GroupCoordinator:
 
     def close(self) -> None:
         """The node stops."""
+        self.connections.close()
         for task in self._tasks:
             task.cancel()
         self.runtime.close()
@@ -416,16 +405,6 @@ class GroupCoordinator:
     def _lives(self, topic: str, topic_id: UUID) -> bool:
         """Whether it is still the topic that an offset was committed for; one without an id may be any of that name."""
         return topic in self._cluster().topics and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
-
-
-def _left(
-    shard: ExplainedShard,
-    group_id: str,
-    identities: Sequence[tuple[str, str | None]],
-    now: int,
-    reasons: Sequence[str | None],
-) -> Decision[list[ErrorCode]]:
-    return shard.leave(group_id, identities, now, reasons)
 
 
 def _resolved(

@@ -40,9 +40,10 @@ Cause = Callable[[str, str | None], tuple[str, str | None]]
 SILENT: Final = "timed out"
 LATE: Final = "was late"
 LEFT: Final = "left"
+FENCED: Final = "was fenced"
 GONE: Final = "was put out"
 JOINED: Final = "joined"
-_GOING: Final = frozenset({SILENT, LATE, LEFT, GONE})
+_GOING: Final = frozenset({SILENT, LATE, LEFT, FENCED, GONE})
 
 
 class ExplainedShard(GroupShard):
@@ -139,15 +140,20 @@ class ExplainedShard(GroupShard):
         return decision
 
     def leave(
-        self, group_id: str, identities: Identities, now: int, reasons: Sequence[str | None] = ()
+        self,
+        group_id: str,
+        identities: Identities,
+        now: int,
+        reasons: Sequence[str | None] = (),
+        what: str = LEFT,
     ) -> Decision[list[ErrorCode]]:
-        """As `GroupShard.leave`; a reason for each member, where there is one."""
+        """As `GroupShard.leave`; a reason for each member, where there is one, and whether they leave or are fenced."""
         said: dict[str, str | None] = {}
         for (member_id, instance_id), reason in zip(identities, reasons, strict=False):
             said[member_id or f"instance {instance_id}"] = reason
 
         def cause(member_id: str, instance_id: str | None) -> tuple[str, str | None]:
-            return LEFT, said.get(member_id) or said.get(f"instance {instance_id}")
+            return what, said.get(member_id) or said.get(f"instance {instance_id}")
 
         self._now, self._causes = now, {group_id: cause}
         return super().leave(group_id, identities, now)

@@ -42,6 +42,11 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
         beaten = await context.node.groups.beat(request.group_id, _beat(request, context))
     except KafkaError as problem:
         return _refused(problem.code, problem.message)
+    connections, key = context.node.groups.connections, (request.group_id, beaten.member_id)
+    if request.member_epoch < 0:
+        connections.forget(key)
+    elif request.instance_id is None:
+        connections.heard(context.peer, key, heartbeat=True, interval_ms=beaten.interval_ms)
     assignment = None
     if beaten.assigned is not None:
         topics = [TopicPartitions(topic_id=topic, partitions=list(held)) for topic, held in beaten.assigned.items()]

@@ -98,13 +98,17 @@ class Peer:
 
     Attributes:
         polls: are ended when the client is gone; who adds one takes it out when it is over.
+        members: group id and member id of those whose requests the connection carried last.
+        when_closed: called once when the client has closed the connection.
     """
 
-    __slots__ = ("_waits", "gone", "polls")
+    __slots__ = ("_waits", "gone", "members", "polls", "when_closed")
 
     def __init__(self) -> None:
         self.gone = False
         self.polls: set[Wait] = set()
+        self.members: set[tuple[str, str]] = set()
+        self.when_closed: Callable[[], None] | None = None
         self._waits: set[asyncio.Future[Any]] = set()
 
     def waits(self, future: "asyncio.Future[Any]") -> None:
@@ -116,6 +120,11 @@ class Peer:
             return
         self._waits.add(future)
         future.add_done_callback(self._waits.discard)
+
+    def closed(self) -> None:
+        """The client has closed the connection, or its process is gone; `left` follows."""
+        if self.when_closed is not None:
+            self.when_closed()
 
     def left(self) -> None:
         """The client is gone: end what only waits for it."""

@@ -2,6 +2,7 @@
 
 Versions: 3 has static members (KIP-345), 4 is flexible.
 Behaviour: REBALANCE_IN_PROGRESS asks the member to join again.
+A member whose connection is closed is fenced after `group.disconnect.grace.ms`, where Kafka waits for the end of its session.
 *Not supported*: nothing is left out.
 """
 
@@ -14,6 +15,7 @@ from busway_protocol.messages.groups_classic import HeartbeatRequest, HeartbeatR
 API = ApiKey.HEARTBEAT
 VERSIONS = (0, 4)
 NEEDS = (Access(Operation.READ, Resource.GROUP),)
+_ALIVE = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
@@ -26,4 +28,6 @@ def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRespo
         )
     except KafkaError as problem:
         code = problem.code
+    if code in _ALIVE and request.group_instance_id is None:
+        context.node.groups.connections.heard(context.peer, (request.group_id, request.member_id), heartbeat=True)
     return HeartbeatResponse(error_code=code)

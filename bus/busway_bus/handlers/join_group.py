@@ -16,6 +16,7 @@ from busway_protocol.messages.groups_classic import JoinGroupRequest, JoinGroupR
 API = ApiKey.JOIN_GROUP
 VERSIONS = (0, 9)
 NEEDS = (Access(Operation.READ, Resource.GROUP),)
+_IS_MEMBER = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 KNOWN_ID_SINCE = 4
 NULL_PROTOCOL_SINCE = 7
 SKIP_SINCE = 9
@@ -39,10 +40,15 @@ async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGrou
         can_skip_assignment=context.api_version >= SKIP_SINCE,
         reason=request.reason,
     )
+    connections = context.node.groups.connections
+    if request.member_id and request.group_instance_id is None:
+        connections.heard(context.peer, (request.group_id, request.member_id))
     try:
         joined = await context.node.groups.join(request.group_id, join, context.peer.waits)
     except KafkaError as problem:
         return _failed(problem.code, request, context)
+    if joined.member_id and joined.error in _IS_MEMBER and request.group_instance_id is None:
+        connections.heard(context.peer, (request.group_id, joined.member_id))
     if joined.error is not ErrorCode.NONE:
         return _failed(joined.error, request, context, joined.member_id)
     return JoinGroupResponse(

@@ -14,6 +14,9 @@ FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 CONNECTIONS_MAX: Final = 10_000
 """Default of max.connections. Kafka has none; a reconnect storm must not exhaust the file descriptors of a laptop."""
 
+MEMBERS_PER_CONNECTION_MAX: Final = 64
+"""Members whose requests one connection carries, that are fenced when it is closed. A client has a connection for each."""
+
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """One CreateTopics call may not fill the disk with directories; above this, add topics."""
 

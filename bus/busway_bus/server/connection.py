@@ -84,6 +84,7 @@ class Connection:
         self._peer = Peer()
         self._dispatch = Dispatcher(stream.host, node, advertised, self._peer, routes)
         self._finishing = False
+        self._ended_here = False
         self._gone = False
         self.host = stream.host
         self._loop = asyncio.get_running_loop()
@@ -144,6 +145,8 @@ class Connection:
         """The client is gone; what it asked for is done all the same."""
         self._gone = True
         self._intake.drop()
+        if not (self._ended_here or self._finishing):
+            self._peer.closed()
         self._peer.left()
         self._pump()
 
@@ -163,11 +166,13 @@ class Connection:
 
     def abort(self) -> None:
         """End at once."""
+        self._ended_here = True
         if not self._gone:
             self._stream.abort()
 
     def close(self) -> None:
         """End after what is written has gone out."""
+        self._ended_here = True
         if not self._gone:
             self._stream.close()
 

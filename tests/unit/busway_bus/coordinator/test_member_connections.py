@@ -1,0 +1,156 @@
+"""Members whose connection was closed: which are fenced, and when."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from busway_bus.coordinator.member_connections import CLASSIC_HEARTBEAT_MS, MemberConnections, MemberKey
+from busway_bus.kernel.limits import MEMBERS_PER_CONNECTION_MAX
+
+KEY = ("orders", "member-1")
+
+
+@dataclass(eq=False)
+class Connection:
+    """A connection that the test closes."""
+
+    gone: bool = False
+    members: set[MemberKey] = field(default_factory=set)
+    when_closed: Callable[[], None] | None = None
+
+    def close(self) -> None:
+        """The client closes it."""
+        self.gone = True
+        if self.when_closed is not None:
+            self.when_closed()
+
+
+class Clock:
+    """The event loop's timers, in ms, moved by the test."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.timers: list[tuple[int, asyncio.TimerHandle]] = []
+
+    def call_later(self, delay_s: float, callback: Callable[..., None], *arguments: object) -> asyncio.TimerHandle:
+        """As the loop's."""
+        moment = self.now + round(delay_s * 1000)
+        timer = asyncio.TimerHandle(moment, callback, arguments, asyncio.get_running_loop())
+        self.timers.append((moment, timer))
+        return timer
+
+    def move(self, ms: int) -> None:
+        """Let time pass."""
+        self.now += ms
+        due = [timer for moment, timer in self.timers if moment <= self.now]
+        self.timers = [(moment, timer) for moment, timer in self.timers if moment > self.now]
+        for timer in due:
+            if not timer.cancelled():
+                timer._run()
+
+
+class World:
+    """Connections, and the members that were fenced with the ms that were waited."""
+
+    def __init__(self, grace_ms: int = 3000) -> None:
+        self.clock = Clock()
+        self.fenced: list[tuple[str, str, int]] = []
+        self.connections = MemberConnections(
+            grace_ms, lambda: self.clock.now, lambda *told: self.fenced.append(told), self.clock.call_later
+        )
+
+    def beats(self, connection: Connection, count: int, every_ms: int) -> None:
+        """Heartbeats of the member."""
+        for _ in range(count):
+            self.clock.move(every_ms)
+            self.connections.heard(connection, KEY, heartbeat=True)
+
+
+async def test_a_member_is_fenced_after_the_grace() -> None:
+    """And no sooner."""
+    world, connection = World(), Connection()
+    world.beats(connection, 3, every_ms=500)
+    connection.close()
+    world.clock.move(2999)
+    assert world.fenced == []
+    world.clock.move(1)
+    assert world.fenced == [(*KEY, 3000)]
+
+
+async def test_a_request_on_another_connection_in_time_keeps_the_member() -> None:
+    """Until that one is closed, too."""
+    world, first, second = World(), Connection(), Connection()
+    world.beats(first, 3, every_ms=500)
+    first.close()
+    world.clock.move(2999)
+    world.connections.heard(second, KEY)
+    world.clock.move(100_000)
+    assert world.fenced == []
+    second.close()
+    world.clock.move(3000)
+    assert world.fenced == [(*KEY, 3000)]
+
+
+async def test_the_end_of_an_earlier_connection_is_nothing() -> None:
+    """The member has moved on."""
+    world, first, second = World(), Connection(), Connection()
+    world.beats(first, 2, every_ms=500)
+    world.beats(second, 1, every_ms=500)
+    first.close()
+    world.clock.move(100_000)
+    assert world.fenced == []
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "asked_ms", "waited_ms"), [(3000, 0, 4500), (200, 5000, 7500), (200, 0, 3000), (100_000, 0, 45_000)]
+)
+async def test_a_slow_heartbeat_is_waited_for(every_ms: int, asked_ms: int, waited_ms: int) -> None:
+    """One and a half intervals, as observed or as the coordinator asked for; with a bound."""
+    world, connection = World(), Connection()
+    world.connections.heard(connection, KEY, interval_ms=asked_ms)
+    world.beats(connection, 3, every_ms=every_ms)
+    connection.close()
+    world.clock.move(waited_ms - 1)
+    assert world.fenced == []
+    world.clock.move(1)
+    assert world.fenced == [(*KEY, waited_ms)]
+
+
+async def test_a_member_that_only_joined_is_taken_to_have_the_default_interval() -> None:
+    """A new member that has sent no heartbeat yet."""
+    world, connection = World(), Connection()
+    world.connections.heard(connection, KEY)
+    connection.close()
+    world.clock.move(CLASSIC_HEARTBEAT_MS * 3 // 2)
+    assert world.fenced == [(*KEY, CLASSIC_HEARTBEAT_MS * 3 // 2)]
+
+
+async def test_grace_zero_fences_no_member_and_keeps_nothing() -> None:
+    """As Apache Kafka."""
+    world, connection = World(grace_ms=0), Connection()
+    world.beats(connection, 3, every_ms=500)
+    assert (connection.members, connection.when_closed) == (set(), None)
+
+
+async def test_a_member_that_left_is_not_fenced() -> None:
+    """Nothing is kept of it."""
+    world, connection = World(), Connection()
+    world.beats(connection, 3, every_ms=500)
+    world.connections.forget(KEY)
+    connection.close()
+    world.clock.move(100_000)
+    assert (world.fenced, connection.members) == ([], set())
+
+
+async def test_a_connection_carries_so_many_members() -> None:
+    """Others keep their sessions; a node that stops fences none."""
+    world, connection = World(), Connection()
+    for number in range(MEMBERS_PER_CONNECTION_MAX + 5):
+        world.connections.heard(connection, ("g", f"m{number}"))
+    assert len(connection.members) == MEMBERS_PER_CONNECTION_MAX
+    connection.close()
+    world.connections.close()
+    world.clock.move(100_000)
+    assert world.fenced == []
