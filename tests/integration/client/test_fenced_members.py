@@ -8,6 +8,7 @@ import aiokafka
 import confluent_kafka
 import pytest
 from tests.integration.client.conftest import SHORT_HEARTBEATS
+from tests.support.patience import patient
 from tests.support.proxy import Proxy
 
 from busway import Admin, Consumer, NewTopic
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 GRACE = {"group.disconnect.grace.ms": "300"}
 LONG_SESSIONS = {"group.consumer.session.timeout.ms": "45000", "group.consumer.max.session.timeout.ms": "60000"}
 OPTIONS = {"classic": {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 100}, "consumer": {}}
-PATIENCE_S = 30.0
+PATIENCE_S = patient(30.0)
 """Less than a session: what is waited for here does not come from the end of one."""
 
 
