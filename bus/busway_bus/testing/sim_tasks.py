@@ -5,6 +5,7 @@ What lives here: them, where a coroutine waits, and letting go of one. What does
 
 import asyncio
 import contextlib
+import inspect
 from typing import Any
 
 from busway_bus.testing.sim_process import Process
@@ -48,7 +49,12 @@ def where(coro: Any) -> list[str]:
 
 
 def end(coro: Any) -> None:
-    """Close a coroutine that may not want to."""
+    """Close a coroutine that may not want to, and where it has not begun, those that it would await."""
+    if inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+        assert coro.cr_frame is not None
+        for argument in coro.cr_frame.f_locals.values():
+            if inspect.iscoroutine(argument):
+                end(argument)
     for _ in range(10):
         with contextlib.suppress(BaseException):  # nobody is left to be told
             coro.close()
