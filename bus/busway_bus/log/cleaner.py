@@ -18,6 +18,7 @@ from busway_bus.log.file_names import SWAP
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.producer_state import LastOfProducer
 from busway_bus.log.segment import Segment
+from busway_bus.log.segment_indexes import check_offsets
 from busway_protocol.records.batch import BatchHeader, CorruptBatch, read_header, verify_crc
 from busway_protocol.records.compression import inflated_max
 from busway_protocol.records.record import Record, decode_records
@@ -130,7 +131,7 @@ class Cleaner:
                 changed |= cleaned is not batch
                 if cleaned is not None:
                     written = read_header(cleaned)
-                    new.check_offsets(written)
+                    check_offsets(written, new.base_offset, new.next_offset)
                     if ended is not None:
                         new.append_abort([bytes(cleaned)], written, self._config, ended)
                     else:

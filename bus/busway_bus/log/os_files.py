@@ -196,7 +196,7 @@ class OsFile(Pooled):
         A failure is final, for this file for ever: the system may have thrown the pages away and call the next sync a success.
         """
         if self._failed is not None:
-            raise self._failed
+            raise self._failed.with_traceback(None)  # which grows whenever it is raised
         try:
             descriptor = self._pool.take(self)
         except OSError:

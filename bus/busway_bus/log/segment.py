@@ -19,7 +19,7 @@ from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.index import OFFSETS_MAX
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.positions import Positions
-from busway_bus.log.segment_indexes import SegmentIndexes
+from busway_bus.log.segment_indexes import SegmentIndexes, check_offsets
 from busway_bus.log.transaction_index import TransactionIndex
 from busway_protocol.records.batch import BatchHeader, CorruptBatch, verify_crc
 
@@ -317,16 +317,6 @@ class Segment:
 
     # What an earlier process wrote
 
-    def check_offsets(self, header: BatchHeader) -> None:
-        """Check the offsets of a batch at the segment's end; no checksum covers its base offset, and compaction leaves gaps.
-
-        Raises:
-            CorruptBatch: they are not behind the others, or too far from the segment's own for its indexes.
-        """
-        if not self.next_offset <= header.base_offset <= header.last_offset <= self.base_offset + OFFSETS_MAX:
-            offsets = f"{header.base_offset} to {header.last_offset}"
-            raise CorruptBatch(f"a batch after offset {self.next_offset - 1} has offsets {offsets}")
-
     def take_end(self, start: int, *, up_to: int | None = None, wait: bool = True) -> int:
         """Go over the batches from `start` on, the position of the last index entry, and take the end of the segment from them;
         answers the position where they end.
@@ -342,7 +332,7 @@ class Segment:
         for header, position in self.headers(start, wait=wait):
             if up_to is not None and header.base_offset >= up_to:
                 break
-            self.check_offsets(header)
+            check_offsets(header, self.base_offset, self.next_offset)
             end = position + header.size_bytes
             self.next_offset = header.next_offset
             if self.dated and header.max_timestamp > self._max_timestamp:
@@ -399,7 +389,7 @@ class Segment:
                 gap = header.base_offset - self.next_offset
                 if gap < 0 or (gap and not config.compacted and header.base_offset >= gaps_below):
                     raise CorruptBatch(f"offset {header.base_offset} comes after {self.next_offset - 1}")
-                self.check_offsets(header)
+                check_offsets(header, self.base_offset, self.next_offset)
                 verify_crc(batch, header)
                 self._note(header, start, config.index_interval_bytes)
                 end = start + header.size_bytes

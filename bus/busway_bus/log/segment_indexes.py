@@ -9,7 +9,8 @@ from functools import partial
 
 from busway_bus.kernel.files import File
 from busway_bus.log.file_slice import ColdPages, FileSlice
-from busway_bus.log.index import OFFSET_ENTRY, TIME_ENTRY, Read, SparseIndex
+from busway_bus.log.index import OFFSET_ENTRY, OFFSETS_MAX, TIME_ENTRY, Read, SparseIndex
+from busway_protocol.records.batch import BatchHeader, CorruptBatch
 
 _OFFSET, _POSITION, _TIMESTAMP, _HOLDER = 0, 1, 0, 1
 """Columns of the offset index and of the time index."""
@@ -178,6 +179,23 @@ class SegmentIndexes:
         """Close the files without syncing."""
         self._offset_file.close()
         self._time_file.close()
+
+
+def check_offsets(header: BatchHeader, base_offset: int, next_offset: int) -> None:
+    """Check the offsets of a batch that ends a segment up to now.
+
+    No checksum covers the base offset, and in a compacted log a gap before it is no damage.
+
+    Args:
+        base_offset: of the segment; `next_offset` is the one behind its other batches.
+
+    Raises:
+        CorruptBatch: they are not behind the others, or too far from the segment's own for its indexes.
+    """
+    if not next_offset <= header.base_offset <= header.last_offset <= base_offset + OFFSETS_MAX:
+        raise CorruptBatch(
+            f"a batch behind offset {next_offset - 1} says that it has offsets {header.base_offset} to {header.last_offset}"
+        )
 
 
 def _reader(file: File, *, wait: bool) -> Read:

@@ -211,7 +211,7 @@ class SharePartition:
         if self.problem is None and not (self._owner.current(self) and self.partition.state.role is Role.LEADER):
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         if self.problem is not None:
-            raise self.problem
+            raise self.problem.with_traceback(None)  # which grows whenever it is raised
         if self.state is not None and self.state.log_start_moved(self.partition.log.start_offset):
             self._count()
 
@@ -351,7 +351,7 @@ class SharePartition:
     async def _write_down(self, batches: list[StateBatch]) -> None:
         assert self.state is not None, "nothing is written of what is not loaded"
         if self.problem is not None:
-            raise self.problem
+            raise self.problem.with_traceback(None)  # which grows whenever it is raised
         ordered = sorted(batches, key=lambda batch: batch.first_offset)
         await self._persister.write(self.key, self.state.written(self.leader_epoch, ordered))
 

@@ -273,7 +273,7 @@ class Consumer:
             raise NotRunning("the consumer is not running; use `async with Consumer(...)` or await start()")
         self._touch()
         if self._group is not None and self._group.problem is not None:
-            raise self._group.problem
+            raise self._group.problem.with_traceback(None)  # which grows whenever it is raised
         if self._background_problem is not None:
             problem, self._background_problem = self._background_problem, None
             raise problem

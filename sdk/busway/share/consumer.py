@@ -204,7 +204,7 @@ class ShareConsumer:
             raise NotRunning("the share consumer is not running; use `async with ShareConsumer(...)` or await start()")
         self._member.reader.polled()
         if self._member.problem is not None:
-            raise self._member.problem
+            raise self._member.problem.with_traceback(None)  # which grows whenever it is raised
 
     # What became of them
 

@@ -81,6 +81,8 @@ class ShareFetcher:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
+            for leader in self._leaders.values():
+                leader.end()
 
     def _step(self) -> float | None:
         """Start what can be asked now; seconds until there is more, None until it is woken."""

@@ -212,6 +212,10 @@ class Leader:
         while told := self._take_waiting():
             await self._tell(told)
         await self._tell({}, final=True)
+        self.end()
+
+    def end(self) -> None:
+        """Let what waits to be sent fail: nothing is sent any more."""
         self._lose({}, NotRunning("the consumer has ended"))
 
     async def _tell(self, told: dict[Id, Told], *, final: bool = False) -> None:

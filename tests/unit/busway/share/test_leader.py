@@ -1,6 +1,7 @@
 """What one leader is told, and when: on a connection that a test plays."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
 
@@ -10,7 +11,9 @@ from busway.cluster.client import ClusterClient
 from busway.errors import AcknowledgementFailed
 from busway.options import ShareConsumerOptions
 from busway.share.acquired import ACCEPT, RENEW
+from busway.share.fetcher import ShareFetcher
 from busway.share.leader import Leader
+from busway.share.membership import ShareMember
 from busway.types import TopicPartition
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
@@ -122,6 +125,16 @@ def hand_out(leader: Leader, count: int) -> None:
     found = leader.take(count, 0.0)
     assert found is not None
     assert len(found[1].records) == count
+
+
+def fetcher_of(leader: Leader) -> ShareFetcher:
+    """It has that leader, and nothing is assigned to its member."""
+    cluster = SimpleNamespace(metadata=SimpleNamespace(topics={}))
+    member = SimpleNamespace(assigned=frozenset(), group="workers", member_id="me")
+    options = ShareConsumerOptions(group_id="workers")
+    fetcher = ShareFetcher(cast("ClusterClient", cluster), options, cast("ShareMember", member))
+    fetcher._leaders[leader.node] = leader
+    return fetcher
 
 
 def say(leader: Leader, number: int, offset: int, kind: int = ACCEPT) -> "asyncio.Future[None]":
@@ -240,3 +253,17 @@ async def test_what_waits_to_be_sent_fails_when_its_record_is_delivered_again(ki
     assert "it comes again" in str(first.exception())
     assert (second.result(), other.result()) == (None, None)
     assert sorted(part for told in broker.told for part in told) == [(0, 1, 1, ACCEPT), (1, 1, 1, kind)]
+
+
+async def test_what_waits_to_be_sent_fails_when_the_consumer_ends() -> None:
+    """A leader that was put off has not been asked again: whoever waits in commit() is not left waiting."""
+    leader = leader_of(Broker())
+    leader.retry_at = asyncio.get_running_loop().time() + 3_600
+    fetcher = fetcher_of(leader)
+    running = asyncio.get_running_loop().create_task(fetcher.run())
+    waiting = say(leader, 0, 1)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    running.cancel()
+    await asyncio.wait([running])
+    assert isinstance(waiting.exception(), AcknowledgementFailed)

@@ -152,9 +152,10 @@ def test_a_failed_sync_is_never_tried_again(file, monkeypatch, failing):
             raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, failing, fail_once)
-    with pytest.raises(OSError, match="Input/output"):
-        file.sync()
-    assert len(calls) == 1
-    with pytest.raises(OSError, match="Input/output"):
-        file.sync()
-    assert len(calls) == 1
+    depths = []
+    for _ in range(4):
+        with pytest.raises(OSError, match="Input/output") as raised:
+            file.sync()
+        depths.append(len(raised.traceback))
+        assert len(calls) == 1
+    assert depths[1] == depths[3], "its traceback does not grow"
