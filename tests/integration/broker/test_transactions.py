@@ -9,9 +9,10 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.integration.broker.test_told_before_durable import held
-from tests.integration.broker.transactions_probe import TransactionsRun, by_topic, transactions_against
+from tests.integration.broker.transactions_probe import TOPICS, TransactionsRun, by_topic, transactions_against
 
-from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
+from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.kernel.topics import INTERNAL, TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, SHARE_VERSION, SUPPORTED, TRANSACTION_VERSION
 from busway_bus.node import Node
@@ -67,7 +68,17 @@ class Story:
         self.acknowledged = False
 
     async def prepare(self, servers: str) -> None:
-        """A producer, and what came before."""
+        """A producer, and what came before; the topics are flushed, whatever the broker's default is."""
+        host, _, port = servers.rpartition(":")
+        run = TransactionsRun(host, int(port))
+        admin = await run.connect("admin")
+        flushed = [CreatableTopicConfig(name="durability", value="flush")]
+        topics = [
+            CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=flushed)
+            for name in TOPICS
+        ]
+        await admin.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+        run.close()
         async with transactions_against(servers) as run:
             self.identity = await run.begun("begin", "x")
 
@@ -128,9 +139,11 @@ class Story:
             return parts
 
 
-async def dies_at(world: World, *, step: int, commit: bool, power: bool) -> tuple[bool, Story, list[bool]]:
+async def dies_at(
+    world: World, *, step: int, commit: bool, power: bool, durability: str
+) -> tuple[bool, Story, list[bool]]:
     """The broker dies at a step on its disk within the transaction, and comes back; whether it got so far."""
-    story, node = Story(), world.node("n1")
+    story, node = Story(), world.node("n1", {"log.durability": durability})
     await node.start()
     client = world.process("client")
     await client.run(story.prepare, node.bootstrap_servers)
@@ -149,17 +162,22 @@ async def dies_at(world: World, *, step: int, commit: bool, power: bool) -> tupl
     else:
         node.disk.steps_left = None
         await transaction
+        if power:
+            node.power_cut()
+            await node.start()
     return died, story, await world.process("reader").run(story.look, node.bootstrap_servers)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("durability", ["flush", "os"])
 @pytest.mark.parametrize("power", [True, False], ids=["power cut", "kill"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_a_transaction_is_whole_whatever_step_its_broker_dies_at(commit: bool, power: bool) -> None:
+def test_a_transaction_is_whole_whatever_step_its_broker_dies_at(commit: bool, power: bool, durability: str) -> None:
     """All partitions and the offset, or none of them; what was acknowledged is so; nothing stays open."""
     outcomes = set()
     for step in range(STEPS_MAX):
-        died, story, parts = World(seed=step).run(functools.partial(dies_at, step=step, commit=commit, power=power))
+        dies = functools.partial(dies_at, step=step, commit=commit, power=power, durability=durability)
+        died, story, parts = World(seed=step).run(dies)
         assert len(set(parts)) == 1, f"torn at step {step}: {parts}"
         if story.acknowledged:
             assert parts[0] is commit, f"an acknowledged end was taken back at step {step}"
@@ -378,14 +396,14 @@ async def test_many_begin_at_once_and_each_gets_an_epoch_of_its_own(cluster: Loc
 
 
 async def test_the_topic_of_transactions_is_the_brokers_own(cluster: LocalCluster) -> None:
-    """Nobody makes, grows, deletes or writes it."""
+    """Nobody makes it twice, grows, deletes or writes it."""
     topic = TRANSACTIONS_TOPIC
     new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     make = CreateTopicsRequest(topics=[new], timeout_ms=10_000)
     async with transactions_against(cluster.bootstrap_servers) as run:
         before = node_of(cluster).services.image.topics[topic]
         created = await run.admin.request(make)
-        assert created.topics[0].error_code == ErrorCode.INVALID_REQUEST
+        assert created.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         deleted = await run.admin.request(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1_000))
         assert deleted.responses[0].error_code == ErrorCode.INVALID_REQUEST
         by_id = DeleteTopicState(name=None, topic_id=before.topic_id)
@@ -400,18 +418,34 @@ async def test_the_topic_of_transactions_is_the_brokers_own(cluster: LocalCluste
         assert node_of(cluster).services.image.topics[topic] == before
 
 
-async def test_nobody_makes_the_topic_before_it_is_there(cluster: LocalCluster) -> None:
-    """One with settings of a user's would be taken for it."""
+@pytest.mark.parametrize("name", sorted(INTERNAL))
+async def test_an_internal_topic_that_a_client_creates_is_as_the_broker_makes_it(
+    cluster: LocalCluster, name: str
+) -> None:
+    """Kafka refuses `__cluster_metadata` alone. Partitions and settings of the request do not count, and the coordinator goes on with it."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     run = TransactionsRun(host, int(port))
     try:
         admin = await run.connect("admin")
-        new = CreatableTopic(
-            name=TRANSACTIONS_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
-        )
+        configs = [CreatableTopicConfig(name="cleanup.policy", value="compact,delete")]
+        new = CreatableTopic(name=name, num_partitions=7, replication_factor=1, assignments=[], configs=configs)
         created = await admin.request(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
-        assert created.topics[0].error_code == ErrorCode.INVALID_REQUEST
-        assert TRANSACTIONS_TOPIC not in node_of(cluster).services.image.topics
+        assert created.topics[0].error_code == ErrorCode.NONE
+        metadata = CreatableTopic(
+            name="__cluster_metadata", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        refused = await admin.request(CreateTopicsRequest(topics=[metadata], timeout_ms=10_000))
+        assert refused.topics[0].error_code == ErrorCode.INVALID_REQUEST
+        made = dict(node_of(cluster).services.image.topic_configs(name))
+        count = len(node_of(cluster).services.image.topics[name].partitions)
+        async with LocalCluster() as other:
+            await create_topic(node_of(other).services, name)
+            assert made == node_of(other).services.image.topic_configs(name)
+            assert count == len(node_of(other).services.image.topics[name].partitions)
+        async with transactions_against(cluster.bootstrap_servers) as transactions:
+            identity = await transactions.begun("begin", "x")
+            await open_transaction(transactions, identity)
+            await transactions.end("end", "x", identity)
     finally:
         run.close()
 
