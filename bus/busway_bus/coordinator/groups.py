@@ -301,11 +301,10 @@ class GroupCoordinator:
         """
         number = self.runtime.partition_of(group_id)
         producer_id, epoch = producer.producer_id, producer.epoch
+        if not self.runtime.is_open(number, producer_id, epoch):
+            await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add, host=committer.host)
+        # Nothing is awaited between the answer and this.
         with self._verifications.following(producer_id) as ongoing:
-            if not self.runtime.is_open(number, producer_id, epoch):
-                await self._verifications.verify(
-                    verifier, producer, (OFFSETS_TOPIC, number), add=add, host=committer.host
-                )
             known, wall_ms = self.runtime.shard(number), self._machine.wall_ms()
 
             def decide(

@@ -23,6 +23,7 @@ from busway_bus.transactions.states import State
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.cluster import ApiVersionsRequest
 from busway_protocol.messages.groups_classic import OffsetFetchRequest, OffsetFetchRequestGroup
+from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from busway_protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -40,6 +41,7 @@ from busway_protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from busway_protocol.records.builder import BatchBuilder
 
 PLACES = (("one", 0), ("two", 1))
 STEPS_MAX = 400
@@ -108,14 +110,7 @@ class Story:
 
     def offset(self) -> TxnOffsetCommitRequest:
         """Offset 7 of topic one."""
-        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
-        return TxnOffsetCommitRequest(
-            transactional_id="x",
-            group_id="g",
-            producer_id=self.identity[0],
-            producer_epoch=self.identity[1],
-            topics=[TxnOffsetCommitRequestTopic(name="one", partitions=[partition])],
-        )
+        return offsets_of(self.identity, 7)
 
     async def look(self, servers: str) -> list[bool]:
         """A new producer begins, so that all of the old one is over; which parts of its transaction are in force."""
@@ -375,6 +370,94 @@ async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(cl
         assert (await ended).producer_epoch == following[1] + 1
         await run.until("x", "CompleteCommit")
         assert await run.begun("again", "x") == (identity[0], identity[1] + 3)
+
+
+class SlowMarkers:
+    """A writer of markers that waits to be let go before each write."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._markers = node_of(cluster).services.transactions.markers
+        self._writer = self._markers._writer
+        self._markers._writer = self
+        self.reached, self.go = asyncio.Event(), asyncio.Event()
+
+    async def write(
+        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        self.reached.set()
+        await self.go.wait()
+        return await self._writer.write(marker, partitions)
+
+
+async def test_transactions_back_to_back_wait_for_the_markers_of_the_last() -> None:
+    """A client of transaction version 2 sends the next transaction's first batches and offsets while the last one's markers are written:
+    none of them is refused, and nothing is lost."""
+    rounds, partitions = 4, 30
+    async with (
+        LocalCluster(properties={"add.partitions.to.txn.retry.backoff.max.ms": "60000"}) as cluster,
+        transactions_against(cluster.bootstrap_servers) as run,
+    ):
+        wide = CreatableTopic(name="wide", num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+        await run.admin.request(CreateTopicsRequest(topics=[wide], timeout_ms=10_000))
+        node = node_of(cluster).services
+        identity = await run.begun("begin", "x")
+        records, commits = await run.connect("records"), await run.connect("commits")
+        slow = SlowMarkers(cluster)
+        for number in range(rounds):
+            written = asyncio.create_task(records.request(to_all("wide", partitions, identity), at_most=12))
+            committed = asyncio.create_task(commits.request(offsets_of(identity, number), at_most=5))
+            if number:
+                while not (
+                    node.replicas.find("wide", partitions - 1).log.producers._verifications
+                    and identity[0] in node.groups._verifications._under_way
+                ):
+                    await asyncio.sleep(0)
+                slow.go.set()
+            answer = await written
+            assert [row.error_code for row in answer.responses[0].partition_responses] == [ErrorCode.NONE] * partitions
+            assert (await committed).topics[0].partitions[0].error_code == ErrorCode.NONE
+            slow.go.clear()
+            slow.reached.clear()
+            ended = await run.admin.request(end(identity))
+            assert ended.error_code == ErrorCode.NONE
+            identity = ended.producer_id, ended.producer_epoch
+            await slow.reached.wait()
+        slow.go.set()
+        await run.until("x", "CompleteCommit")
+        for number in range(partitions):
+            await run.read("read", ("wide", number), committed=True)
+            _, high_watermark, last_stable, batches, aborted = run.log[-1][1]
+            assert (high_watermark, last_stable, aborted) == (2 * rounds, 2 * rounds, [])
+            assert [content for *_, content in batches] == [[b"v"], "a marker"] * rounds
+        group = OffsetFetchRequestGroup(group_id="g", topics=None)
+        answer = await run.admin.request(OffsetFetchRequest(groups=[group], require_stable=True), at_most=9)
+        assert answer.groups[0].topics[0].partitions[0].committed_offset == rounds - 1
+
+
+def to_all(topic: str, partitions: int, identity: tuple[int, int]) -> ProduceRequest:
+    """The first batch of a transaction of x for each partition."""
+    builder = BatchBuilder(producer_id=identity[0], producer_epoch=identity[1], base_sequence=0, transactional=True)
+    builder.append(1, None, b"v")
+    records = builder.build()
+    data = [PartitionProduceData(index=number, records=records) for number in range(partitions)]
+    return ProduceRequest(
+        transactional_id="x",
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+    )
+
+
+def offsets_of(identity: tuple[int, int], offset: int) -> TxnOffsetCommitRequest:
+    """An offset of topic one for group g in a transaction of x."""
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    return TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=identity[0],
+        producer_epoch=identity[1],
+        topics=[TxnOffsetCommitRequestTopic(name="one", partitions=[partition])],
+    )
 
 
 async def test_many_begin_at_once_and_each_gets_an_epoch_of_its_own(cluster: LocalCluster) -> None:
