@@ -310,7 +310,7 @@ async def test_a_transaction_is_over_when_its_markers_are_on_disk(cluster: Local
             for _ in range(3):
                 await run.admin.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
             assert node_of(cluster).services.transactions.transaction("x")[0].state is State.PREPARE_COMMIT
-        await run.until("x", "CompleteCommit")
+        await run.until("x", "CompleteCommit", markers={("swift", 0): 1})
 
 
 async def test_who_asks_and_hangs_up_is_carried_out(cluster: LocalCluster) -> None:
@@ -325,14 +325,21 @@ async def test_who_asks_and_hangs_up_is_carried_out(cluster: LocalCluster) -> No
                 await asyncio.sleep(0)
             other.close()
             await asyncio.wait([answer])
-        await run.until("x", "CompleteCommit")
+        await run.until("x", "CompleteCommit", markers=dict.fromkeys(PLACES, 1))
 
 
-async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(cluster: LocalCluster) -> None:
-    """The producer is two transactions further before the disk has noted that the first has ended."""
+@pytest.mark.parametrize("version", [1, 2])
+async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(
+    cluster: LocalCluster, version: int
+) -> None:
+    """The producer is two transactions further before the disk has noted that the first has ended. Before version 2 both have one epoch."""
+    ends_as = 5 if version == 2 else 4
     async with transactions_against(cluster.bootstrap_servers) as run:
         identity = await run.begun("begin", "x")
-        await open_transaction(run, identity)
+        if version < 2:
+            await run.add("add", "x", identity, *PLACES)
+        for place in PLACES:
+            assert not await run.produce("written", "x", identity, place, sequence=0, at_most=10 + version)
         node = node_of(cluster)
         writer = node.services.transactions.markers._writer
         gates = contextlib.ExitStack()
@@ -351,25 +358,33 @@ async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(cl
                 return codes
 
         node.services.transactions.markers._writer = Then()
-        assert (await run.admin.request(end(identity))).error_code == ErrorCode.NONE
+        assert (await run.admin.request(end(identity), at_most=ends_as)).error_code == ErrorCode.NONE
         await written.wait()
-        following = (identity[0], identity[1] + 1)
+        following = (identity[0], identity[1] + 1) if version == 2 else identity
         add, ends = await run.connect("add"), await run.connect("end")
-        transaction = AddPartitionsToTxnTransaction(
-            transactional_id="x", producer_id=following[0], producer_epoch=following[1], topics=by_topic(PLACES)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=following[0],
+            v3_and_below_producer_epoch=following[1],
+            v3_and_below_topics=by_topic(PLACES),
         )
-        added = asyncio.create_task(add.request(AddPartitionsToTxnRequest(transactions=[transaction])))
+        if version == 2:
+            transaction = AddPartitionsToTxnTransaction(
+                transactional_id="x", producer_id=following[0], producer_epoch=following[1], topics=by_topic(PLACES)
+            )
+            request = AddPartitionsToTxnRequest(transactions=[transaction])
+        added = asyncio.create_task(add.request(request, at_most=5 if version == 2 else 3))
         while node.services.transactions.transaction("x")[0].state is not State.ONGOING:
             await asyncio.sleep(0)
-        ended = asyncio.create_task(ends.request(end(following)))
+        ended = asyncio.create_task(ends.request(end(following), at_most=ends_as))
         while node.services.transactions.transaction("x")[0].state is not State.PREPARE_COMMIT:
             await asyncio.sleep(0)
         assert not added.done()
         gates.close()
         assert (await added).error_code == ErrorCode.NONE
-        assert (await ended).producer_epoch == following[1] + 1
-        await run.until("x", "CompleteCommit")
-        assert await run.begun("again", "x") == (identity[0], identity[1] + 3)
+        assert (await ended).error_code == ErrorCode.NONE
+        await run.until("x", "CompleteCommit", markers=dict.fromkeys(PLACES, 2))
+        assert await run.begun("again", "x") == (identity[0], identity[1] + (3 if version == 2 else 1))
 
 
 class SlowMarkers:
@@ -423,7 +438,7 @@ async def test_transactions_back_to_back_wait_for_the_markers_of_the_last() -> N
             identity = ended.producer_id, ended.producer_epoch
             await slow.reached.wait()
         slow.go.set()
-        await run.until("x", "CompleteCommit")
+        await run.until("x", "CompleteCommit", markers={("wide", number): rounds for number in range(partitions)})
         for number in range(partitions):
             await run.read("read", ("wide", number), committed=True)
             _, high_watermark, last_stable, batches, aborted = run.log[-1][1]
