@@ -12,7 +12,7 @@ from tests.integration.broker.test_told_before_durable import held
 from tests.integration.broker.transactions_probe import TOPICS, TransactionsRun, by_topic, transactions_against
 
 from busway_bus.handlers.topic_creation import create_topic
-from busway_bus.kernel.topics import INTERNAL, TRANSACTIONS_TOPIC
+from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, SHARE_VERSION, SUPPORTED, TRANSACTION_VERSION
 from busway_bus.node import Node
@@ -23,6 +23,7 @@ from busway_bus.transactions.states import State
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.cluster import ApiVersionsRequest
 from busway_protocol.messages.groups_classic import OffsetFetchRequest, OffsetFetchRequestGroup
+from busway_protocol.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from busway_protocol.messages.topics import (
     CreatableTopic,
@@ -510,10 +511,45 @@ async def test_the_topic_of_transactions_is_the_brokers_own(cluster: LocalCluste
         growth = CreatePartitionsTopic(name=topic, count=9, assignments=None)
         grown = await run.admin.request(CreatePartitionsRequest(topics=[growth], timeout_ms=1_000, validate_only=False))
         assert grown.results[0].error_code == ErrorCode.INVALID_REQUEST
+        to_delete = DeleteRecordsPartition(partition_index=0, offset=-1)
+        deletion = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=[to_delete])], timeout_ms=1_000
+        )
+        kept = await run.admin.request(deletion)
+        assert kept.topics[0].partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         await run.produce("write", "x", (1, 0), (topic, 0), sequence=0, at_most=12)
         written = run.log[-1][1].responses[0].partition_responses[0]
         assert written.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert node_of(cluster).services.image.topics[topic] == before
+
+
+@pytest.mark.parametrize("version", [3, 5])
+async def test_no_client_adds_an_internal_topic_to_its_transaction(cluster: LocalCluster, version: int) -> None:
+    """The end of the transaction would be written into what a coordinator keeps. Brokers add that of the offsets."""
+    refused = sorted(INTERNAL - {OFFSETS_TOPIC} if version > 3 else INTERNAL)
+    async with transactions_against(cluster.bootstrap_servers) as run:
+        identity = await run.begun("begin", "x")
+        places = [*((name, 0) for name in refused), ("one", 0), ("nowhere", 0)]
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id="x", producer_id=identity[0], producer_epoch=identity[1], topics=by_topic(places)
+        )
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=identity[0],
+            v3_and_below_producer_epoch=identity[1],
+            v3_and_below_topics=by_topic(places),
+        )
+        if version > 3:
+            request = AddPartitionsToTxnRequest(transactions=[transaction])
+        answer = await run.admin.request(request, at_most=version)
+        rows = answer.results_by_transaction[0].topic_results if version > 3 else answer.results_by_topic_v3_and_below
+        told = {row.name: row.results_by_partition[0].partition_error_code for row in rows}
+        assert told == {
+            **dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            "one": ErrorCode.OPERATION_NOT_ATTEMPTED,
+            "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert node_of(cluster).services.transactions.transaction("x")[0].state is State.EMPTY
 
 
 @pytest.mark.parametrize("name", sorted(INTERNAL))
