@@ -229,11 +229,14 @@ class GroupShard:
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
         """Join a group that `create` wrote down; no reply yet where its rebalance has to end first."""
+        if not self._limits.min_session_timeout_ms <= request.session_timeout_ms <= self._limits.max_session_timeout_ms:
+            # Before the group is looked at, whatever its kind, as in Kafka.
+            return Decision(reply=Joined(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id))
         group = self.groups.get(group_id)
         if group is None or (group.kind is GroupKind.CONSUMER and group.empty):
             error = self._new_classic(group_id).refusal(request)
             assert error is not None, "a group that may be joined was written down"
-            if request.member_id and error is not ErrorCode.INVALID_SESSION_TIMEOUT:
+            if request.member_id:
                 error = ErrorCode.UNKNOWN_MEMBER_ID  # nobody is a member of what is not there, whatever else is wrong
             return Decision(reply=Joined(error=error, member_id=request.member_id))
         return self.watched(group, group.join(request, waiter, now))
