@@ -130,7 +130,9 @@ def test_a_repeated_beginning_gets_the_same_epoch(bench: Bench) -> None:
     assert raised == (100, 1)
     assert bench.begin(begun) == raised
     bench.add(raised)
-    assert bench.begin(begun) is FENCED, "its answer came: a transaction is open, and would go on with what it has not sent"
+    assert bench.begin(begun) is FENCED, (
+        "its answer came: a transaction is open, and would go on with what it has not sent"
+    )
     assert bench.transaction().state is State.ONGOING
     assert bench.end(raised, client=0) == raised
     assert bench.complete()
