@@ -4,9 +4,10 @@ What lives here: replacing all settings of one and changing single ones (KIP-339
 from their properties file and are read-only on one node.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Protocol
 
 from busway_bus.controller.controller import Surroundings, only_checked, several
@@ -16,7 +17,7 @@ from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigType
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.group_configs import GROUP_CONFIGS, check_group_configs
 from busway_bus.kernel.limits import CONFIG_VALUE_BYTES_MAX
-from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, parse_topic_configs
+from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, check_not_fixed, parse_topic_configs
 from busway_bus.metadata.features import check_levels
 from busway_bus.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from busway_bus.metadata.records import ConfigRecord
@@ -96,6 +97,13 @@ class _Kind(Protocol):
         """What one has of its own."""
         ...
 
+    def check_set(self, name: str, settings: Iterable[str]) -> None:
+        """Refuse to set these on one that does not let them be set.
+
+        Raises:
+            ConfigError: why.
+        """
+
     def check_values(self, configs: Mapping[str, str | None]) -> None:
         """Refuse settings that are not allowed, or not together.
 
@@ -120,6 +128,9 @@ class _Topics:
     def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
         return image.topic_configs(name)
 
+    def check_set(self, name: str, settings: Iterable[str]) -> None:
+        check_not_fixed(name, settings)
+
     def check_values(self, configs: Mapping[str, str | None]) -> None:
         parse_topic_configs(configs)
 
@@ -140,6 +151,9 @@ class _Groups:
     def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
         return image.group_configs(name)
 
+    def check_set(self, name: str, settings: Iterable[str]) -> None:
+        pass
+
     def check_values(self, configs: Mapping[str, str | None]) -> None:
         check_group_configs(self._config, configs)
 
@@ -151,7 +165,7 @@ def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mappi
         KafkaError: it is not there, may have none, or INVALID_CONFIG.
     """
     kind.check(image, resource)
-    _check_values(kind, image, configs)
+    _check_values(kind, image, resource, configs)
     gone = {name: None for name in kind.current(image, resource) if name not in configs}
     return _decision(kind, resource, {**gone, **configs})
 
@@ -175,7 +189,8 @@ def _change(kind: _Kind, image: ClusterImage, resource: str, operations: Sequenc
             changes[name] = _edit_list(kind, name, ConfigOperation(operation), current, value or "")
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: operation {operation} is not known")
-    _check_values(kind, image, {**current, **changes})
+    kept = {name: value for name, value in current.items() if name not in changes}
+    _check_values(kind, image, resource, changes, kept)
     return _decision(kind, resource, changes)
 
 
@@ -195,12 +210,20 @@ def _edit_list(kind: _Kind, name: str, operation: ConfigOperation, current: Mapp
     return ",".join(items)
 
 
-def _check_values(kind: _Kind, image: ClusterImage, configs: Mapping[str, str | None]) -> None:
+def _check_values(
+    kind: _Kind,
+    image: ClusterImage,
+    resource: str,
+    changes: Mapping[str, str | None],
+    kept: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    configs = {**kept, **changes}
     if any(len((value or "").encode()) > CONFIG_VALUE_BYTES_MAX for value in configs.values()):
         text = f"The configuration value cannot be added because it exceeds the maximum value size of {CONFIG_VALUE_BYTES_MAX} bytes."
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     try:
         check_levels(image.features, configs)
+        kind.check_set(resource, (name for name, value in changes.items() if value is not None))
         kind.check_values(configs)
     except ConfigError as problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None

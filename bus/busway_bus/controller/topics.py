@@ -17,7 +17,7 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import CREATED_PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
-from busway_bus.kernel.topic_configs import parse_topic_configs
+from busway_bus.kernel.topic_configs import check_not_fixed, parse_topic_configs
 from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.delta import placement
 from busway_bus.metadata.features import check_levels
@@ -103,7 +103,7 @@ def create(image: ClusterImage, topic: NewTopic, surroundings: Surroundings) -> 
             INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT or INVALID_CONFIG.
     """
     _check_new_name(image, topic.name)
-    _check_configs(image, topic.configs)
+    _check_configs(image, topic)
     topic_id = surroundings.new_id()
     placed = new_partitions(image, topic_id, _replicas(image, topic, surroundings.config))
     settings = (
@@ -128,12 +128,14 @@ def _check_new_name(image: ClusterImage, name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
-def _check_configs(image: ClusterImage, configs: Mapping[str, str | None]) -> None:
+def _check_configs(image: ClusterImage, topic: NewTopic) -> None:
+    configs = topic.configs
     if empty := [key for key, value in configs.items() if value is None]:
         text = f"Null value not supported for topic configs: {', '.join(empty)}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     try:
         check_levels(image.features, configs)
+        check_not_fixed(topic.name, configs)
         parse_topic_configs(configs)
     except ConfigError as problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None

@@ -15,7 +15,7 @@ from busway_bus.coordinator.consumer_groups import consumer_limits, matching
 from busway_bus.coordinator.leaving import fence, leave_in_parts
 from busway_bus.coordinator.member_connections import MemberConnections
 from busway_bus.coordinator.refusals import Refusals
-from busway_bus.coordinator.stretches import in_stretches
+from busway_bus.coordinator.stretches import in_stretches, transactional_offsets
 from busway_bus.coordinator.transactional import TransactionalRuntime
 from busway_bus.coordinator.verifications import TransactionalProducer, Verifications
 from busway_bus.groups.balance import Plan
@@ -32,7 +32,8 @@ from busway_bus.groups.shard import GroupShard
 from busway_bus.groups.topics import Topics
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
-from busway_bus.kernel.limits import GROUPS_RESOLVED_AT_ONCE_MAX
+from busway_bus.kernel.limits import GROUPS_RESOLVED_AT_ONCE_MAX, OFFSETS_PER_COMMIT_MAX
+from busway_bus.kernel.steps import finished
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction, TransactionVerifier
 from busway_bus.metadata.group_settings import group_settings
@@ -40,6 +41,7 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
+from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.types import ZERO_UUID
 
 log = logging.getLogger("busway.groups")
@@ -277,43 +279,49 @@ class GroupCoordinator:
         verifier: TransactionVerifier,
         add: bool,
     ) -> dict[Place, ErrorCode]:
-        """Store how far a group has read, to be in force when the producer's transaction is committed; a code for each, when it is durable.
+        """Store offsets that are in force when the producer's transaction is committed.
+
+        They are one batch, as in Kafka: the transaction has all of them or none, whatever ends it meanwhile. A code for each, when it is
+        durable.
 
         Args:
             verifier: asked whether the partition that keeps the group belongs to the transaction, before its first offsets there.
             add: have it added where it does not (KIP-890).
 
         Raises:
-            KafkaError: see `GroupShard.commit` too; what `verifier` says; TRANSACTION_ABORTABLE where the transaction has ended
-                meanwhile; INVALID_PRODUCER_EPOCH where a newer producer has taken over.
-                What is left of a large commit is refused likewise: a next transaction of this producer may have the same epoch.
+            KafkaError: see `GroupShard.check_commit` too; what `verifier` says; TRANSACTION_ABORTABLE where the transaction has ended
+                meanwhile; INVALID_PRODUCER_EPOCH where a newer producer has taken over; INVALID_COMMIT_OFFSET_SIZE where they are more
+                than a batch holds.
         """
         number = self.runtime.partition_of(group_id)
-        producer_id, epoch = producer.producer_id, producer.epoch
-        with self._verifications.following(producer_id) as ongoing:
-            if not self.runtime.is_open(number, producer_id, epoch):
-                await self._verifications.verify(
-                    verifier, producer, (OFFSETS_TOPIC, number), add=add, host=committer.host
-                )
-            known, wall_ms = self.runtime.shard(number), self._machine.wall_ms()
-
-            def decide(
-                shard: GroupShard, part: Mapping[Place, NewOffset], now: int
-            ) -> Decision[dict[Place, ErrorCode]]:
-                if shard is not known:
-                    raise KafkaError(
-                        ErrorCode.NOT_COORDINATOR, "whether the transaction has ended meanwhile is not known"
-                    )
-                if not ongoing():
-                    self.runtime.check_epoch(number, producer_id, epoch)
-                    raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction has ended meanwhile")
-                return shard.commit(group_id, committer, part, now=now, wall_ms=wall_ms)
-
-            def write(part: Mapping[Place, NewOffset]) -> Awaitable[dict[Place, ErrorCode]]:
-                operation = functools.partial(decide, part=part, now=self.runtime.now())
-                return self.runtime.write_in_transaction(number, producer_id, epoch, operation, committer.host)
-
-            return await in_stretches(offsets, write)
+        batch = BatchBuilder(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=0,  # of every batch, as in Kafka: the broker does not send itself anything twice
+            transactional=True,
+        )
+        steps = transactional_offsets(
+            self.runtime.shard(number),
+            group_id,
+            offsets,
+            batch,
+            bytes_max=self.runtime.batch_bytes_max(number),
+            wall_ms=self._machine.wall_ms(),
+        )
+        small = len(offsets) <= OFFSETS_PER_COMMIT_MAX
+        records, codes = finished(steps) if small else await self._replicas.turns.run(committer.host, steps)
+        if not self.runtime.is_open(number, producer.producer_id, producer.epoch):
+            await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add, host=committer.host)
+        # From the answer on nothing is awaited before they are in the log.
+        now = self.runtime.now()
+        await self.runtime.write_in_transaction(
+            number,
+            batch,
+            records,
+            lambda shard: shard.check_commit(group_id, committer, offsets, now),
+            committer.host,
+        )
+        return codes
 
     async def end_transaction(self, number: int, marker: EndTransaction) -> ErrorCode:
         """Write the end of a producer's transaction to a partition of the offsets topic, and let what it committed there be in force;

@@ -27,7 +27,7 @@ class _Ending:
     """A transaction that is being ended.
 
     Attributes:
-        identity: whose markers are written; None before that is looked at.
+        identity: whose markers are written; None before that is looked at, and again when all of them are.
         remaining: the partitions that have none yet.
         over: done when nothing is left to do.
     """
@@ -180,7 +180,10 @@ class Markers:
                 (topic, partition), refused = min(ending.remaining), codes
                 code = refused.get((topic, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
                 return f"{topic}-{partition} has no marker: {code.name}"
-        await self._runtime.write(
+        self._runtime.decide(
             number, lambda shard: shard.complete(transactional_id, identity, self._levels(), self._runtime.now())
         )
+        # While that becomes durable the next transaction may be prepared, of older clients with the same identity: it needs its own markers.
+        ending.identity = None
+        await self._runtime.read(number, lambda shard: None)
         return ""

@@ -10,7 +10,7 @@ cannot be appended has not happened. One that was appended and does not become d
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from busway_bus.coordinator import replies
@@ -218,17 +218,31 @@ class Runtime(Generic[S]):
             builder, wall_ms = new_batch(), self._machine.wall_ms()
             for record in part:
                 builder.append(wall_ms, *loaded.shard.encode(record))
-            try:
-                partition = self._replicas.find(self._topic, loaded.number)
-                info, durable = self._replicas.append(partition, builder.build())
-            except KafkaError as problem:
-                raise replies.refusal(problem) from problem
-            now = self.now()
-            for offset, record in enumerate(part, info.first_offset):
-                if loaded.incremental is not None:
-                    loaded.incremental.at(offset)
-                apply(record, now)
-            self._appended(loaded, durable)
+            self._append_batch(loaded, part, builder, apply)
+
+    def _append_batch(
+        self,
+        loaded: Loaded[S],
+        records: Sequence[Record],
+        batch: BatchBuilder,
+        apply: Callable[[Record, int], None],
+    ) -> None:
+        """Append the batch that holds these records, and apply them.
+
+        Raises:
+            KafkaError: it cannot be written, and nothing is applied.
+        """
+        try:
+            partition = self._replicas.find(self._topic, loaded.number)
+            info, durable = self._replicas.append(partition, batch.build())
+        except KafkaError as problem:
+            raise replies.refusal(problem) from problem
+        now = self.now()
+        for offset, record in enumerate(records, info.first_offset):
+            if loaded.incremental is not None:
+                loaded.incremental.at(offset)
+            apply(record, now)
+        self._appended(loaded, durable)
 
     def _appended(self, loaded: Loaded[S], durable: Durable | None) -> None:
         """All of the log is durable when this is."""

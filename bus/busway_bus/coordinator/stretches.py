@@ -1,14 +1,21 @@
-"""Commits of very many offsets, a stretch at a time.
+"""Commits of very many offsets: a stretch at a time, or all in one batch that is made a step at a time.
 
 What lives here: how many go at once, and what those are told that come behind one which is refused. What does not: writing them (`groups`).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Final
 
+from busway_bus.coordinator.shard import Record
 from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.limits import OFFSETS_PER_COMMIT_MAX
+from busway_bus.kernel.steps import Pace
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.records.builder import BatchBuilder
+
+_AT_A_STEP: Final = 50
 
 
 async def in_stretches(
@@ -34,3 +41,39 @@ async def in_stretches(
             codes.update(dict.fromkeys(part, problem.code))
         await asyncio.sleep(0)
     return codes
+
+
+def transactional_offsets(
+    shard: GroupShard,
+    group_id: str,
+    offsets: Mapping[Place, NewOffset],
+    batch: BatchBuilder,
+    *,
+    bytes_max: int,
+    wall_ms: int,
+) -> Generator[None, None, tuple[list[Record], dict[Place, ErrorCode]]]:
+    """Put offsets into a batch, a few at a step; its records, and a code for each offset.
+
+    Args:
+        bytes_max: of the whole batch.
+
+    Raises:
+        KafkaError: INVALID_COMMIT_OFFSET_SIZE, they do not fit; as in Kafka no part of them is committed.
+    """
+    records: list[Record] = []
+    codes: dict[Place, ErrorCode] = {}
+    pace = Pace(_AT_A_STEP)
+    for place, offset in offsets.items():
+        codes[place], record = shard.offset_record(group_id, place, offset, wall_ms)
+        if record is not None:
+            records.append(record)
+            batch.append(wall_ms, *shard.encode(record))
+            if batch.size_bytes > bytes_max:
+                raise KafkaError(
+                    ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+                    f"{len(offsets)} offsets in one commit take more than max.message.bytes={bytes_max} of the offsets topic; "
+                    "commit them in several requests",
+                )
+        if pace.over(1):
+            yield
+    return records, codes

@@ -1,24 +1,22 @@
 """The runtime of shards in whose partitions producers' transactions may write too.
 
-What lives here: writing a decision's records as a part of a transaction, and the marker that ends it. What does not: what the shard makes of
+What lives here: writing a batch as a part of a transaction, and the marker that ends it. What does not: what the shard makes of
 them (`shard.TransactionalShard`), whether the producer may (`coordinator.groups`, and its epoch the partition itself), and everything else
 (`runtime`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from busway_bus.coordinator import replies
 from busway_bus.coordinator.runtime import Runtime
 from busway_bus.coordinator.shard import Record, TransactionalShard
-from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.transactions import EndTransaction
-from busway_bus.log.producer_state import ProducerState
+from busway_bus.log.partition_log import PartitionLog
 from busway_protocol.errors import KafkaError
 from busway_protocol.records.builder import BatchBuilder
 
 T = TypeVar("T", bound=TransactionalShard)
-R = TypeVar("R")
 
 
 class TransactionalRuntime(Runtime[T]):
@@ -30,49 +28,48 @@ class TransactionalRuntime(Runtime[T]):
         Raises:
             KafkaError: as `shard`.
         """
-        return self._producers(number).is_open(producer_id, producer_epoch)
+        return self._log(number).producers.is_open(producer_id, producer_epoch)
 
-    def check_epoch(self, number: int, producer_id: int, producer_epoch: int) -> None:
-        """Refuse a producer that another has taken over from.
+    def batch_bytes_max(self, number: int) -> int:
+        """The largest batch that a transaction may write to the partition, in bytes: `max.message.bytes` of the topic, as in Kafka.
 
         Raises:
-            KafkaError: as `shard`, and INVALID_PRODUCER_EPOCH.
+            KafkaError: as `shard`.
         """
-        self._producers(number).check_epoch(producer_id, producer_epoch)
+        return self._log(number).config.max_message_bytes
 
-    def _producers(self, number: int) -> ProducerState:
+    def _log(self, number: int) -> PartitionLog:
         self._find(number)
         try:
-            partition = self._replicas.find(self._topic, number)
+            return self._replicas.find(self._topic, number).log
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
-        return partition.log.producers
 
     async def write_in_transaction(
-        self, number: int, producer_id: int, producer_epoch: int, operation: Callable[[T], Decision[R]], host: str
-    ) -> R:
-        """As `write`, but the records count only when the producer's transaction is committed; until then they take a host's share.
+        self, number: int, batch: BatchBuilder, records: Sequence[Record], check: Callable[[T], None], host: str
+    ) -> None:
+        """Append one batch of a producer's transaction; returns when it is durable.
+
+        All of it is in the log or nothing, so that no end of the transaction comes between. Its records count only when the transaction is
+        committed; until then they take a host's share.
+
+        Args:
+            batch: holds the records; its producer is the transaction's.
+            check: refuses them, or not, in the moment in which they are written.
 
         Raises:
-            KafkaError: as `write`, and INVALID_PRODUCER_EPOCH where a newer producer has taken over.
+            KafkaError: as `write`, what `check` raises, and INVALID_PRODUCER_EPOCH where a newer producer has taken over.
         """
         loaded = self._find(number)
         shard = loaded.shard
-        decision = operation(shard)
-        assert not decision.due, "nobody waits for what a transaction may take back"
-
-        def new_batch() -> BatchBuilder:
-            # Every batch begins at sequence 0, as in Kafka: the broker does not send itself anything twice.
-            return BatchBuilder(
-                producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, transactional=True
-            )
+        check(shard)
 
         def apply(record: Record, now: int) -> None:
-            shard.apply_pending(record, producer_id, now, host)
+            shard.apply_pending(record, batch.producer_id, now, host)
 
-        self._append(loaded, decision, new_batch, apply)
+        if records:
+            self._append_batch(loaded, records, batch, apply)
         await replies.durably(loaded.durable)
-        return decision.reply
 
     async def end_transaction(self, number: int, marker: EndTransaction) -> None:
         """Write the marker and let it be in force; returns when it is durable. One that comes again changes nothing.

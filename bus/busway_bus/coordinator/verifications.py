@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from busway_bus.kernel.limits import VERIFICATION_ASKS_MAX
 from busway_bus.kernel.transactions import TransactionVerifier
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -65,16 +66,21 @@ class Verifications:
     ) -> None:
         """Return when the producer may write to the partition as a part of its transaction.
 
+        With `add` each transaction has an epoch of its own, so that the end of the one before may come while the coordinator is asked: it
+        is asked again then. Without, the next transaction may have the same epoch, and must not take in what belongs to the last.
+
         Raises:
             KafkaError: it may not; TRANSACTION_ABORTABLE where the transaction has ended meanwhile.
         """
-        with self.following(producer.producer_id) as ongoing:
-            codes = await verifier.verify(
-                producer.transactional_id, producer.producer_id, producer.epoch, (partition,), add=add, host=host
-            )
-            holds = ongoing()
-        code = codes[partition]
-        if code is not ErrorCode.NONE:
-            raise KafkaError(_CODES.get(code, code))
-        if not holds:
-            raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction has ended meanwhile")
+        for _ in range(VERIFICATION_ASKS_MAX if add else 1):
+            with self.following(producer.producer_id) as ongoing:
+                codes = await verifier.verify(
+                    producer.transactional_id, producer.producer_id, producer.epoch, (partition,), add=add, host=host
+                )
+                holds = ongoing()
+            code = codes[partition]
+            if code is not ErrorCode.NONE:
+                raise KafkaError(_CODES.get(code, code))
+            if holds:
+                return
+        raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction has ended meanwhile")

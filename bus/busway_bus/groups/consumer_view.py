@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from busway_bus.groups.consumer_member import ConsumerMember, MemberState
+from busway_bus.groups.consumer_member import LEFT_FOR_A_WHILE, ConsumerMember, MemberState
 from busway_bus.groups.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -184,8 +184,9 @@ class ConsumerView(ModernGroup[ConsumerMember]):
 
     def _watch_revocation(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
         """A member that has to give partitions up has so long for it, from the moment on in which it was told; members of
-        the classic protocol are waited for otherwise."""
-        if member.state is not MemberState.UNREVOKED or member.classic is not None:
+        the classic protocol are waited for otherwise, and one that has left for a while has its session for coming back."""
+        left = member.epoch == LEFT_FOR_A_WHILE
+        if member.state is not MemberState.UNREVOKED or member.classic is not None or left:
             self._revocations.discard(member.member_id)
             return
         told = (member.epoch, member.revoking, member.rebalance_timeout_ms)

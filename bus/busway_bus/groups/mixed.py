@@ -53,9 +53,7 @@ class MixedGroup(ConsumerGroup):
         try:
             return self._join(request, now)
         except KafkaError as problem:
-            # Kafka tells the member id again here, and nowhere else.
-            told = request.member_id if problem.code is ErrorCode.INVALID_SESSION_TIMEOUT else ""
-            return Decision(reply=Joined(error=problem.code, member_id=told))
+            return Decision(reply=Joined(error=problem.code, member_id=""))
 
     def _join(self, request: Join, now: int) -> Decision[Joined | None]:
         subscription = self._admit(request)
@@ -92,12 +90,9 @@ class MixedGroup(ConsumerGroup):
         """What a member subscribes to that may join.
 
         Raises:
-            KafkaError: INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED or INCONSISTENT_GROUP_PROTOCOL.
+            KafkaError: GROUP_MAX_SIZE_REACHED or INCONSISTENT_GROUP_PROTOCOL.
         """
-        limits = self._of_classic
-        if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
-            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        if limits.consumer.migration is MigrationPolicy.DISABLED:
+        if self._of_classic.consumer.migration is MigrationPolicy.DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._check_full(request.member_id)
         spoken = any(self.speakers[name] == self.classic_members for name, _ in request.protocols)

@@ -229,11 +229,14 @@ class GroupShard:
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
         """Join a group that `create` wrote down; no reply yet where its rebalance has to end first."""
+        if not self._limits.min_session_timeout_ms <= request.session_timeout_ms <= self._limits.max_session_timeout_ms:
+            # Before the group is looked at, whatever its kind, as in Kafka.
+            return Decision(reply=Joined(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id))
         group = self.groups.get(group_id)
         if group is None or (group.kind is GroupKind.CONSUMER and group.empty):
             error = self._new_classic(group_id).refusal(request)
             assert error is not None, "a group that may be joined was written down"
-            if request.member_id and error is not ErrorCode.INVALID_SESSION_TIMEOUT:
+            if request.member_id:
                 error = ErrorCode.UNKNOWN_MEMBER_ID  # nobody is a member of what is not there, whatever else is wrong
             return Decision(reply=Joined(error=error, member_id=request.member_id))
         return self.watched(group, group.join(request, waiter, now))
@@ -334,11 +337,26 @@ class GroupShard:
         now: int,
         wall_ms: int,
     ) -> Decision[dict[Place, ErrorCode]]:
-        """Store how far a group has read; without an epoch anyone may, for a group that has no members. Those of a transaction are
-        records that are `apply_pending` until it is over.
+        """Store how far a group has read.
 
         Returns:
             NONE or OFFSET_METADATA_TOO_LARGE for each.
+
+        Raises:
+            KafkaError: as `check_commit`.
+        """
+        self.check_commit(group_id, committer, offsets, now)
+        codes: dict[Place, ErrorCode] = {}
+        records: list[Change] = []
+        for place, offset in offsets.items():
+            codes[place], record = self.offset_record(group_id, place, offset, wall_ms)
+            if record is not None:
+                records.append(record)
+        return Decision(records=tuple(records), reply=codes)
+
+    def check_commit(self, group_id: str, committer: Committer, offsets: Mapping[Place, NewOffset], now: int) -> None:
+        """Refuse a commit that may not be made; without an epoch anyone may, for a group that has no members. Those of a transaction are
+        records that are `apply_pending` until it is over.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, where there is no such group; COORDINATOR_NOT_AVAILABLE
@@ -358,20 +376,16 @@ class GroupShard:
         refusal = self.pending.refusal(committer.host, more) if committer.transactional else None
         if refusal is not None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal)
-        return self._commit(group_id, offsets, wall_ms)
 
-    def _commit(
-        self, group_id: str, offsets: Mapping[Place, NewOffset], wall_ms: int
-    ) -> Decision[dict[Place, ErrorCode]]:
-        codes: dict[Place, ErrorCode] = {}
-        records: list[Change] = []
-        for (topic, partition), offset in offsets.items():
-            too_long = len(offset.metadata.encode()) > self._limits.max_offset_metadata_bytes
-            codes[topic, partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else ErrorCode.NONE
-            if not too_long:
-                key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-                records.append((key, offset.committed(wall_ms).record()))
-        return Decision(records=tuple(records), reply=codes)
+    def offset_record(
+        self, group_id: str, place: Place, offset: NewOffset, wall_ms: int
+    ) -> tuple[ErrorCode, Change | None]:
+        """The record that an offset is kept as; none where its metadata is too long, and the code for it."""
+        if len(offset.metadata.encode()) > self._limits.max_offset_metadata_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE, None
+        topic, partition = place
+        key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+        return ErrorCode.NONE, (key, offset.committed(wall_ms).record())
 
     def delete_offsets(self, group_id: str, places: Collection[Place]) -> Decision[dict[Place, ErrorCode]]:
         """Forget offsets of topics that the group does not read (KIP-496).

@@ -11,6 +11,7 @@ and all that begin on one host together as many as it leaves room for others' (P
 from collections.abc import Iterable, Mapping
 
 from busway_bus.handlers.context import RequestContext
+from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_bus.transactions.transaction import Place
 from busway_protocol.apis import ApiKey
@@ -62,8 +63,15 @@ async def _results(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext, *, client_version: int
 ) -> list[AddPartitionsToTxnTopicResult]:
     places = [(topic.name, number) for topic in transaction.topics for number in topic.partitions]
-    image, missing = context.node.image, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    codes: dict[Place, ErrorCode] = {place: missing for place in places if image.partition(*place) is None}
+    image = context.node.image
+    # Kafka lets brokers add any; only that of offsets is ever added by one, and markers in the others would be of no use to anybody.
+    refused = INTERNAL - {OFFSETS_TOPIC} if context.api_version >= BATCHED_SINCE else INTERNAL
+    codes: dict[Place, ErrorCode] = {}
+    for place in places:
+        if place[0] in refused:
+            codes[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif image.partition(*place) is None:
+            codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if codes:
         return _by_topic(transaction.topics, {**dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED), **codes})
     if transaction.verify_only:

@@ -6,8 +6,9 @@ what stands behind a value is told as `ConfigHelper` of Kafka tells it.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from busway_bus.controller.configs import AlterConfigs, ConfigOperation, Update, check_request
@@ -58,11 +59,17 @@ class ConfigEntry:
     synonyms: tuple[Synonym, ...]
 
 
-def topic_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic that has `own` of its own."""
+def topic_entries(
+    config: BrokerConfig, own: Mapping[str, str], fixed: Mapping[str, str] = MappingProxyType({})
+) -> list[ConfigEntry]:
+    """Every setting of a topic that has `own` of its own; `fixed` ones are read-only and the same whatever anything else says."""
     entries = []
     for key in TOPIC_CONFIGS.values():
         if key.default is None and key.name not in own:
+            continue
+        if key.name in fixed:
+            always: Synonym = (key.synonyms[0], fixed[key.name], Source.DEFAULT)
+            entries.append(replace(_entry(key, fixed[key.name], [always]), read_only=True))
             continue
         chain = _broker_chain(config, key.synonyms)
         if key.name in own:

@@ -1,8 +1,9 @@
 """CreateTopics (key 19, versions 2-7): create topics.
 
 Versions: 4 accepts -1 for the defaults (KIP-464), 5 is flexible and answers with the settings (KIP-525), 7 with the topic id.
-Behaviour: each topic for itself; validate_only checks without creating. Texts are Kafka's.
-*Not supported*: tiered storage, which is refused as by a Kafka without it; making the topic of transactions, which the broker makes.
+Behaviour: each topic for itself; validate_only checks without creating. Texts are Kafka's. An internal topic is made with the partitions and
+settings that the broker gives it, whatever the request says of them.
+*Not supported*: tiered storage, which is refused as by a Kafka without it.
 """
 
 from collections import Counter
@@ -13,8 +14,7 @@ from busway_bus.controller.topics import NewTopic
 from busway_bus.handlers.config_entries import ConfigEntry, Source, in_force, topic_entries
 from busway_bus.handlers.context import Large, NodeServices, RequestContext, finished
 from busway_bus.handlers.topic_creation import create_topics
-from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
-from busway_bus.kernel.topics import OWN
+from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, fixed_configs
 from busway_bus.metadata.image import TopicImage
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -34,13 +34,6 @@ NEEDS = (
     Access(Operation.CREATE, Resource.TOPIC),
     Access(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
 )
-_PROHIBITED: Final = {
-    name: (
-        NewTopic(name=name),
-        KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."),
-    )
-    for name in sorted(OWN)
-}
 _TWICE: Final = (NewTopic(name=""), KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
 DESCRIBED_AT_ONCE: Final = 8
 """Topics that are described while all others wait."""
@@ -51,12 +44,11 @@ OWN_KEY = "durability"
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | Large:
     """Create them; of a name that comes twice nothing, and one row."""
     counts = Counter(topic.name for topic in request.topics)
-    new_topics = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1 and topic.name not in OWN]
+    new_topics = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1]
     replies = await create_topics(
         context.node, tuple(new_topics), context.for_controller, validate_only=request.validate_only
     )
     outcomes = dict(zip((topic.name for topic in new_topics), zip(new_topics, replies, strict=True), strict=True))
-    outcomes.update({name: outcome for name, outcome in _PROHIBITED.items() if counts[name] == 1})
     steps = _response([(name, *outcomes.get(name, _TWICE)) for name in counts], context)
     return await context.in_turns(steps) if len(counts) > DESCRIBED_AT_ONCE else finished(steps)
 
@@ -109,7 +101,7 @@ def _created(created: TopicImage, new_topic: NewTopic, context: RequestContext) 
                 config_source=_source(entry, node),
                 is_sensitive=entry.sensitive,
             )
-            for entry in in_force(topic_entries(node.config, own), node.image)
+            for entry in in_force(topic_entries(node.config, own, fixed_configs(created.name)), node.image)
             if entry.name != OWN_KEY or OWN_KEY in own
         ],
     )

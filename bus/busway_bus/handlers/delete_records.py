@@ -43,7 +43,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
 def _delete(topic: str, deletion: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
     try:
         partition = context.node.replicas.find(topic, deletion.partition_index)
-        if topic in INTERNAL and "delete" in partition.log.config.cleanup_policy:
+        if topic in INTERNAL:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of internal topic {topic} are not deleted")
         if "delete" not in partition.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"topic {topic} has not cleanup.policy=delete")

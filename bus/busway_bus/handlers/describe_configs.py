@@ -23,6 +23,7 @@ from busway_bus.handlers.config_entries import (
     topic_entries,
 )
 from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.kernel.topic_configs import fixed_configs
 from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -133,7 +134,7 @@ def _settings(resource: DescribeConfigsResource, context: RequestContext) -> Has
         check_name(name)
         if name not in node.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        return TOPIC_RESOURCE, frozenset(node.image.topic_configs(name).items())
+        return TOPIC_RESOURCE, frozenset(node.image.topic_configs(name).items()), frozenset(fixed_configs(name))
     if resource.resource_type == GROUP_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -148,7 +149,8 @@ def _settings(resource: DescribeConfigsResource, context: RequestContext) -> Has
 def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list[ConfigEntry]:
     node, name = context.node, resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
-        return in_force(topic_entries(node.config, node.image.topic_configs(name)), node.image)
+        own = node.image.topic_configs(name)
+        return in_force(topic_entries(node.config, own, fixed_configs(name)), node.image)
     if resource.resource_type == GROUP_RESOURCE:
         return in_force(group_entries(node.config, node.image.group_configs(name)), node.image)
     return broker_entries(node.config) if name else cluster_entries(node.config)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from busway_bus.handlers.context import CloseConnection, RequestContext
 from busway_bus.handlers.pending import Pending
+from busway_bus.kernel.limits import VERIFICATION_ASKS_MAX
 from busway_bus.kernel.topics import INTERNAL
 from busway_bus.log.inspection import RecordsRefused
 from busway_bus.log.partition_log import AppendInfo
@@ -244,7 +245,21 @@ class _Writing(Pending):
             _refuse(batch.response, problem)
 
     async def _verify(self, transactional_id: str, producer: tuple[int, int], batches: list[_Transactional]) -> None:
-        """Write batches whose transaction may not have begun in their partitions, where its coordinator agrees."""
+        """Write batches whose transaction may not have begun in their partitions, where its coordinator agrees.
+
+        The coordinator may have waited for the end of the producer's last transaction, whose marker makes a verification void; it is asked
+        again with a new one, as in Kafka (ReplicaManager). Where the epoch does not tell transactions apart the client has to decide.
+        """
+        add = self._context.api_version >= ADDS_SINCE
+        asks = VERIFICATION_ASKS_MAX if add else 1
+        while batches:
+            asks -= 1
+            batches = await self._ask(transactional_id, producer, batches, last=not asks)
+
+    async def _ask(
+        self, transactional_id: str, producer: tuple[int, int], batches: list[_Transactional], *, last: bool
+    ) -> list[_Transactional]:
+        """Ask once, and write or refuse batches; those for which the answer is void already are left, unless it is the last one."""
         node, add = self._context.node, self._context.api_version >= ADDS_SINCE
         asked: list[tuple[_Transactional, Verification]] = []
         for batch in batches:
@@ -259,7 +274,7 @@ class _Writing(Pending):
             else:
                 asked.append((batch, verification))
         if not asked:
-            return
+            return []
         problems = await node.replicas.verifications.verify(
             transactional_id,
             producer,
@@ -268,15 +283,19 @@ class _Writing(Pending):
             abortable=self._context.api_version >= ABORTABLE_SINCE,
             host=self._context.client_host,
         )
+        left = []
         for batch, verification in asked:
             key = batch.partition.topic, batch.partition.number
             refusal = problems[key]
             if node.replicas.local.get(key) is not batch.partition:
                 refusal = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{key[0]} was deleted meanwhile")
-            if refusal is None:
+            if refusal is not None:
+                _refuse(batch.response, refusal)
+            elif last or batch.partition.log.producers.holds(producer[0], verification):
                 self._take_in(*batch, verification)
             else:
-                _refuse(batch.response, refusal)
+                left.append(batch)
+        return left
 
     def _verified(self, task: "asyncio.Task[None]") -> None:
         if task.cancelled():

@@ -3,11 +3,14 @@
 What lives here: the settings of internal topics, and of those that are made for dead letters. What does not: the rules (`controller.topics`).
 """
 
+from dataclasses import replace
+
 from busway_bus.controller.controller import ITSELF, ControllerRequestContext
 from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic, check_count
 from busway_bus.handlers.context import NodeServices
 from busway_bus.handlers.stretches import request_each
 from busway_bus.kernel.limits import SEGMENT_BYTES_MIN
+from busway_bus.kernel.topic_configs import fixed_configs
 from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.image import TopicImage
 from busway_bus.share.dead_letters import ALLOWED
@@ -74,7 +77,14 @@ def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | 
 
 
 def _as_kept(topic: NewTopic, node: NodeServices) -> NewTopic:
-    """An internal topic as the broker keeps it, whatever a client wants of it."""
+    """An internal topic as the broker keeps it, whatever a client wants of it; but for what is never set on it, which is refused by name."""
+    kept = _kept(topic, node)
+    fixed = fixed_configs(topic.name)
+    never = {name: value for name, value in topic.configs.items() if name in fixed}
+    return replace(kept, configs={**kept.configs, **never}) if never else kept
+
+
+def _kept(topic: NewTopic, node: NodeServices) -> NewTopic:
     config, brokers = node.config, sum(1 for _ in node.image.usable_brokers())
     if topic.name == OFFSETS_TOPIC:
         segment_bytes = max(config.get("offsets.topic.segment.bytes"), SEGMENT_BYTES_MIN)

@@ -214,6 +214,9 @@ TRANSACTION_PARTITIONS_MAX: Final = 10_000
 TRANSACTIONS_PER_TICK_MAX: Final = 100
 """Transactions that are aborted for their age, or forgotten, while all others wait."""
 
+VERIFICATION_ASKS_MAX: Final = 5
+"""How often a coordinator is asked for one request whose producer's transactions end meanwhile: of version 2 on, one more ask is the rule."""
+
 ENDING_AT_ONCE_MAX: Final = 100
 """Transactions whose markers are being written at a time: after a start there may be very many."""
 

@@ -6,12 +6,15 @@ is refused in Kafka's words.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from busway_bus.kernel.config_def import LONG_MAX, ConfigError, ConfigKey, ConfigType, ConfigValue, by_name, closest
+from busway_bus.kernel.topics import INTERNAL
 
 _REPLICA: Final = re.compile(r"\d+:\d+")
+_FIXED: Final[Mapping[str, str]] = {"durability": "flush"}
+"""What is acknowledged to a group or a transaction is on disk: a power cut that took it would tear transactions over topics that are flushed."""
 _NO_EFFECT: Final = "Accepted so that topics can move between clusters; without effect, tiered storage is not served."
 _B, _S, _I, _L, _D, _W = (
     ConfigType.BOOLEAN,
@@ -149,6 +152,24 @@ def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, Config
             values[name] = key.parse(text)
     _check_together(values)
     return values
+
+
+def fixed_configs(topic: str) -> Mapping[str, str]:
+    """The settings that an internal topic always has, whatever it or the broker says; none for other topics."""
+    return _FIXED if topic in INTERNAL else {}
+
+
+def check_not_fixed(topic: str, names: Iterable[str]) -> None:
+    """Refuse to set what an internal topic always has.
+
+    Raises:
+        ConfigError: names the setting and the topic.
+    """
+    fixed = fixed_configs(topic)
+    for name in names:
+        if name in fixed:
+            text = f"{name} is always {fixed[name]} on internal topic {topic} and cannot be set; leave it out"
+            raise ConfigError(name, "is not set on internal topics", text)
 
 
 def _check_together(values: Mapping[str, ConfigValue]) -> None:

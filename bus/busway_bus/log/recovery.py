@@ -400,7 +400,10 @@ class _Recovery:
             try:
                 segment.transactions.check(segment.base_offset, segment.next_offset, whole=not self._clean)
             except CorruptBatch as problem:
-                log.warning("%s, it is made anew", problem)
+                # What a crash leaves behind the newest snapshot was never said to be on disk: nothing is wrong there.
+                as_after_crash = not self._clean and segment.next_offset > self._newest_snapshot
+                level = logging.DEBUG if as_after_crash else logging.WARNING
+                log.log(level, "%s; it is built again from the log", problem)
                 return segment
         return None
 

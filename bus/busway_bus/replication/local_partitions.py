@@ -19,6 +19,7 @@ from busway.net.machine import OS
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import TYPED_SETTINGS_MAX
+from busway_bus.kernel.topic_configs import fixed_configs
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import Doomed, LogStore, Opening
@@ -186,7 +187,7 @@ class LocalPartitions:
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
         """A topic's settings; topics with the same ones of their own share them."""
-        own = image.topic_configs(topic)
+        own = {**image.topic_configs(topic), **fixed_configs(topic)}
         key = frozenset(own.items())
         config = self._configs.get(key)
         if config is None:

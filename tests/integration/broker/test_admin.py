@@ -8,12 +8,20 @@ from tests.support.patience import patient
 
 from busway.net.connection import Connection
 from busway.producer.producer import Producer
+from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.kernel.topics import INTERNAL
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
     ListConfigResourcesRequest,
 )
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -79,6 +87,44 @@ async def test_the_own_setting_is_told_to_those_who_set_it(cluster: LocalCluster
     told = {made.name: [one.name for one in made.configs if one.name == "durability"] for made in answer.topics}
     assert told == {"plain": [], "set": ["durability"]}
     assert "durability" in await described(connection, TOPIC, "plain")
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL))
+async def test_internal_topics_are_flushed_and_nobody_can_change_that(name: str) -> None:
+    """Under a broker with log.durability=os: told as flush, read-only; setting it is refused by its name, whichever way."""
+    async with LocalCluster(properties={"log.durability": "os"}) as cluster:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        connection = Connection(host, int(port), client_id="test", timeout_s=10)
+        await connection.connect()
+        made = await connection.request(
+            CreateTopicsRequest(topics=[topic(name, -1, durability="os")], timeout_ms=10_000)
+        )
+        assert made.topics[0].error_code == ErrorCode.INVALID_CONFIG
+        text = f"durability is always flush on internal topic {name} and cannot be set; leave it out"
+        assert made.topics[0].error_message == text
+        assert cluster.node is not None
+        await create_topic(cluster.node.services, name)
+        entry = (await described(connection, TOPIC, name))["durability"]
+        assert sources(entry) == ("flush", 5, [("log.durability", "flush", 5)])
+        assert entry.read_only
+        deletion = IncrementalAlterConfigsRequestAlterableConfig(name="durability", config_operation=1, value=None)
+        setting = IncrementalAlterConfigsRequestAlterableConfig(name="durability", config_operation=0, value="os")
+        for change, code in ((deletion, ErrorCode.NONE), (setting, ErrorCode.INVALID_CONFIG)):
+            resource = IncrementalAlterConfigsRequestAlterConfigsResource(
+                resource_type=TOPIC, resource_name=name, configs=[change]
+            )
+            answer = await connection.request(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+            assert answer.responses[0].error_code == code
+        assert answer.responses[0].error_message == text
+        whole = AlterConfigsResource(
+            resource_type=TOPIC, resource_name=name, configs=[AlterableConfig(name="durability", value="flush")]
+        )
+        replaced = await connection.request(AlterConfigsRequest(resources=[whole], validate_only=False))
+        assert (replaced.responses[0].error_code, replaced.responses[0].error_message) == (
+            ErrorCode.INVALID_CONFIG,
+            text,
+        )
+        connection.close()
 
 
 async def test_tiny_segments_can_be_asked_for(cluster: LocalCluster, connection: Connection) -> None:

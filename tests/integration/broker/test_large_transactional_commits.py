@@ -1,8 +1,8 @@
-"""A commit within a transaction is so large that others are served while it is written, and the transaction may end meanwhile. The
+"""A commit of very many offsets within a transaction is one batch: the transaction has all of it or nothing, whatever ends it meanwhile. The
 transactions' coordinator is played here."""
 
 import asyncio
-from copy import copy
+from collections.abc import Collection, Mapping
 
 import pytest
 from tests.integration.broker.groups_probe import Run
@@ -11,15 +11,14 @@ from tests.integration.broker.test_transactional_offsets import Bench
 from tests.integration.broker.transactional_offsets_scenarios import Producer
 from tests.support.patience import patient
 
-from busway_bus.coordinator import stretches
 from busway_bus.groups.offsets import NewOffset, Place
 from busway_bus.testing.local_cluster import LocalCluster
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.records.batch import read_header
 from busway_protocol.types import ZERO_UUID
 
 pytestmark = pytest.mark.slow
 COUNT = 2_500
-AT_ONCE = 1_000
 
 
 def offsets(count: int = COUNT, metadata: str = "") -> dict[Place, NewOffset]:
@@ -32,6 +31,12 @@ def offsets(count: int = COUNT, metadata: str = "") -> dict[Place, NewOffset]:
     }
 
 
+def batches(bench: Bench) -> list[int]:
+    """How many records each batch of the log has, -1 for a marker."""
+    headers = [read_header(batch) for batch in bench.partition.log.batches()]
+    return [-1 if header.is_control else header.records_count for header in headers]
+
+
 @pytest.fixture
 async def bench(cluster: LocalCluster) -> Bench:
     """A node whose offsets topic is there."""
@@ -41,90 +46,106 @@ async def bench(cluster: LocalCluster) -> Bench:
     return made
 
 
-async def written_up_to(bench: Bench, offset: int) -> None:
-    """Return in the moment in which the log ends there."""
-    while bench.partition.log.end_offset < offset:
-        await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("earlier", [False, True])
-@pytest.mark.parametrize(
-    ("epoch", "version", "again", "code"),
-    [
-        (0, 1, False, ErrorCode.TRANSACTION_ABORTABLE),
-        (0, 1, True, ErrorCode.TRANSACTION_ABORTABLE),
-        (1, 2, False, ErrorCode.INVALID_PRODUCER_EPOCH),
-    ],
-)
-async def test_what_is_left_is_refused_when_its_transaction_ends(
-    bench: Bench, earlier: bool, epoch: int, version: int, again: bool, code: ErrorCode
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("killed", [True, False])
+async def test_an_end_that_comes_while_it_is_on_its_way_to_the_disk_ends_all_of_it(
+    bench: Bench, committed: bool, killed: bool
 ) -> None:
-    """It would open a transaction that nobody ends, or belong to the next one of the same producer, also where the epoch stays the same."""
-    if earlier:
-        await bench.commit_in(1, 5, "u")
-    begun = bench.partition.log.end_offset
-    large = asyncio.ensure_future(bench.commit_all_in(1, offsets()))
-    await written_up_to(bench, begun + AT_ONCE)
-    others = [asyncio.ensure_future(bench.end(1, epoch=epoch, version=version))]
-    await written_up_to(bench, begun + AT_ONCE + 1)
-    if again:
-        others.append(asyncio.ensure_future(bench.commit_in(1, 7, "v")))
-    codes = await large
-    await asyncio.gather(*others)
-    assert list(codes.values()) == [ErrorCode.NONE] * AT_ONCE + [code] * (COUNT - AT_ONCE)
-    expected = {f"t{number}": number for number in range(AT_ONCE)} | ({"u": 5} if earlier else {})
-    assert await bench.state() == (expected, {"v"} if again else set())
-    assert bench.partition.log.producers.is_open(1, 0) is again
-
-
-async def test_what_is_left_is_refused_where_nothing_was_written_before(bench: Bench) -> None:
-    """The coordinator's word was for a transaction that has ended, and for no other."""
-    bad = offsets(AT_ONCE, metadata="m" * 5_000)
-    mixed = {**offsets(AT_ONCE + 1), **bad}
-    large = asyncio.ensure_future(bench.commit_all_in(1, mixed))
-    await asyncio.sleep(0)
-    assert bench.verifier.asked == 1
-    assert await bench.end(1) is ErrorCode.NONE
-    codes = await large
-    refused = [ErrorCode.OFFSET_METADATA_TOO_LARGE] * AT_ONCE
-    assert list(codes.values()) == [*refused, ErrorCode.TRANSACTION_ABORTABLE]
-    assert await bench.state() == ({}, set())
-    assert not bench.partition.log.producers.is_open(1, 0)
-
-
-async def test_what_is_left_is_not_for_a_shard_that_was_loaded_again(bench: Bench) -> None:
-    """What has ended meanwhile is not known here: who asks comes again."""
-    runtime = bench.groups.runtime
+    """The client has given up, and ends its transaction: all are in force or none, also after the next start."""
     with held(bench.partition):
         large = asyncio.ensure_future(bench.commit_all_in(1, offsets()))
-        await written_up_to(bench, AT_ONCE)
-        before = runtime._loaded[0]
-        runtime._unload(before)
-        runtime._serve(0, copy(before.shard))
-    codes = await large
-    assert list(codes.values()) == [ErrorCode.NONE] * AT_ONCE + [ErrorCode.NOT_COORDINATOR] * (COUNT - AT_ONCE)
-    assert bench.partition.log.end_offset == AT_ONCE
+        while not bench.partition.log.end_offset:
+            await asyncio.sleep(0)
+        ended = asyncio.ensure_future(bench.end(1, committed=committed))
+        while bench.partition.log.end_offset < COUNT + 1:
+            await asyncio.sleep(0)
+        assert not large.done()
+        assert batches(bench) == [COUNT, -1]
+    assert set((await large).values()) == {ErrorCode.NONE}
+    assert await ended is ErrorCode.NONE
+    expected = {f"t{number}": number for number in range(COUNT)} if committed else {}
+    assert await bench.state() == (expected, set())
+    assert await bench.restarted(killed=killed) == (expected, set())
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_an_end_that_comes_before_it_is_written_ends_nothing_of_it(bench: Bench, committed: bool) -> None:
+    """At any moment of its preparation: it belongs to the next transaction, whose coordinator is asked, and to that one whole."""
+    for rounds in range(0, 40, 3):
+        begun = len(batches(bench))
+        large = asyncio.ensure_future(bench.commit_all_in(1, offsets()))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        assert await bench.end(1, committed=committed) is ErrorCode.NONE
+        assert set((await large).values()) == {ErrorCode.NONE}
+        assert sorted(batches(bench)[begun:]) == [-1, COUNT]
+        assert await bench.end(1, committed=False) is ErrorCode.NONE
+        assert not bench.partition.log.producers.is_open(1, 0)
+
+
+async def test_more_than_a_batch_holds_is_refused_whole(bench: Bench) -> None:
+    """max.message.bytes of the offsets topic counts, as in Kafka; nothing of it is pending."""
+    await bench.commit_in(1, 5, "u")
+    before = batches(bench)
+    with pytest.raises(KafkaError) as refusal:
+        await bench.commit_all_in(1, offsets(metadata="m" * 500))
+    assert refusal.value.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert batches(bench) == before
+    assert await bench.state() == ({}, {"u"})
+
+
+async def test_what_is_too_long_is_left_out(bench: Bench) -> None:
+    """As in a commit without a transaction; where nothing is left nothing is written."""
+    bad = {(f"b{number}", 0): offset for number, offset in enumerate(offsets(2, metadata="m" * 5_000).values())}
+    assert set((await bench.commit_all_in(1, bad)).values()) == {ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert batches(bench) == []
+    codes = await bench.commit_all_in(1, {**offsets(), **bad})
+    assert list(codes.values()) == [ErrorCode.NONE] * COUNT + [ErrorCode.OFFSET_METADATA_TOO_LARGE] * 2
+    assert batches(bench) == [COUNT]
+
+
+async def test_others_are_served_while_it_is_prepared(bench: Bench) -> None:
+    """Hundreds of milliseconds otherwise."""
+    large = asyncio.ensure_future(bench.commit_all_in(1, offsets(15_000)))
+    rounds = 0
+    while not bench.partition.log.end_offset:
+        rounds += 1
+        await asyncio.sleep(0)
+    assert rounds > 5
+    await large
+    assert batches(bench) == [15_000]
 
 
 @pytest.mark.parametrize(("client", "code"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)])
 async def test_clients_are_told_in_words_that_they_know(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, client: int, code: ErrorCode
 ) -> None:
-    """Also of what was left: the codes of Kafka's first one differ by version."""
-    monkeypatch.setattr(stretches, "OFFSETS_PER_COMMIT_MAX", 1)
+    """Where the transaction ends while its coordinator is asked."""
     host, _, port = bench.cluster.bootstrap_servers.rpartition(":")
     run = Run(host, int(port))
+    verify = bench.services.transactions.verify
+
+    async def ends_meanwhile(
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[tuple[str, int]],
+        *,
+        add: bool,
+        host: str,
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        codes = await verify(transactional_id, producer_id, producer_epoch, partitions, add=add, host=host)
+        assert await bench.end(producer_id) is ErrorCode.NONE
+        return codes
+
     try:
         await run.prepare()
         producer = Producer(run, "x")
         await producer.init()
         await producer.add("g")
-        begun = bench.partition.log.end_offset
-        large = asyncio.ensure_future(producer.commit("g", version=client, partitions=[0, 1]))
-        await written_up_to(bench, begun + 1)
-        assert await bench.end(producer.producer_id) is ErrorCode.NONE
-        await large
+        monkeypatch.setattr(bench.services.transactions, "verify", ends_meanwhile)
+        await producer.commit("g", version=client, partitions=[0, 1])
     finally:
         run.close()
     told = run.log[-1][1].topics[0].partitions
-    assert [one.error_code for one in told] == [ErrorCode.NONE, code]
+    assert [one.error_code for one in told] == [code, code]

@@ -269,18 +269,42 @@ async def test_what_a_producer_sends_meanwhile_waits_behind(cluster: LocalCluste
 async def test_an_end_that_comes_before_the_batch_makes_the_answer_void(
     cluster: LocalCluster, coordinator: Coordinator
 ) -> None:
-    """Or the batch would open a transaction that nobody ends."""
+    """Or the batch would open a transaction that nobody ends. Where transactions may share an epoch nobody asks again for the client."""
     coordinator.answers.clear()
     async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
         await create(client)
-        client.send(frame(producing(batch(0)), 12))
+        client.send(frame(producing(batch(0)), 11))
         await coordinator.asking.wait()
         await end(other, epoch=0, transaction_version=1, committed=False)
         coordinator.answers.set()
         assert await client.frame()
         told = await fetch(other, 0)
         assert (told.high_watermark, told.last_stable_offset) == (1, 1)
-        assert await code_of(client, batch(0)) is ErrorCode.NONE, "who asks again is asked for again"
+        assert len(coordinator.asked) == 1
+        assert await code_of(client, batch(0), version=11) is ErrorCode.NONE, "who asks again is asked for again"
+
+
+async def test_the_end_of_the_last_transaction_makes_the_broker_ask_again(
+    cluster: LocalCluster, coordinator: Coordinator
+) -> None:
+    """A client of transaction version 2, whose epoch tells its transactions apart, does not notice; it is asked for five times at most."""
+    async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
+        await create(client)
+        for ends, code in ((1, ErrorCode.NONE), (9, ErrorCode.NOT_ENOUGH_REPLICAS)):
+            coordinator.asked.clear()
+            answer = asyncio.ensure_future(client.ask(producing(batch(0, epoch=ends)), 12))
+            while not answer.done():
+                coordinator.answers.clear()
+                coordinator.asking.clear()
+                asking = asyncio.ensure_future(coordinator.asking.wait())
+                await asyncio.wait([answer, asking], return_when=asyncio.FIRST_COMPLETED)
+                asking.cancel()
+                if len(coordinator.asked) <= ends and not answer.done():
+                    await end(other, epoch=ends, committed=False)
+                coordinator.answers.set()
+            assert (await answer).responses[0].partition_responses[0].error_code == code
+            assert len(coordinator.asked) == min(ends + 1, 5)
+            await end(other, epoch=ends + 1)
 
 
 async def test_who_hangs_up_while_its_coordinator_is_asked_has_sent_what_it_has_sent(

@@ -9,10 +9,11 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.integration.broker.test_told_before_durable import held
-from tests.integration.broker.transactions_probe import TransactionsRun, by_topic, transactions_against
+from tests.integration.broker.transactions_probe import TOPICS, TransactionsRun, by_topic, transactions_against
 from tests.support.patience import patient
 
-from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
+from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, SHARE_VERSION, SUPPORTED, TRANSACTION_VERSION
 from busway_bus.node import Node
@@ -23,6 +24,8 @@ from busway_bus.transactions.states import State
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.cluster import ApiVersionsRequest
 from busway_protocol.messages.groups_classic import OffsetFetchRequest, OffsetFetchRequestGroup
+from busway_protocol.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from busway_protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -40,6 +43,7 @@ from busway_protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from busway_protocol.records.builder import BatchBuilder
 
 PLACES = (("one", 0), ("two", 1))
 STEPS_MAX = 400
@@ -68,7 +72,17 @@ class Story:
         self.acknowledged = False
 
     async def prepare(self, servers: str) -> None:
-        """A producer, and what came before."""
+        """A producer, and what came before; the topics are flushed, whatever the broker's default is."""
+        host, _, port = servers.rpartition(":")
+        run = TransactionsRun(host, int(port))
+        admin = await run.connect("admin")
+        flushed = [CreatableTopicConfig(name="durability", value="flush")]
+        topics = [
+            CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=flushed)
+            for name in TOPICS
+        ]
+        await admin.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+        run.close()
         async with transactions_against(servers) as run:
             self.identity = await run.begun("begin", "x")
 
@@ -98,14 +112,7 @@ class Story:
 
     def offset(self) -> TxnOffsetCommitRequest:
         """Offset 7 of topic one."""
-        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
-        return TxnOffsetCommitRequest(
-            transactional_id="x",
-            group_id="g",
-            producer_id=self.identity[0],
-            producer_epoch=self.identity[1],
-            topics=[TxnOffsetCommitRequestTopic(name="one", partitions=[partition])],
-        )
+        return offsets_of(self.identity, 7)
 
     async def look(self, servers: str) -> list[bool]:
         """A new producer begins, so that all of the old one is over; which parts of its transaction are in force."""
@@ -129,9 +136,11 @@ class Story:
             return parts
 
 
-async def dies_at(world: World, *, step: int, commit: bool, power: bool) -> tuple[bool, Story, list[bool]]:
+async def dies_at(
+    world: World, *, step: int, commit: bool, power: bool, durability: str
+) -> tuple[bool, Story, list[bool]]:
     """The broker dies at a step on its disk within the transaction, and comes back; whether it got so far."""
-    story, node = Story(), world.node("n1")
+    story, node = Story(), world.node("n1", {"log.durability": durability})
     await node.start()
     client = world.process("client")
     await client.run(story.prepare, node.bootstrap_servers)
@@ -150,17 +159,22 @@ async def dies_at(world: World, *, step: int, commit: bool, power: bool) -> tupl
     else:
         node.disk.steps_left = None
         await transaction
+        if power:
+            node.power_cut()
+            await node.start()
     return died, story, await world.process("reader").run(story.look, node.bootstrap_servers)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("durability", ["flush", "os"])
 @pytest.mark.parametrize("power", [True, False], ids=["power cut", "kill"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_a_transaction_is_whole_whatever_step_its_broker_dies_at(commit: bool, power: bool) -> None:
+def test_a_transaction_is_whole_whatever_step_its_broker_dies_at(commit: bool, power: bool, durability: str) -> None:
     """All partitions and the offset, or none of them; what was acknowledged is so; nothing stays open."""
     outcomes = set()
     for step in range(STEPS_MAX):
-        died, story, parts = World(seed=step).run(functools.partial(dies_at, step=step, commit=commit, power=power))
+        dies = functools.partial(dies_at, step=step, commit=commit, power=power, durability=durability)
+        died, story, parts = World(seed=step).run(dies)
         assert len(set(parts)) == 1, f"torn at step {step}: {parts}"
         if story.acknowledged:
             assert parts[0] is commit, f"an acknowledged end was taken back at step {step}"
@@ -298,7 +312,7 @@ async def test_a_transaction_is_over_when_its_markers_are_on_disk(cluster: Local
             for _ in range(3):
                 await run.admin.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
             assert node_of(cluster).services.transactions.transaction("x")[0].state is State.PREPARE_COMMIT
-        await run.until("x", "CompleteCommit")
+        await run.until("x", "CompleteCommit", markers={("swift", 0): 1})
 
 
 async def test_who_asks_and_hangs_up_is_carried_out(cluster: LocalCluster) -> None:
@@ -313,14 +327,21 @@ async def test_who_asks_and_hangs_up_is_carried_out(cluster: LocalCluster) -> No
                 await asyncio.sleep(0)
             other.close()
             await asyncio.wait([answer])
-        await run.until("x", "CompleteCommit")
+        await run.until("x", "CompleteCommit", markers=dict.fromkeys(PLACES, 1))
 
 
-async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(cluster: LocalCluster) -> None:
-    """The producer is two transactions further before the disk has noted that the first has ended."""
+@pytest.mark.parametrize("version", [1, 2])
+async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(
+    cluster: LocalCluster, version: int
+) -> None:
+    """The producer is two transactions further before the disk has noted that the first has ended. Before version 2 both have one epoch."""
+    ends_as = 5 if version == 2 else 4
     async with transactions_against(cluster.bootstrap_servers) as run:
         identity = await run.begun("begin", "x")
-        await open_transaction(run, identity)
+        if version < 2:
+            await run.add("add", "x", identity, *PLACES)
+        for place in PLACES:
+            assert not await run.produce("written", "x", identity, place, sequence=0, at_most=10 + version)
         node = node_of(cluster)
         writer = node.services.transactions.markers._writer
         gates = contextlib.ExitStack()
@@ -339,25 +360,121 @@ async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(cl
                 return codes
 
         node.services.transactions.markers._writer = Then()
-        assert (await run.admin.request(end(identity))).error_code == ErrorCode.NONE
+        assert (await run.admin.request(end(identity), at_most=ends_as)).error_code == ErrorCode.NONE
         await written.wait()
-        following = (identity[0], identity[1] + 1)
+        following = (identity[0], identity[1] + 1) if version == 2 else identity
         add, ends = await run.connect("add"), await run.connect("end")
-        transaction = AddPartitionsToTxnTransaction(
-            transactional_id="x", producer_id=following[0], producer_epoch=following[1], topics=by_topic(PLACES)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=following[0],
+            v3_and_below_producer_epoch=following[1],
+            v3_and_below_topics=by_topic(PLACES),
         )
-        added = asyncio.create_task(add.request(AddPartitionsToTxnRequest(transactions=[transaction])))
+        if version == 2:
+            transaction = AddPartitionsToTxnTransaction(
+                transactional_id="x", producer_id=following[0], producer_epoch=following[1], topics=by_topic(PLACES)
+            )
+            request = AddPartitionsToTxnRequest(transactions=[transaction])
+        added = asyncio.create_task(add.request(request, at_most=5 if version == 2 else 3))
         while node.services.transactions.transaction("x")[0].state is not State.ONGOING:
             await asyncio.sleep(0)
-        ended = asyncio.create_task(ends.request(end(following)))
+        ended = asyncio.create_task(ends.request(end(following), at_most=ends_as))
         while node.services.transactions.transaction("x")[0].state is not State.PREPARE_COMMIT:
             await asyncio.sleep(0)
         assert not added.done()
         gates.close()
         assert (await added).error_code == ErrorCode.NONE
-        assert (await ended).producer_epoch == following[1] + 1
-        await run.until("x", "CompleteCommit")
-        assert await run.begun("again", "x") == (identity[0], identity[1] + 3)
+        assert (await ended).error_code == ErrorCode.NONE
+        await run.until("x", "CompleteCommit", markers=dict.fromkeys(PLACES, 2))
+        assert await run.begun("again", "x") == (identity[0], identity[1] + (3 if version == 2 else 1))
+
+
+class SlowMarkers:
+    """A writer of markers that waits to be let go before each write."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._markers = node_of(cluster).services.transactions.markers
+        self._writer = self._markers._writer
+        self._markers._writer = self
+        self.reached, self.go = asyncio.Event(), asyncio.Event()
+
+    async def write(
+        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        self.reached.set()
+        await self.go.wait()
+        return await self._writer.write(marker, partitions)
+
+
+async def test_transactions_back_to_back_wait_for_the_markers_of_the_last() -> None:
+    """A client of transaction version 2 sends the next transaction's first batches and offsets while the last one's markers are written:
+    none of them is refused, and nothing is lost."""
+    rounds, partitions = 4, 30
+    async with (
+        LocalCluster(properties={"add.partitions.to.txn.retry.backoff.max.ms": "60000"}) as cluster,
+        transactions_against(cluster.bootstrap_servers) as run,
+    ):
+        wide = CreatableTopic(name="wide", num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+        await run.admin.request(CreateTopicsRequest(topics=[wide], timeout_ms=10_000))
+        node = node_of(cluster).services
+        identity = await run.begun("begin", "x")
+        records, commits = await run.connect("records"), await run.connect("commits")
+        slow = SlowMarkers(cluster)
+        for number in range(rounds):
+            written = asyncio.create_task(records.request(to_all("wide", partitions, identity), at_most=12))
+            committed = asyncio.create_task(commits.request(offsets_of(identity, number), at_most=5))
+            if number:
+                while not (
+                    node.replicas.find("wide", partitions - 1).log.producers._verifications
+                    and identity[0] in node.groups._verifications._under_way
+                ):
+                    await asyncio.sleep(0)
+                slow.go.set()
+            answer = await written
+            assert [row.error_code for row in answer.responses[0].partition_responses] == [ErrorCode.NONE] * partitions
+            assert (await committed).topics[0].partitions[0].error_code == ErrorCode.NONE
+            slow.go.clear()
+            slow.reached.clear()
+            ended = await run.admin.request(end(identity))
+            assert ended.error_code == ErrorCode.NONE
+            identity = ended.producer_id, ended.producer_epoch
+            await slow.reached.wait()
+        slow.go.set()
+        await run.until("x", "CompleteCommit", markers={("wide", number): rounds for number in range(partitions)})
+        for number in range(partitions):
+            await run.read("read", ("wide", number), committed=True)
+            _, high_watermark, last_stable, batches, aborted = run.log[-1][1]
+            assert (high_watermark, last_stable, aborted) == (2 * rounds, 2 * rounds, [])
+            assert [content for *_, content in batches] == [[b"v"], "a marker"] * rounds
+        group = OffsetFetchRequestGroup(group_id="g", topics=None)
+        answer = await run.admin.request(OffsetFetchRequest(groups=[group], require_stable=True), at_most=9)
+        assert answer.groups[0].topics[0].partitions[0].committed_offset == rounds - 1
+
+
+def to_all(topic: str, partitions: int, identity: tuple[int, int]) -> ProduceRequest:
+    """The first batch of a transaction of x for each partition."""
+    builder = BatchBuilder(producer_id=identity[0], producer_epoch=identity[1], base_sequence=0, transactional=True)
+    builder.append(1, None, b"v")
+    records = builder.build()
+    data = [PartitionProduceData(index=number, records=records) for number in range(partitions)]
+    return ProduceRequest(
+        transactional_id="x",
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+    )
+
+
+def offsets_of(identity: tuple[int, int], offset: int) -> TxnOffsetCommitRequest:
+    """An offset of topic one for group g in a transaction of x."""
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    return TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=identity[0],
+        producer_epoch=identity[1],
+        topics=[TxnOffsetCommitRequestTopic(name="one", partitions=[partition])],
+    )
 
 
 async def test_many_begin_at_once_and_each_gets_an_epoch_of_its_own(cluster: LocalCluster) -> None:
@@ -379,14 +496,14 @@ async def test_many_begin_at_once_and_each_gets_an_epoch_of_its_own(cluster: Loc
 
 
 async def test_the_topic_of_transactions_is_the_brokers_own(cluster: LocalCluster) -> None:
-    """Nobody makes, grows, deletes or writes it."""
+    """Nobody makes it twice, grows, deletes or writes it."""
     topic = TRANSACTIONS_TOPIC
     new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     make = CreateTopicsRequest(topics=[new], timeout_ms=10_000)
     async with transactions_against(cluster.bootstrap_servers) as run:
         before = node_of(cluster).services.image.topics[topic]
         created = await run.admin.request(make)
-        assert created.topics[0].error_code == ErrorCode.INVALID_REQUEST
+        assert created.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         deleted = await run.admin.request(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1_000))
         assert deleted.responses[0].error_code == ErrorCode.INVALID_REQUEST
         by_id = DeleteTopicState(name=None, topic_id=before.topic_id)
@@ -395,24 +512,75 @@ async def test_the_topic_of_transactions_is_the_brokers_own(cluster: LocalCluste
         growth = CreatePartitionsTopic(name=topic, count=9, assignments=None)
         grown = await run.admin.request(CreatePartitionsRequest(topics=[growth], timeout_ms=1_000, validate_only=False))
         assert grown.results[0].error_code == ErrorCode.INVALID_REQUEST
+        to_delete = DeleteRecordsPartition(partition_index=0, offset=-1)
+        deletion = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=[to_delete])], timeout_ms=1_000
+        )
+        kept = await run.admin.request(deletion)
+        assert kept.topics[0].partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         await run.produce("write", "x", (1, 0), (topic, 0), sequence=0, at_most=12)
         written = run.log[-1][1].responses[0].partition_responses[0]
         assert written.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert node_of(cluster).services.image.topics[topic] == before
 
 
-async def test_nobody_makes_the_topic_before_it_is_there(cluster: LocalCluster) -> None:
-    """One with settings of a user's would be taken for it."""
+@pytest.mark.parametrize("version", [3, 5])
+async def test_no_client_adds_an_internal_topic_to_its_transaction(cluster: LocalCluster, version: int) -> None:
+    """The end of the transaction would be written into what a coordinator keeps. Brokers add that of the offsets."""
+    refused = sorted(INTERNAL - {OFFSETS_TOPIC} if version > 3 else INTERNAL)
+    async with transactions_against(cluster.bootstrap_servers) as run:
+        identity = await run.begun("begin", "x")
+        places = [*((name, 0) for name in refused), ("one", 0), ("nowhere", 0)]
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id="x", producer_id=identity[0], producer_epoch=identity[1], topics=by_topic(places)
+        )
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=identity[0],
+            v3_and_below_producer_epoch=identity[1],
+            v3_and_below_topics=by_topic(places),
+        )
+        if version > 3:
+            request = AddPartitionsToTxnRequest(transactions=[transaction])
+        answer = await run.admin.request(request, at_most=version)
+        rows = answer.results_by_transaction[0].topic_results if version > 3 else answer.results_by_topic_v3_and_below
+        told = {row.name: row.results_by_partition[0].partition_error_code for row in rows}
+        assert told == {
+            **dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            "one": ErrorCode.OPERATION_NOT_ATTEMPTED,
+            "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert node_of(cluster).services.transactions.transaction("x")[0].state is State.EMPTY
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL))
+async def test_an_internal_topic_that_a_client_creates_is_as_the_broker_makes_it(
+    cluster: LocalCluster, name: str
+) -> None:
+    """Kafka refuses `__cluster_metadata` alone. Partitions and settings of the request do not count, and the coordinator goes on with it."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     run = TransactionsRun(host, int(port))
     try:
         admin = await run.connect("admin")
-        new = CreatableTopic(
-            name=TRANSACTIONS_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
-        )
+        configs = [CreatableTopicConfig(name="cleanup.policy", value="compact,delete")]
+        new = CreatableTopic(name=name, num_partitions=7, replication_factor=1, assignments=[], configs=configs)
         created = await admin.request(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
-        assert created.topics[0].error_code == ErrorCode.INVALID_REQUEST
-        assert TRANSACTIONS_TOPIC not in node_of(cluster).services.image.topics
+        assert created.topics[0].error_code == ErrorCode.NONE
+        metadata = CreatableTopic(
+            name="__cluster_metadata", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        refused = await admin.request(CreateTopicsRequest(topics=[metadata], timeout_ms=10_000))
+        assert refused.topics[0].error_code == ErrorCode.INVALID_REQUEST
+        made = dict(node_of(cluster).services.image.topic_configs(name))
+        count = len(node_of(cluster).services.image.topics[name].partitions)
+        async with LocalCluster() as other:
+            await create_topic(node_of(other).services, name)
+            assert made == node_of(other).services.image.topic_configs(name)
+            assert count == len(node_of(other).services.image.topics[name].partitions)
+        async with transactions_against(cluster.bootstrap_servers) as transactions:
+            identity = await transactions.begun("begin", "x")
+            await open_transaction(transactions, identity)
+            await transactions.end("end", "x", identity)
     finally:
         run.close()
 

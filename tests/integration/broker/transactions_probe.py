@@ -5,8 +5,9 @@ asked (`transactions_scenarios`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Final
 
 from tests.integration.broker.groups_probe import DEADLINE_S, Run
@@ -168,14 +169,25 @@ class TransactionsRun(Run):
                     return
                 await asyncio.sleep(0.01)
 
-    async def until(self, name: str, state: str, members: int | None = None) -> None:
-        """Return when the transaction is in this state."""
+    async def until(
+        self, name: str, state: str, members: int | None = None, *, markers: Mapping[Place, int] = MappingProxyType({})
+    ) -> None:
+        """Return when the transaction is in this state.
+
+        Args:
+            markers: how many transactions have ended in each partition: each has so many markers then, and nothing is open there.
+        """
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 answer = await self.admin.request(DescribeTransactionsRequest(transactional_ids=[name]))
                 if answer.transaction_states[0].transaction_state == state:
-                    return
+                    break
                 await asyncio.sleep(0.01)
+        for place, count in markers.items():
+            await self.read(f"markers of {place}", place, committed=False)
+            code, high_watermark, last_stable, batches, _ = self.log.pop()[1]
+            written = sum(content == "a marker" for *_, content in batches)
+            assert (code, written, last_stable) == (ErrorCode.NONE, count, high_watermark), place
 
     async def produce(
         self,

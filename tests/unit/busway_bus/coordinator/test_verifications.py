@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from busway_bus.coordinator.verifications import TransactionalProducer, Verifications
+from busway_bus.kernel.limits import VERIFICATION_ASKS_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
 PARTITION = ("__consumer_offsets", 3)
@@ -76,10 +77,10 @@ async def test_what_does_not_is_refused(code: ErrorCode, told: ErrorCode) -> Non
 async def test_a_transaction_that_ends_meanwhile_is_not_written_to() -> None:
     """Every question of that producer that is open; not those that are asked afterwards, nor those of others."""
     coordinator, verifications = Coordinator(), Verifications()
-    early = [await begun(verifications, coordinator) for _ in range(2)]
+    early = [await begun(verifications, coordinator, add=False) for _ in range(2)]
     verifications.ended(8)
     verifications.ended(7)
-    late = await begun(verifications, coordinator)
+    late = await begun(verifications, coordinator, add=False)
     verifications.ended(8)
     for answer in coordinator.answers:
         answer.set_result(ErrorCode.NONE)
@@ -88,6 +89,44 @@ async def test_a_transaction_that_ends_meanwhile_is_not_written_to() -> None:
             await task
         assert refusal.value.code is ErrorCode.TRANSACTION_ABORTABLE
     await late
+
+
+async def test_where_the_epoch_tells_transactions_apart_it_is_asked_again() -> None:
+    """What ended was the transaction before; the answer that counts is the one in whose time nothing ended."""
+    coordinator, verifications = Coordinator(), Verifications()
+    task = await begun(verifications, coordinator)
+    for ask in range(3):
+        verifications.ended(7)
+        coordinator.answers[ask].set_result(ErrorCode.NONE)
+        while len(coordinator.answers) == ask + 1:
+            await asyncio.sleep(0)
+    coordinator.answers[3].set_result(ErrorCode.NONE)
+    await task
+    assert len(coordinator.asked) == 4
+    other = await begun(verifications, coordinator)
+    verifications.ended(7)
+    coordinator.answers[4].set_result(ErrorCode.NONE)
+    while len(coordinator.answers) == 5:
+        await asyncio.sleep(0)
+    coordinator.answers[5].set_result(ErrorCode.PRODUCER_FENCED)
+    with pytest.raises(KafkaError) as refusal:
+        await other
+    assert refusal.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+async def test_it_is_not_asked_for_ever() -> None:
+    """Whatever writes markers without end."""
+    coordinator, verifications = Coordinator(), Verifications()
+    task = await begun(verifications, coordinator)
+    for ask in range(VERIFICATION_ASKS_MAX):
+        while len(coordinator.answers) == ask:
+            await asyncio.sleep(0)
+        verifications.ended(7)
+        coordinator.answers[ask].set_result(ErrorCode.NONE)
+    with pytest.raises(KafkaError) as refusal:
+        await task
+    assert refusal.value.code is ErrorCode.TRANSACTION_ABORTABLE
+    assert verifications._under_way == {}
 
 
 async def test_what_is_acted_upon_for_longer_ends_with_the_transaction() -> None:

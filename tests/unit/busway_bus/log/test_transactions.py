@@ -1,5 +1,7 @@
 """Transactions in a log: what a reader of committed records sees, through rolls, crashes, damage and truncation."""
 
+import logging
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -219,6 +221,34 @@ def test_a_damaged_index_is_made_anew(clean, damage):
         again = open_log(files, clean=clean, flushed=flushed)
         assert seen(again) == before
         again.close(clean=True)
+
+
+@pytest.mark.parametrize("tail", [b"x", bytes(34)], ids=["torn", "ahead of its log"])
+def test_an_index_that_a_crash_left_unfinished_is_no_damage(caplog, tail):
+    """Behind the newest snapshot nothing was said to be on disk; below it, and after a clean stop, it is told."""
+    caplog.set_level(logging.DEBUG)
+    files = fresh()
+    log = open_log(files)
+    history(log)
+    last = None
+    while f"{last}.txnindex" not in files.list("t-0"):  # a record of the transaction may be in the segment before
+        write(log, 7, (b"k", b"v"), sequence=0 if last is None else 1)
+        end(log, 7, committed=False)
+        last = max(name for name in files.list("t-0") if name.endswith(".log")).removesuffix(".log")
+    flush(log)
+    before, flushed = seen(log), log.flushed_offset
+    named = sorted(name for name in files.list("t-0") if name.endswith(".txnindex"))
+    files.open(f"t-0/{named[-1]}").append([tail])
+    log = open_log(files, clean=False, flushed=flushed)
+    assert seen(log) == before
+    told = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
+    assert told == ["DEBUG"]
+    caplog.clear()
+    log.close(clean=True)
+    files.open(f"t-0/{named[0]}").append([tail[:1]])
+    assert seen(open_log(files, clean=False, flushed=flushed)) == before
+    told = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
+    assert told == ["WARNING"]
 
 
 def test_a_damaged_index_that_is_read_is_told():

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.topics import INTERNAL
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import LOST, NO_LEADER, UNASSIGNED, ClusterImage
@@ -126,6 +127,17 @@ async def test_many_partitions_are_made_and_deleted_in_batches_off_the_loop(loca
     while local._remover is not None:
         await local._remover
     assert sorted(name for name in files.list(".") if name.startswith("t-")) == ["t-0", "t-1"]
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL))
+async def test_internal_topics_are_always_flushed(files, name):
+    """Whatever the broker says, and whatever an earlier version let the topic have of its own."""
+    store = LogStore(files, node_id=1, new_ids=lambda: UUID(int=100))
+    local = LocalPartitions(BrokerConfig.from_properties({"log.durability": "os"}), store, lambda _: None)
+    image = await change(local, ClusterImage(), *creation(name, T, 1), *creation("t", U, 1))
+    assert (local.find(name, 0).log.config.durability, local.find("t", 0).log.config.durability) == ("flush", "os")
+    await change(local, image, ConfigRecord(resource_type=2, resource_name=name, name="durability", value="os"))
+    assert local.find(name, 0).log.config.durability == "flush"
 
 
 async def test_one_change_costs_what_it_changes(local, files):

@@ -129,6 +129,13 @@ def test_a_repeated_beginning_gets_the_same_epoch(bench: Bench) -> None:
     raised = bench.begin(begun)
     assert raised == (100, 1)
     assert bench.begin(begun) == raised
+    bench.add(raised)
+    assert bench.begin(begun) is FENCED, (
+        "its answer came: a transaction is open, and would go on with what it has not sent"
+    )
+    assert bench.transaction().state is State.ONGOING
+    assert bench.end(raised, client=0) == raised
+    assert bench.complete()
     assert bench.begin(raised) == (100, 2)
     assert bench.begin() == (100, 3)
     assert bench.begin(begun) is FENCED
@@ -158,6 +165,8 @@ def test_used_up_epochs_give_a_new_id_at_the_end(bench: Bench, commit: bool) -> 
     assert bench.complete()
     assert bench.end(old, commit=commit) == (101, 0)
     assert bench.end(old, commit=not commit) is NOT_SO
+    zombie = (100, EPOCH_MAX - 2)
+    assert bench.end(zombie, commit=commit) is UNMAPPED, "only the last epoch of the old id may ask again"
     assert bench.add((101, 0)) is ErrorCode.NONE
     assert bench.end(old, commit=commit) is UNMAPPED
 
