@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import fastavro
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -220,6 +221,47 @@ def test_a_value_of_another_type_is_unencodable(kind: Any, value: Any, why: str)
     made: Any = holding(kind)
     with pytest.raises(Unencodable, match=why):
         AvroCodec(made).encode(made(value))
+
+
+@dataclasses.dataclass
+class Even:
+    f: int
+
+    def __post_init__(self) -> None:
+        if self.f % 2:
+            raise ValueError(f"{self.f} is odd")
+
+
+class Small(pydantic.BaseModel):
+    f: Annotated[int, pydantic.Field(le=10)]
+
+
+def changed(value: Any, f: Any) -> Any:
+    """The value with another field, which its class has not seen."""
+    value.f = f
+    return value
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (holding(uuid.UUID), "no id"),
+        (holding(uuid.UUID | None), "no id"),
+        (holding(dt.date), 10**8),
+        (holding(dt.datetime), 2**62),
+        (holding(list[dt.datetime]), [dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))]),
+        (holding(dt.datetime), dt.datetime(9999, 12, 31, 23, tzinfo=dt.timezone(dt.timedelta(hours=-2)))),
+        (holding(Annotated[decimal.Decimal, Precision(4, 2)]), decimal.Decimal("NaN")),
+        (Even, 3),
+        (Small, 11),
+        (holding(list[Even]), [changed(Even(2), 3)]),
+    ],
+)
+def test_what_could_not_be_read_again_is_unencodable(kind: Any, value: Any) -> None:
+    """Logical types, and classes with rules of their own: what the reader of the type refuses is never sent."""
+    made = kind(2) if kind in {Even} else kind.model_construct() if kind is Small else kind(None)
+    with pytest.raises(Unencodable):
+        AvroCodec(kind).encode(changed(made, value))
 
 
 @dataclasses.dataclass
