@@ -105,6 +105,8 @@ class ConsumerOptions:
         max_poll_records: most records that one `getmany` hands out.
         check_crcs: verify the checksum of every batch.
         metadata_max_age_ms: topics are looked at anew so often: for more partitions, and for new names that a pattern matches.
+        allow_auto_create_topics: brokers with auto.create.topics.enable create a topic that is read and does not exist, with their default
+            number of partitions. Off by default, unlike Java's: a reader would create a topic again that was deleted.
     """
 
     group_id: str | None = None
@@ -126,6 +128,7 @@ class ConsumerOptions:
     max_poll_records: _Positive = 500
     check_crcs: bool = True
     metadata_max_age_ms: _Positive = 300_000
+    allow_auto_create_topics: bool = False
     request_timeout_ms: _Positive = 30_000
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from busway_bus.log.recompress import recompressed, wanted_codec
 from busway_bus.log.validate import NO_TIMESTAMP, check_times
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header, set_max_timestamp
-from busway_protocol.records.compression import OutputTooLarge, inflate, inflated_max
+from busway_protocol.records.compression import OutputTooLarge, check_framing, inflate, inflated_max
 from busway_protocol.records.walk import OFFENDERS_MAX, RECORDS_A_MS, RecordWalk, record_times
 from busway_protocol.types import Buffer
 
@@ -84,8 +84,10 @@ def finished(steps: Generator[None, None, Inspected]) -> Inspected:
 
 
 def _inflated(records: Buffer, header: BatchHeader, limit: int) -> bytes | bytearray:
+    compressed = memoryview(records)[HEADER_BYTES:]
     try:
-        return inflate(header.compression, memoryview(records)[HEADER_BYTES:], limit)
+        check_framing(header.compression, compressed)
+        return inflate(header.compression, compressed, limit)
     except OutputTooLarge:
         raise
     except ProtocolError as problem:

@@ -176,7 +176,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
         """Topics with their partitions; all of them without names."""
-        await self._cluster.refresh(every_topic=True, create=False)
+        await self._cluster.refresh(every_topic=True)
         topics = self._cluster.metadata.topics
         if names is None:
             return dict(topics)

@@ -24,7 +24,7 @@ from busway.app.queues.running import start_working
 from busway.app.sending import Sending
 from busway.app.serdes import Serdes
 from busway.app.serving import serve
-from busway.app.topics import create_declared
+from busway.app.topics import ask_for, create_declared
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
@@ -168,6 +168,8 @@ class App(Declarations, Sending):
             await hooks.start(self, self._stack)
             self._bound = True
             if self.routes or self.queue_routes:
+                read = (topic.name for route in (*self.routes, *self.queue_routes) for topic in route.topics)
+                await ask_for(self, read)
                 await self._start_work(hooks, await prepare(self, state, hooks, self._stack))
         except BaseException:
             await self._stop()

@@ -36,6 +36,20 @@ async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
                     raise
 
 
+async def ask_for(app: "App", topics: Iterable[str]) -> None:
+    """Have brokers with auto.create.topics.enable create missing topics, once: the readers create none that is deleted later.
+
+    Raises:
+        ConnectionFailed, RequestTimedOut: no broker answers.
+    """
+    cluster = ClusterClient(app.bootstrap_servers, client_id=app.name, create_topics=True)
+    cluster.topics |= set(topics)
+    try:
+        await cluster.refresh()
+    finally:
+        await cluster.close()
+
+
 async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
     """How many partitions topics have; those that are missing are made as the brokers make them for whoever reads.
 
@@ -43,7 +57,7 @@ async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
         BrokerError: a topic cannot be had.
     """
     names = sorted(topics)
-    cluster = ClusterClient(app.bootstrap_servers, client_id=app.name)
+    cluster = ClusterClient(app.bootstrap_servers, client_id=app.name, create_topics=True)
     try:
         await cluster.ensure_topics(names)
         counts = cluster.metadata.counts()

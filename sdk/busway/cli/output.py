@@ -6,7 +6,9 @@ What lives here: options that several commands share, printing, and the one plac
 import asyncio
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
@@ -16,6 +18,7 @@ from busway.errors import BuswayError
 
 T = TypeVar("T")
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 Bootstrap = Annotated[
     str,
@@ -36,8 +39,19 @@ class CommandFailed(BuswayError):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work to the end."""
-    return asyncio.run(work)
+    """Run a command's work to the end; SIGTERM cancels it, as Ctrl-C does, so that a consumer commits and leaves its group."""
+
+    async def cancelled_by_sigterm() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        if threading.current_thread() is threading.main_thread():  # others get no signals
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(cancelled_by_sigterm())
+    except asyncio.CancelledError:
+        sys.exit(TERMINATED)
 
 
 def show_rows(

@@ -65,12 +65,21 @@ class ClusterClient:
         bootstrap_servers: addresses to begin with; after a restart of the whole cluster they are tried again.
         client_id: told to the brokers.
         request_timeout_s: for each answer.
+        create_topics: brokers may create the topics that are asked for and do not exist.
     """
 
-    def __init__(self, bootstrap_servers: Addresses, *, client_id: str, request_timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: Addresses,
+        *,
+        client_id: str,
+        request_timeout_s: float = 30.0,
+        create_topics: bool = False,
+    ) -> None:
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._client_id = client_id
         self._timeout_s = request_timeout_s
+        self._create_topics = create_topics
         self._connections: dict[tuple[tuple[str, int], str], Connection] = {}
         self._connecting: dict[tuple[tuple[str, int], str], asyncio.Lock] = {}
         self._seldom = Seldom(log)
@@ -200,7 +209,7 @@ class ClusterClient:
 
     # Metadata
 
-    async def refresh(self, *, every_topic: bool = False, create: bool = True) -> None:
+    async def refresh(self, *, every_topic: bool = False) -> None:
         """Ask for metadata: of the topics in use, or of all.
 
         Raises:
@@ -208,7 +217,7 @@ class ClusterClient:
         """
         async with self._refreshing:
             names = None if every_topic else [MetadataRequestTopic(name=name) for name in sorted(self.topics)]
-            request = MetadataRequest(topics=names, allow_auto_topic_creation=create)
+            request = MetadataRequest(topics=names, allow_auto_topic_creation=self._create_topics)
             try:
                 answer: MetadataResponse = await self.ask_any(request)
             except (ConnectionFailed, RequestTimedOut):
@@ -253,11 +262,7 @@ class ClusterClient:
             if problem is None and missing:
                 code = self.metadata.problems.get(missing[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 nobody = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                text = (
-                    "does not exist, and the brokers create none when it is asked for; create it first"
-                    if nobody
-                    else None
-                )
+                text = f"does not exist, and {self._why_none()}; create it first" if nobody else None
                 problem = BrokerError(code, f"topic {missing[0]}", text)
             if problem is None:
                 return
@@ -266,6 +271,11 @@ class ClusterClient:
                 self.topics.difference_update(missing)  # asked for once more, it would be made after all
                 raise problem
             await asyncio.sleep(backoff.next())
+
+    def _why_none(self) -> str:
+        if self._create_topics:
+            return "the brokers create none when it is asked for"
+        return "this client creates none (allow_auto_create_topics)"
 
     async def topic_names(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
         """The names of those topics that there are; every refresh asks for them from now on.

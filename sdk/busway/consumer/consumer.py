@@ -54,7 +54,10 @@ class Consumer:
 
         def connect() -> ClusterClient:
             return ClusterClient(
-                bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
+                bootstrap_servers,
+                client_id=client_id,
+                request_timeout_s=self.options.request_timeout_ms / 1000,
+                create_topics=self.options.allow_auto_create_topics,
             )
 
         self._cluster = connect()
@@ -187,7 +190,7 @@ class Consumer:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Whoever leaves with an error has not handled what was handed out last.
-        await self._stop(lambda: self._commit_what_was(self._all_handed_out() if kind is None else dict(self._handled)))
+        await self._stop(lambda: self._commit_what_was(self._all_handed_out() if kind is None else self._all_handled()))
 
     # What to read
 
@@ -244,6 +247,7 @@ class Consumer:
             self._check()
             records = self._fetcher.ready(partitions, limit)
             if records:
+                self._take_resets()
                 for partition, found in records.items():
                     self._handed_out[partition] = OffsetAndMetadata(found[-1].offset + 1, "", found[-1].leader_epoch)
                 return records
@@ -299,11 +303,14 @@ class Consumer:
         """As `position`, and None while it is not known, or the partition is not assigned."""
         return getattr(self._fetcher.assigned.get(partition), "position", None)
 
+    def reset_at(self, partition: TopicPartition) -> int | None:
+        """The position that a reset found for a partition; None where it was committed or sought, or is not known."""
+        return getattr(self._fetcher.assigned.get(partition), "reset_at", None)
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`."""
+        """Go on at `offset`, which is committed like any other position."""
         self._find(partition).seek(offset)
-        self._handed_out.pop(partition, None)
-        self._handled.pop(partition, None)
+        self._place(partition, offset)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -319,6 +326,7 @@ class Consumer:
             found = self._find(partition)
             found.forget()
             found.position, found.reset, found.gone = None, policy, None
+            found.reset_at, found.uncommitted_reset = None, False
             self._handed_out.pop(partition, None)
             self._handled.pop(partition, None)
         self._fetcher.wake()
@@ -384,8 +392,30 @@ class Consumer:
         await self._require_group().offsets.commit(offsets)
         self._committed(offsets)
 
+    def _take_resets(self) -> None:
+        """Positions that resets have found are committed like those behind records; offsets of a topic that is gone are not."""
+        for partition, assigned in self._fetcher.assigned.items():
+            if assigned.uncommitted_reset and assigned.reset_at is not None:
+                assigned.uncommitted_reset = False
+                self._place(partition, assigned.reset_at)
+        for partition in {*self._handled, *self._handed_out}:
+            if self._fetcher.is_of_another_topic(partition):
+                self._handed_out.pop(partition, None)
+                self._handled.pop(partition, None)
+
+    def _place(self, partition: TopicPartition, offset: int) -> None:
+        """Where a partition goes on, whatever was handed out of it before."""
+        self._handed_out.pop(partition, None)
+        self._handled[partition] = OffsetAndMetadata(offset)
+
+    def _all_handled(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What may be committed although the reader may still be at work on what it was handed last."""
+        self._take_resets()
+        return dict(self._handled)
+
     def _all_handed_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where to go on behind what was handed out, and behind the markers and aborted records that follow it."""
+        self._take_resets()
         for partition, offset in self._handed_out.items():
             assigned = self._fetcher.assigned.get(partition)
             if assigned is not None and (assigned.position or 0) > offset.offset:
@@ -427,7 +457,7 @@ class Consumer:
         while True:
             await asyncio.sleep(self.options.auto_commit_interval_ms / 1000)
             try:
-                await self._commit_what_was(dict(self._handled))
+                await self._commit_what_was(self._all_handled())
             except CommitFailed:
                 self._handled.clear()
             except BuswayError as problem:
@@ -438,7 +468,7 @@ class Consumer:
     async def _revoked(self, revoked: Partitions) -> None:
         if self.options.enable_auto_commit:
             with contextlib.suppress(BuswayError):
-                await self._commit_what_was(dict(self._handled))
+                await self._commit_what_was(self._all_handled())
         await self._listener.on_partitions_revoked(revoked)
         self._drop(revoked)
 

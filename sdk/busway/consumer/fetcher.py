@@ -27,9 +27,11 @@ from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchRe
 log = logging.getLogger("busway.consumer")
 
 NAMES_UNTIL: Final = 12
-"""From Fetch 13 on topics go by id; names are used, so that a re-created topic is found again."""
+"""From Fetch 13 on topics go by id, so that nothing is read of a topic of the same name that was created meanwhile."""
+_NO_ID: Final = UUID(int=0)
 _HURRY_MS: Final = 25
 """A fetch waits no longer for quiet partitions while a busy one of the same broker has enough for now: its turn comes soon."""
+_OTHER_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 _RETRY_S: Final = 0.1
 """A partition that cannot be read for now is left alone for so long; the others go on."""
 
@@ -123,7 +125,10 @@ class Fetcher:
             self._place(found.uncommitted, self._placing.by_commits)
         for leader, chosen in found.unplaced.items():
             self._place(chosen, partial(self._placing.by_policy, leader))
-        for leader, chosen in found.wanting.items():
+        for leader, wanting in found.wanting.items():
+            chosen = [one for one in wanting if self._is_same_topic(one)]
+            if not chosen:
+                continue
             self._fetches[leader] = self._start(self._fetch(leader, chosen, hurry=leader in found.full))
         if found.leaderless:
             self._put_off(found.leaderless)
@@ -180,7 +185,7 @@ class Fetcher:
         topics: dict[str, FetchTopic] = {}
         for found in chosen:
             name, number = found.partition
-            topic = topics.setdefault(name, FetchTopic(topic=name, partitions=[]))
+            topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=found.topic_id or _NO_ID, partitions=[]))
             topic.partitions.append(
                 FetchPartition(
                     partition=number,
@@ -198,12 +203,15 @@ class Fetcher:
         )
         try:
             connection = await self._cluster.connection(leader, "fetch")
-            answer: FetchResponse = await connection.request(request, at_most=NAMES_UNTIL)
+            named = any(topic.topic_id == _NO_ID for topic in topics.values())
+            answer: FetchResponse = await connection.request(request, at_most=NAMES_UNTIL if named else None)
+            names = {topic.topic_id: topic.topic for topic in topics.values()}
             if answer.error_code:
                 raise BrokerError(error_for(answer.error_code), "fetching")
             for topic_answer in answer.responses:
+                name = topic_answer.topic or names.get(topic_answer.topic_id, "")
                 for data in topic_answer.partitions:
-                    partition = TopicPartition(topic_answer.topic, data.partition_index)
+                    partition = TopicPartition(name, data.partition_index)
                     found_now = self.assigned.get(partition)
                     # A seek, or another leader's answer, may have come first.
                     if found_now and (found_now.number, found_now.fetch_position) == asked.get(partition):
@@ -236,8 +244,10 @@ class Fetcher:
                 assert isinstance(data.records, memoryview)
                 found.fetch_position = take_chunk(found, data.records)
                 take_aborted(found, data.aborted_transactions or ())
-                found.topic_id = self._topic_id(found)
                 self._arrived.set()
+            return
+        if code in _OTHER_TOPIC:
+            self._put_off([found])  # the metadata that is asked for tells whether there is another of that name
             return
         if code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             if not code.retriable:
@@ -245,6 +255,30 @@ class Fetcher:
             self._put_off([found])
             return
         self._begin_again(found)
+
+    def _is_same_topic(self, found: Assigned) -> bool:
+        """Whether the partition can be fetched; where its topic was created again, it begins as the policy says."""
+        known = self._topic_id(found)
+        if found.topic_id is None or known is None:
+            found.topic_id = known
+        if found.topic_id == known:
+            return True
+        if not found.buffered:
+            log.warning(
+                "topic %s was deleted and created again; %s, read up to offset %d, is begun as auto_offset_reset=%s says",
+                found.partition.topic,
+                found.name,
+                found.fetch_position - 1,
+                self._options.auto_offset_reset,
+            )
+        self._begin_again(found)
+        self._wake.set()
+        return False
+
+    def is_of_another_topic(self, partition: TopicPartition) -> bool:
+        """Whether the topic was created again since the partition's position was found, so that offsets of it mean nothing any more."""
+        found = self.assigned.get(partition)
+        return found is not None and found.topic_id not in {None, self._topic_id(found)}
 
     def _begin_again(self, found: Assigned) -> None:
         """The offset is not in the log: the policy says where reading begins."""
@@ -262,7 +296,7 @@ class Fetcher:
 
     def _topic_id(self, found: Assigned) -> UUID | None:
         topic = self._cluster.metadata.topics.get(found.partition.topic)
-        return None if topic is None else topic.topic_id
+        return None if topic is None or topic.topic_id == _NO_ID else topic.topic_id
 
     async def _diverged(self, found: Assigned, number: int, end_offset: int) -> None:
         """The log has other records than were fetched: it has lost its end, or the topic was deleted and made anew."""
@@ -293,7 +327,7 @@ class Fetcher:
             )
             return
         log.warning("%s; reading goes on at offset %d", gone, min(position, end_offset))
-        found.seek(min(position, end_offset))
+        found.reset_to(min(position, end_offset))
 
     # Reading
 

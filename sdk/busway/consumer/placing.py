@@ -92,7 +92,7 @@ class Placing:
                 continue
             other = other_ends.get(found.partition)
             self._tell(found, answer.offset, None if other is None else other.offset)
-            found.seek(answer.offset)
+            found.reset_to(answer.offset)
         return problems
 
     def _tell(self, found: Assigned, offset: int, other: int | None) -> None:

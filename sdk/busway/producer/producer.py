@@ -43,7 +43,10 @@ class Producer:
     ) -> None:
         self.options = options_from(ProducerOptions, options)
         self._cluster = ClusterClient(
-            bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
+            bootstrap_servers,
+            client_id=client_id,
+            request_timeout_s=self.options.request_timeout_ms / 1000,
+            create_topics=True,
         )
         self._accumulator = Accumulator(
             batch_size=self.options.batch_size,

@@ -4,6 +4,7 @@ What lives here: `AvroCodec`, and what each writer's schema needs to be read. Wh
 functions that convert values (`convert`), ids (`registered`).
 """
 
+import dataclasses
 import decimal
 import io
 import json
@@ -15,7 +16,7 @@ from fastavro import _read_py as careful_reader
 from busway.serde.convert import CLASS_OF, USE_DEFAULT, Convert, inward, outward
 from busway.serde.errors import Undecodable, Unencodable
 from busway.serde.infer import AvroSchema, infer_named
-from busway.serde.records import fields, is_record
+from busway.serde.records import fields, is_model, is_record
 
 T = TypeVar("T")
 _SHORT: Final = 1024
@@ -64,6 +65,13 @@ class AvroCodec(Generic[T]):
             self._in_other = inward(kind, inferred.names, own=False)
             _mark(self._reader, {name: one for one, name in inferred.names.items() if is_record(one)}, set())
         self._writers: dict[int, _Writer] = {}
+        self._own = _Writer(self._parsed, own=True)
+        self._may_refuse = (
+            self._own.recursive
+            or "logicalType" in self.schema_text
+            or (inferred is not None and any(_has_rules(one) for one in inferred.names))
+        )
+        """Whether a body of the schema may be one that the type does not take; then each is read again before it is sent."""
 
     @property
     def name(self) -> str:
@@ -89,7 +97,15 @@ class AvroCodec(Generic[T]):
             ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, decimal.DecimalException
         ) as problem:  # fmt: skip
             raise Unencodable(f"{value!r:.200} does not fit {self.name}: {self._misfit(value, problem)}") from None
-        return out.getvalue()
+        data = out.getvalue()
+        if self._may_refuse:
+            try:
+                self._read(data, self._own, len(prefix))
+            except Exception as problem:  # noqa: BLE001 - the class's own code runs too
+                raise Unencodable(
+                    f"{value!r:.200} could not be read again as {self.name}: {problem or type(problem).__name__}"
+                ) from None
+        return data
 
     def _misfit(self, value: T, problem: Exception) -> str:
         """Which field holds what its type cannot, where the schema tells; else what the library said."""
@@ -130,27 +146,35 @@ class AvroCodec(Generic[T]):
         Raises:
             Undecodable: the body is damaged, or the schemas do not go together.
         """
-        writer = self._writers[schema_id]
+        try:
+            return self._read(data, self._writers[schema_id], start)
+        except Exception as problem:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything
+            raise Undecodable(
+                f"the body written with schema {schema_id} cannot be read as {self.name}: {problem or type(problem).__name__}"
+            ) from None
+
+    def _read(self, data: bytes | memoryview, writer: _Writer, start: int) -> T:
         source = io.BytesIO(data)
         source.seek(start)
         read = fastavro.schemaless_reader
         if writer.recursive and len(data) - start > _SHORT:
             read = careful_reader.schemaless_reader  # slower, and ends with RecursionError where the native one crashes
-        try:
-            if writer.own:
-                plain, convert = read(source, writer.parsed, None, return_named_type=self._typed), self._in_own
-            else:
-                plain, convert = read(source, writer.parsed, self._reader), self._in_other
-            if source.read(1):
-                raise Undecodable(f"bytes are left over after the {self.name} written with schema {schema_id}")
-            found: Any = plain if convert is None else convert(plain)
-        except Undecodable:
-            raise
-        except Exception as problem:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything
-            raise Undecodable(
-                f"the body written with schema {schema_id} cannot be read as {self.name}: {problem or type(problem).__name__}"
-            ) from None
-        return cast("T", found)
+        if writer.own:
+            plain, convert = read(source, writer.parsed, None, return_named_type=self._typed), self._in_own
+        else:
+            plain, convert = read(source, writer.parsed, self._reader), self._in_other
+        if source.read(1):
+            raise ValueError("bytes are left over after it")
+        return cast("T", plain if convert is None else convert(plain))
+
+
+def _has_rules(kind: type) -> bool:
+    """Whether a record class has code of its own that may refuse what its fields hold."""
+    return is_record(kind) and (
+        is_model(kind)
+        or hasattr(kind, "__post_init__")
+        or (dataclasses.is_dataclass(kind) and not kind.__dataclass_params__.init)  # type: ignore[attr-defined]
+    )
 
 
 def _mark(schema: Any, classes: dict[str, type], seen: set[int]) -> None:

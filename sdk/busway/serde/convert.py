@@ -250,6 +250,8 @@ class _Inward:
             else:
                 origin = typing.get_origin(kind)
                 by_type[list if origin is tuple else origin or kind] = convert
+        if not self._own:
+            self._add_plain(by_type)
 
         def choose(value: Any) -> Any:
             if isinstance(value, tuple):  # (name of the branch, value)
@@ -259,11 +261,29 @@ class _Inward:
             if isinstance(value, dict) and CLASS_OF in value:
                 return records[value[CLASS_OF]](value)
             if enums and isinstance(value, str):
-                return _enum_of(value, enums, plain=str in by_type)
+                value = _enum_of(value, enums, plain=str in by_type)
             convert = by_type.get(type(value))
             return value if convert is None else convert(value)
 
         return choose
+
+    @staticmethod
+    def _add_plain(by_type: dict[type, Convert | None]) -> None:
+        """Take what writers without a logical type leave: the member of the union that has the plain type in Avro."""
+        found: dict[type, list[type]] = {}
+        for kind in by_type:
+            if (plain := _PLAIN_OF.get(kind)) is not None and plain not in by_type:
+                found.setdefault(plain, []).append(kind)
+        for plain, kinds in found.items():
+            by_type[plain] = by_type[kinds[0]] if len(kinds) == 1 else _either_of(kinds)
+
+
+def _either_of(kinds: list[type]) -> Convert:
+    def refuse(value: Any) -> Any:
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{value!r:.80} was written without a logical type, so it may be {names}")
+
+    return refuse
 
 
 def _maker(kind: Any) -> Convert:
@@ -297,6 +317,13 @@ def _enum_of(value: str, enums: list[Any], *, plain: bool) -> Any:
     raise ValueError(f"{value!r:.80} is none of the values of {', '.join(enum_class.__name__ for enum_class in enums)}")
 
 
+_PLAIN_OF: Final[Mapping[type, type]] = {
+    dt.datetime: int,
+    dt.date: int,
+    dt.time: int,
+    uuid.UUID: str,
+    decimal.Decimal: bytes,
+}
 _FROM_PLAIN: Final[Mapping[Any, Callable[[Any], Any]]] = {
     dt.datetime: lambda value: _EPOCH + dt.timedelta(microseconds=value),
     dt.date: lambda value: _EPOCH.date() + dt.timedelta(days=value),

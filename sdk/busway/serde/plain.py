@@ -3,6 +3,7 @@
 What lives here: `Serde` as the App sees it, and those that need nothing from outside. What does not: Avro (`registered`).
 """
 
+import math
 import typing
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -88,7 +89,10 @@ class Integer:
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, int) or isinstance(value, bool):
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes int")
-        return str(value).encode()
+        try:
+            return int.__repr__(value).encode()  # an enum's own text is another one
+        except ValueError as problem:
+            raise Unencodable(f"a number of {value.bit_length()} bits has too many digits: {problem}") from None
 
     def decode(self, data: bytes) -> Any:
         try:
@@ -99,6 +103,8 @@ class Integer:
 
 class Json:
     """JSON by msgspec: dataclasses, structs, TypedDicts, plain values; pydantic models by themselves, with their aliases.
+
+    What is written has been read back: a value that no reader of the type takes is refused before it is sent.
 
     Args:
         kind: the type that values are read as.
@@ -116,7 +122,7 @@ class Json:
                 f"{kind!r:.80} cannot be read from JSON: {problem}; use Avro, or pydantic models"
             ) from None
         if is_model(kind):
-            self._encode = lambda value: value.model_dump_json(by_alias=True).encode()
+            self._encode = lambda value: value.model_dump_json(by_alias=True, warnings=False).encode()
             self._decode = kind.model_validate_json
 
     async def prepare(self, topic: str) -> None:
@@ -126,9 +132,17 @@ class Json:
         if isinstance(self._kind, type) and not isinstance(value, self._accepts):
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes {self._kind.__name__}")
         try:
-            return self._encode(value)
+            data = self._encode(value)
+            wrong = _not_finite(value) if b"null" in data else None
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as problem:
             raise Unencodable(f"{value!r:.80} cannot become JSON: {problem}") from None
+        if wrong is not None:
+            raise Unencodable(f"{value!r:.80} holds {wrong}, which JSON cannot hold; send None, or use Avro")
+        try:
+            self._decode(data)
+        except Exception as problem:  # noqa: BLE001 - the class's own code runs too
+            raise Unencodable(f"{value!r:.80} could not be read again: {problem}") from None
+        return data
 
     def decode(self, data: bytes) -> Any:
         try:
@@ -142,6 +156,24 @@ def _dump(value: Any) -> Any:
     if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def _not_finite(value: Any) -> float | None:
+    """A float in a value that JSON cannot hold: NaN or an infinity, of which the encoders make null."""
+
+    def opened(inner: Any) -> Any:
+        return inner.model_dump(by_alias=True, warnings=False) if is_model(type(inner)) else repr(inner)
+
+    waiting = [msgspec.to_builtins(opened(value) if is_model(type(value)) else value, enc_hook=opened)]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, float) and not math.isfinite(part):
+            return part
+        if isinstance(part, dict):
+            waiting += [*part, *part.values()]
+        elif isinstance(part, list | tuple | set | frozenset):
+            waiting += part
+    return None
 
 
 def _validate(kind: Any, value: Any) -> Any:

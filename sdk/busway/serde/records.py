@@ -142,7 +142,7 @@ def _model_fields(kind: Any) -> list[FieldType]:
         if field.is_required():
             model_fields.append(FieldType(name, hint, NO_DEFAULT, optional=False))
         elif field.default_factory is None:
-            model_fields.append(FieldType(name, hint, field.default, optional=True))
+            model_fields.append(FieldType(name, hint, *_given(field.default, None, NO_DEFAULT)))
         elif field.default_factory_takes_validated_data:
             model_fields.append(FieldType(name, hint, NO_DEFAULT, optional=True))
         else:
@@ -156,11 +156,25 @@ def _field(name: str, hints: dict[str, Any], given: tuple[Any, bool]) -> FieldTy
 
 
 def _given(default: Any, factory: Any, missing: Any) -> tuple[Any, bool]:
-    """A factory's value is a schema's default only if it is always the same: a new id or the present time is not."""
+    """A default is a schema's only if it is a constant in the class: what a function makes may be a new id, or the present time."""
     if default is not missing:
-        return default, True
+        return (default if _is_constant(default) else NO_DEFAULT), True
     if factory is missing:
         return NO_DEFAULT, False
-    made = factory()
-    fixed = isinstance(made, list | tuple | dict) or is_record(type(made))
-    return (made if fixed and made == factory() else NO_DEFAULT), True
+    if factory in {list, tuple, dict} or (is_record(factory) and _makes_constants(factory)):
+        return factory(), True
+    return NO_DEFAULT, True
+
+
+def _is_constant(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_constant, value))
+    if isinstance(value, dict):
+        return all(map(_is_constant, value.values()))
+    return not is_record(type(value)) or _makes_constants(type(value))
+
+
+def _makes_constants(kind: Any) -> bool:
+    """Whether all that a record class fills in by itself is constant."""
+    own_code = hasattr(kind, "__post_init__") or (is_model(kind) and "model_post_init" in vars(kind))
+    return not own_code and all(field.default is not NO_DEFAULT or not field.optional for field in fields(kind))

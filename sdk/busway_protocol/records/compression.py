@@ -26,6 +26,7 @@ _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_FLAGS_AT: Final = 4
 _LZ4_FRAME_HEADER: Final = 7
 """Bytes before the first block; a content size (flag 8) adds eight, a dictionary (flag 1) four."""
+_LZ4_INDEPENDENT: Final = 0x20
 _LZ4_STORED: Final = 0x80000000
 _TOO_SMALL: Final = "failed to write whole buffer"
 
@@ -118,6 +119,34 @@ def inflate(codec: int, data: memoryview | bytes, max_size: int) -> bytes | byte
             continue
         del output[written:]
         return output
+
+
+def check_framing(codec: int, data: memoryview | bytes) -> None:
+    """Refuse what this library inflates and Java's reader does not, so that no batch is stored at which Java's clients stop.
+
+    That is lz4 alone, where Java reads one frame with independent blocks and no dictionary, and passes over what is behind it.
+
+    Raises:
+        DamagedCompression: Java's reader would fail, or read less.
+    """
+    if codec != CODECS["lz4"]:
+        return
+    if len(data) < _LZ4_FRAME_HEADER or bytes(data[:4]) != _LZ4_HEADER[:4]:
+        raise DamagedCompression("lz4 data does not begin with a frame")
+    flags, blocks = data[_LZ4_FLAGS_AT], data[_LZ4_FLAGS_AT + 1]
+    if flags >> 6 != 1 or flags & 3 or blocks & 0x8F:
+        raise DamagedCompression(
+            "an lz4 frame has a dictionary, or bits that are reserved, which Java's clients cannot read"
+        )
+    if not flags & _LZ4_INDEPENDENT:
+        raise DamagedCompression(
+            "an lz4 frame has linked blocks, which Java's clients cannot read; write independent blocks"
+        )
+    position = _LZ4_FRAME_HEADER + 8 * (flags >> 3 & 1)
+    while size := int.from_bytes(data[position : position + 4], "little"):
+        position += 4 + (size & ~_LZ4_STORED) + 4 * (flags >> 4 & 1)
+    if position + 4 + 4 * (flags >> 2 & 1) != len(data):
+        raise DamagedCompression("lz4 data is more, or less, than one frame")
 
 
 def _lz4_compress(data: bytes | bytearray, level: int | None) -> bytes:

@@ -177,7 +177,7 @@ def _money(settings: Settings) -> Codec:
     if mode == "double":
         return Codec(
             schema=Schema(type="float64"),
-            read=lambda text: float(values.money_digits(text) / 10**digits),
+            read=lambda text: values.money_units(text, values.MONEY_DIGITS) / 10**values.MONEY_DIGITS,
             fallback=0.0,
         )
     if mode == "string":
@@ -186,13 +186,13 @@ def _money(settings: Settings) -> Codec:
         )
     return Codec(
         schema=_decimal_schema(digits),
-        read=lambda text: values.twos_complement(values.money_digits(text)),
+        read=lambda text: values.twos_complement(values.money_units(text, digits)),
         fallback=b"\0",
     )
 
 
 def _shifted(text: str, digits: int) -> str:
-    amount = values.money_digits(text)
+    amount = values.money_units(text, digits)
     number = str(abs(amount)).rjust(digits + 1, "0")
     ending = f".{number[-digits:]}" if digits else ""
     return f"{'-' if amount < 0 else ''}{number[: len(number) - digits]}{ending}"

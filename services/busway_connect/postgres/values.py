@@ -32,6 +32,8 @@ _HSTORE: Final = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|NULL)(
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ARRAY_TOKEN: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([{}])|([^{},"\\]+)|,', re.DOTALL)
 
+MONEY_DIGITS: Final = 2
+
 
 class NotANumber(ValueError):
     """NaN or an infinity where `decimal.handling.mode=precise` has no value for it."""
@@ -94,10 +96,18 @@ def variable_scale_decimal(text: str) -> dict[str, Any]:
     return {"scale": len(fraction), "value": twos_complement(whole(digits + fraction))}
 
 
-def money_digits(text: str) -> int:
-    """The amount in the smallest unit."""
-    number = int("".join(one for one in text if one.isdigit()))
-    return -number if "-" in text or "(" in text else number
+def money_units(text: str, digits: int) -> int:
+    """The amount of `money` in units of 10^-digits, rounded half up.
+
+    The text has `MONEY_DIGITS` behind the point, whatever the column's currency: sessions have lc_monetary=C (`catalog`).
+    """
+    amount = int("".join(one for one in text if one.isdigit()))
+    if digits >= MONEY_DIGITS:
+        amount *= int(10 ** (digits - MONEY_DIGITS))
+    else:
+        unit = int(10 ** (MONEY_DIGITS - digits))
+        amount = (amount + unit // 2) // unit
+    return -amount if "-" in text or "(" in text else amount
 
 
 def bits(text: str) -> bytes:

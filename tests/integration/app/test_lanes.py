@@ -410,7 +410,7 @@ async def test_two_handlers_go_at_their_own_pace_and_both_must_be_done() -> None
             return fast == ["r0", "r2"]
 
         await until(ahead)
-        assert await committed(app, "rides") == {}
+        assert not any((await committed(app, "rides")).values())
         may_go.set()
         await bus.settle()
         assert len(await bus.dead_letters(rides)) == 1
@@ -550,7 +550,7 @@ async def test_a_batch_that_fills_does_not_hold_the_stop() -> None:
         await until(waits)
         async with asyncio.timeout(patient(4)):
             await app.stop()
-        assert await committed(app, "rides") == {}
+        assert not any((await committed(app, "rides")).values())
         await app.start()
         await bus.send(rides, Ride("r1"))
         await bus.send(rides, Ride("r2"))

@@ -517,6 +517,78 @@ async def test_rows_of_any_key_may_go_with_their_event() -> None:
         assert {record.partition for record in await bus.records(last.topic)} == {2}
 
 
+async def test_a_row_that_moved_to_another_partition_is_there_after_a_restart() -> None:
+    """Put through one partition, deleted there, put through another: the tombstone in the first log deletes its own row only."""
+    app = App("taxis", consumer=FAST)
+    pings = app.topic("pings", value=str, format="json", partitions=2)
+    zones = app.table("zones", value=str, format="json")
+
+    @app.subscribe(pings)
+    async def track(value: str, record: ConsumerRecord[str, str]) -> None:
+        driver, what = value.split()
+        if what == "off":
+            await zones.delete(driver)
+        else:
+            await zones.put(driver, f"{what} {record.partition}", partition=record.partition)
+
+    async with app.test() as bus:
+        # Whichever log is read first, one of the two drivers moved to it from the other.
+        for driver, first, second in (("d1", 0, 1), ("d2", 1, 0)):
+            for partition, what in ((first, "on"), (first, "off"), (second, "on")):
+                await pings.send(f"{driver} {what}", driver, partition=partition)
+                await bus.settle()
+        before = dict(zones)
+        assert before == {"d1": "on 1", "d2": "on 0"}
+        await bus.restart()
+        await bus.settle()
+        assert dict(zones) == before
+
+
+async def test_producers_with_different_partitioners_are_named_as_the_cause() -> None:
+    """A key comes in a partition where its row is not: the refusal says what may have sent it there."""
+    shops, refusals = Shops(), []
+
+    @shops.app.subscribe(shops.sales)
+    async def close(sale: Sale, record: ConsumerRecord[str, Sale]) -> None:
+        try:
+            await shops.totals.delete(sale.shop)
+        except NotHere as refusal:
+            refusals.append(str(refusal))
+
+    async with shops.app.test() as bus:
+        await sell(bus, shops, ("a", 1))
+        home = shops.totals.home("a")
+        if home is None:  # both handlers saw the sale, the second one closed the shop
+            await shops.totals.put("a", 1)
+            home = shops.totals.home("a")
+        assert home is not None
+        await shops.sales.send(Sale("a", 0), "a", partition=(home.partition + 1) % 4)
+        await bus.settle()
+        assert refusals
+        assert "two producers choose them differently" in refusals[0]
+
+
+async def test_a_deleted_row_of_a_global_table_is_gone_from_every_partition() -> None:
+    """The topic has two rows of a key, as after more partitions: the newest is shown, in whatever order they are read; delete ends both."""
+    app = App("zones")
+    zones = app.global_table("zones", value=int, format="json", partitions=4)
+    async with on_one_bus(app), app:
+        first = await zones.put("a", 1)
+        mine = first.partition
+        for step, value in enumerate((2, 3), 1):
+            await zones.topic.send(value, "a", partition=(mine + step) % 4, timestamp_ms=first.timestamp_ms + 5 - step)
+        await zones.topic.send(4, "b", partition=0)
+        await zones.topic.send(None, "b", partition=1)
+        await zones.caught_up()
+        assert dict(zones) == {"a": 2, "b": 4}
+        await zones.delete("a")
+        await zones.caught_up()
+        assert dict(zones) == {"b": 4}
+        await app.stop()
+        await app.start()
+        assert dict(zones) == {"b": 4}
+
+
 async def test_what_was_flushed_stays_though_the_handler_fails() -> None:
     """The next attempt finds what the first one flushed, and not what it only put."""
     app = App("shops", consumer=FAST)

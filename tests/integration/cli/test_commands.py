@@ -189,6 +189,22 @@ def test_groups(up: Up) -> None:
     assert up.run("groups", "delete", "dg").out == "deleted dg\n"
 
 
+def test_consume_commits_where_it_began_when_it_is_terminated(up: Up) -> None:
+    """SIGTERM lets it leave its group like Ctrl-C, so that records of the meantime are read by the next one."""
+    up.run("topics", "create", "latest", "-p", "1")
+    reading = start("consume", "latest", "-g", "lg", env=up.env)
+    try:
+        while not up.run("groups", "describe", "lg", "--json").out.count("latest"):
+            assert reading.poll() is None
+        reading.send_signal(signal.SIGTERM)
+        _, err = reading.communicate(timeout=SECONDS)
+    finally:
+        reading.kill()
+    assert (reading.returncode, err) == (143, "")
+    up.run("produce", "latest", stdin="1\n2\n")
+    assert up.run("consume", "latest", "-g", "lg", "-n", "2").out == "1\n2\n"
+
+
 def test_schema(up: Up, tmp_path: Path) -> None:
     """Registered, listed, shown, compared, levels, deleted."""
     good, bad = tmp_path / "good.avsc", tmp_path / "bad.avsc"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from busway_connect.postgres import values
+from busway_connect.postgres import columns, settings, values
 from busway_connect.postgres.values import NotANumber
 
 
@@ -35,8 +35,10 @@ from busway_connect.postgres.values import NotANumber
         (values.variable_scale_decimal, "-0.010", {"scale": 2, "value": b"\xff"}),
         (values.decimal_of(2), "-1.28", b"\x80"),
         (values.decimal_of(0), "128", b"\x00\x80"),
-        (values.money_digits, "-$1,234.50", -123_450),
-        (values.money_digits, "($0.01)", -1),
+        (lambda text: values.money_units(text, 2), "-$1,234.50", -123_450),
+        (lambda text: values.money_units(text, 2), "($0.01)", -1),
+        (lambda text: values.money_units(text, 4), "$92,233,720,368,547,758.07", 922_337_203_685_477_580_700),
+        (lambda text: values.money_units(text, 0), "-$1,234.50", -1_235),
         (values.bits, "100000000001", b"\x01\x08"),
         (values.array, "{}", []),
         (values.array, "{a,NULL,b}", ["a", None, "b"]),
@@ -65,3 +67,26 @@ def test_what_is_no_number_is_refused_by_exact_decimals(text: str) -> None:
         values.decimal_of(2)(text)
     with pytest.raises(NotANumber):
         values.variable_scale_decimal(text)
+
+
+@pytest.mark.parametrize(
+    ("mode", "digits", "wanted"),
+    [
+        ("precise", 0, (1235).to_bytes(2, "big")),
+        ("precise", 2, (123456).to_bytes(3, "big")),
+        ("precise", 4, (12345600).to_bytes(4, "big")),
+        ("string", 0, "1235"),
+        ("string", 1, "1234.6"),
+        ("string", 3, "1234.560"),
+        ("double", 0, 1234.56),
+        ("double", 4, 1234.56),
+    ],
+)
+def test_digits_of_money_change_its_scale_and_not_its_amount(mode: str, digits: int, wanted: object) -> None:
+    """`money.fraction.digits`, in each `decimal.handling.mode`."""
+    given = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+    chosen = settings.parse({**given, "decimal.handling.mode": mode, "money.fraction.digits": str(digits)})
+    codec = columns._money(chosen)
+    assert codec.read("$1,234.56") == wanted
+    if mode == "precise":
+        assert dict(codec.schema.parameters)["scale"] == str(digits)

@@ -37,6 +37,7 @@ class Assigned:
         exactly_once: whether its offsets go into transactions.
         committed: what was committed last; None before anything was.
         open_bytes: of records that not all handlers have finished, or that are not committed yet where they go into transactions.
+        reset_at: where a reset began the partition, for which the group has no offset; None where it goes on from a commit or a seek.
         left_at: where the consumer went on when the partition began to be given up: what comes later is not handled here.
         dropped: nothing of it may go into a transaction any more: it has gone to others, or is begun anew.
     """
@@ -52,6 +53,7 @@ class Assigned:
         "open_bytes",
         "partition",
         "paused",
+        "reset_at",
     )
 
     def __init__(self, partition: TopicPartition, lanes: Sequence[Lane], done: CompletedOffsets) -> None:
@@ -65,6 +67,7 @@ class Assigned:
         self.paused = False
         self.closing = False
         self.left_at: int | None = None
+        self.reset_at: int | None = None
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
         """Records arrived, in their order."""
@@ -100,9 +103,9 @@ class Assigned:
         """
         found = self.done.all_finished
         if found is None:
-            return None
-        if place is not None and not self.done.open and place > found.below:
-            found = OffsetSet(place)
+            return None if self.reset_at is None else OffsetAndMetadata(self.reset_at)
+        if place is not None and (place < found.below or (not self.done.open and place > found.below)):
+            found = OffsetSet(place)  # below: a reset went back, and nothing was handed out since
         return OffsetAndMetadata(found.below, found.short_text)
 
     def committable_with(self, offsets: Iterable[int], place: int | None) -> OffsetAndMetadata | None:
@@ -114,8 +117,9 @@ class Assigned:
         done = self.done.with_finished(offsets)
         found = done.all_finished
         if found is None:
-            return None if place is None else OffsetAndMetadata(place)
-        if place is not None and not done.open and place > found.below:
+            known = place if self.reset_at is None else self.reset_at
+            return None if known is None else OffsetAndMetadata(known)
+        if place is not None and (place < found.below or (not done.open and place > found.below)):
             found = OffsetSet(place)
         if (text := found.short_text) != found.text:
             raise self.too_much_ahead(found.below, "the metadata of an offset can tell")

@@ -64,7 +64,7 @@ class Commits:
         if not offsets:
             return
         first = {
-            assigned.partition: assigned.done.first if assigned.committed is None else assigned.committed.offset
+            assigned.partition: max(assigned.done.first, 0) if assigned.committed is None else assigned.committed.offset
             for assigned in offsets
         }
         await self._hooks.reached_each("before-commit", first)

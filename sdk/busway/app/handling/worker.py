@@ -285,6 +285,8 @@ class Worker(RebalanceListener):
                 self.consumer.seek(partition, start)
             if partition in offsets:
                 self._open(partition, CompletedOffsets(start))
+            elif done is None and start >= 0:
+                self._open(partition, CompletedOffsets(start))  # nothing of it is committed yet
             else:
                 self._open(partition, CompletedOffsets(None, done or ahead.get(partition)))
             self.consumer.resume(partition)  # `let_go` has paused it
@@ -313,8 +315,11 @@ class Worker(RebalanceListener):
         return self.consumer.group_metadata()
 
     def place(self, assigned: Assigned) -> int | None:
-        """Where the consumer goes on."""
-        return assigned.left_at if assigned.closing else self.consumer.place(assigned.partition)
+        """Where the consumer goes on; `reset_at` is kept up to date with it."""
+        if assigned.closing:
+            return assigned.left_at
+        assigned.reset_at = self.consumer.reset_at(assigned.partition)
+        return self.consumer.place(assigned.partition)
 
     def is_idle(self) -> bool:
         """Whether no record waits for a handler that is exactly_once, or is being handled by one."""
@@ -327,14 +332,14 @@ class Worker(RebalanceListener):
 
     def is_behind(self) -> list[Assigned]:
         """Partitions whose records are all finished, and whose offset can be moved on past markers and aborted records."""
-        return [
-            assigned
-            for assigned in self._assigned.values()
-            if assigned.exactly_once
-            and not assigned.done.open
-            and (assigned.committed is not None or assigned.done.first >= 0)
-            and assigned.committable_with((), self.place(assigned)) != assigned.committed
-        ]
+        return [assigned for assigned in self._assigned.values() if assigned.exactly_once and self._is_behind(assigned)]
+
+    def _is_behind(self, assigned: Assigned) -> bool:
+        place = self.place(assigned)
+        begun = assigned.committed is not None or assigned.done.first >= 0
+        if (begun and not assigned.done.open) or (assigned.committed is None and assigned.reset_at is not None):
+            return assigned.committable_with((), place) != assigned.committed
+        return False
 
     async def committed(self, works: Sequence[Work], offsets: Mapping[Assigned, OffsetAndMetadata]) -> None:
         """A transaction is committed."""
@@ -396,7 +401,8 @@ class Worker(RebalanceListener):
     def _take(self, partitions: Iterable[TopicPartition]) -> list[Assigned]:
         gone = [assigned for partition in partitions if (assigned := self._assigned.pop(partition, None)) is not None]
         for assigned in gone:
-            assigned.closing, assigned.left_at = True, self.consumer.place(assigned.partition)
+            assigned.left_at = self.place(assigned)
+            assigned.closing = True
         return gone
 
     async def _tell_revoked(self, gone: Sequence[TopicPartition]) -> None:

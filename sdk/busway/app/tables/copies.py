@@ -169,7 +169,9 @@ class Copies:
         except Undecodable as problem:
             raise Undecodable(f"{record.topic}-{record.partition} offset {record.offset}: {problem}") from None
         assert typed.key is not None, "brokers refuse records without a key in a compacted topic"
-        self._rows.set_row(typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED)))
+        self._rows.set_row(
+            typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED), record.timestamp_ms)
+        )
 
     def _starts(self, numbers: Set[int], contents: Snapshot) -> Mapping[int, int]:
         """From where partitions that were given up are to be read on; the others are read from their beginning."""

@@ -31,6 +31,7 @@ log = logging.getLogger("busway.app")
 
 K = TypeVar("K")
 V = TypeVar("V")
+_NOTHING: Final[Mapping[str, int]] = {}
 _POLL_MS: Final = 500
 """How long a read waits for a record; a record that comes ends the wait at once."""
 _FIRST_WAIT_S: Final = 0.1
@@ -79,8 +80,18 @@ class GlobalTable(Rows[K, V], Extension):
         return await self.topic.send(value, key)
 
     async def delete(self, key: K) -> RecordMetadata:
-        """Take a row away, with a tombstone; as `put` in all else."""
-        return await self.topic.send(None, key)
+        """Delete a row, with a tombstone; as `put` in all else.
+
+        A topic that was given more partitions, or has several producers, may have rows of one key in several: each gets a tombstone.
+
+        Returns:
+            Where the tombstone in the key's own partition is.
+        """
+        held = self.partitions_of(key)
+        sent = await self.topic.send(None, key)
+        for partition in held - {sent.partition}:
+            await self.topic.send(None, key, partition=partition)
+        return sent
 
     async def caught_up(self) -> None:
         """Returns when all that is in the topic now is in memory; waits while the topic cannot be read.
@@ -214,4 +225,6 @@ class GlobalTable(Rows[K, V], Extension):
             where = f"{record.topic}-{record.partition} offset {record.offset}"
             log.error("%s is no row of the table and is passed over: %s", where, problem)
             return
-        self.set_row(typed.key, typed.value, Home(partition=record.partition, included={}))
+        self.set_row(
+            typed.key, typed.value, Home(partition=record.partition, included=_NOTHING, written_ms=record.timestamp_ms)
+        )

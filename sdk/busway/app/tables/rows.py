@@ -19,6 +19,9 @@ D = TypeVar("D")
 INCLUDED: Final = "busway_table-included"
 """The header of a table's record that tells which events are in the row: `topic@offset`, several with commas."""
 
+HERE_MS: Final = 2**63 - 1
+"""The time of a row that was changed in memory: it is newer than all that is read."""
+
 
 class NotHere(BuswayError):
     """A row belongs to a partition that this instance does not have, or that the record being handled is not from."""
@@ -31,10 +34,12 @@ class Home:
     Attributes:
         partition: of the table's topic.
         included: for each topic the offset of the last event that went in, in the partition of that number.
+        written_ms: the timestamp of the row's record, ms since 1970 in UTC; `HERE_MS` for a row that this instance has changed.
     """
 
     partition: int
     included: Mapping[str, int]
+    written_ms: int = HERE_MS
 
     def after(self, topic: str, offset: int) -> "Home":
         """As it is once that event is in, too."""
@@ -45,18 +50,22 @@ class Home:
         return INCLUDED, ",".join(f"{topic}@{offset}" for topic, offset in sorted(self.included.items())).encode()
 
     @staticmethod
-    def read(partition: int, header: bytes | None) -> "Home":
-        """The home of a row whose record has this header.
+    def read(partition: int, header: bytes | None, written_ms: int = HERE_MS) -> "Home":
+        """The home of a row whose record has this header and timestamp.
 
         Raises:
             ValueError: the header is something else.
         """
         pairs = (pair.rpartition("@") for pair in (header or b"").decode().split(",") if pair)
-        return Home(partition=partition, included={topic: int(offset) for topic, _, offset in pairs})
+        included = {topic: int(offset) for topic, _, offset in pairs}
+        return Home(partition=partition, included=included, written_ms=written_ms)
 
 
 class Rows(Mapping[K, V]):
     """Rows in memory, to be read by anyone in the process and changed by their table.
+
+    Each partition has a row of its own for a key, as its log says. Where several partitions have one, the newest by its record's time is
+    shown; the others appear when it is deleted or its partition has gone.
 
     Views are of the rows themselves: copy them (`list(table.items())`) before you await between two of them.
     """
@@ -64,6 +73,8 @@ class Rows(Mapping[K, V]):
     def __init__(self) -> None:
         self._rows: dict[K, V] = {}
         self._homes: dict[K, Home] = {}
+        self._behind: dict[K, dict[int, tuple[V, Home]]] = {}
+        """Rows that are not shown, by key and partition; empty unless keys are in several partitions."""
         self._changes: Feed[tuple[K, V | None]] = Feed()
 
     __hash__ = object.__hash__
@@ -114,29 +125,64 @@ class Rows(Mapping[K, V]):
         return self._changes.listening(maxsize)
 
     def home(self, key: K) -> Home | None:
-        """Where a row is, None while there is none."""
+        """Where the row that is shown is, None while there is none."""
         return self._homes.get(key)
 
-    def set_row(self, key: K, value: V | None, home: Home | None) -> None:
-        """Make the row so, tell the listeners; None as the value takes it away."""
+    def row_in(self, partition: int, key: K) -> tuple[V, Home] | tuple[None, None]:
+        """The row of a key in one partition, shown or not; (None, None) while there is none."""
+        home = self._homes.get(key)
+        if home is not None and home.partition == partition:
+            return self._rows[key], home
+        return self._behind.get(key, {}).get(partition, (None, None)) if self._behind else (None, None)
+
+    def partitions_of(self, key: K) -> set[int]:
+        """The partitions that have a row of this key."""
+        home = self._homes.get(key)
+        return set() if home is None else {home.partition, *self._behind.get(key, ())}
+
+    def set_row(self, key: K, value: V | None, home: Home) -> None:
+        """Make the row of a key in the partition of `home` so, tell the listeners; None as the value takes it away."""
+        shown = self._homes.get(key)
+        if shown is not None and (shown.partition != home.partition or key in self._behind):
+            self._set_among(key, value, home, shown)
+            return
         if value is None:
-            self._homes.pop(key, None)
-            if self._rows.pop(key, None) is None:
+            if shown is None:
                 return
+            del self._homes[key], self._rows[key]
         else:
-            assert home is not None, key
             self._rows[key], self._homes[key] = value, home
         self._changes.put((key, value))
 
+    def _set_among(self, key: K, value: V | None, home: Home, shown: Home) -> None:
+        """`set_row` where another partition has a row of this key."""
+        behind = self._behind.pop(key, {})
+        rows = {**behind, shown.partition: (self._rows[key], shown)}
+        if value is None:
+            rows.pop(home.partition, None)
+        else:
+            rows[home.partition] = value, home
+        newest = max(rows, key=lambda partition: (rows[partition][1].written_ms, partition))
+        now, self._homes[key] = rows.pop(newest)
+        if rows:
+            self._behind[key] = rows
+        self._rows[key] = now
+        if self._homes[key] is not shown:
+            self._changes.put((key, now))
+
     def drop(self, partitions: Collection[int]) -> None:
         """Forget the rows of partitions."""
-        for key in [key for key, home in self._homes.items() if home.partition in partitions]:
-            self.set_row(key, None, None)
+        for key, rows in list(self._behind.items()):
+            for partition in rows.keys() & partitions:
+                self.set_row(key, None, rows[partition][1])
+        for key, home in [(key, home) for key, home in self._homes.items() if home.partition in partitions]:
+            self.set_row(key, None, home)
 
     def clear(self) -> None:
         """Forget everything."""
-        for key in list(self._rows):
-            self.set_row(key, None, None)
+        self._behind.clear()
+        for key, home in list(self._homes.items()):
+            self.set_row(key, None, home)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -177,7 +223,7 @@ class Attempt(Generic[K, V]):
     def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home | None) -> None:
         """Make the row, which is at home where the record came from, so, and remember how it was."""
         if key not in self.before:
-            self.before[key] = rows.get(key), rows.home(key)
+            self.before[key] = rows.row_in(self.partition, key)
         now = self._after(home)
         self.put[key] = value, now
         self.unsent[key] = None
@@ -200,10 +246,11 @@ class Attempt(Generic[K, V]):
 
     def undo(self, rows: Rows[K, V]) -> None:
         """Make the rows what they were, but for those that somebody else has changed meanwhile."""
-        for key, before in self.before.items():
+        for key, (before, was) in self.before.items():
             value, home = self.put[key]
-            if rows.get(key) is value and (value is None or rows.home(key) == home):
-                rows.set_row(key, *before)
+            now, here = rows.row_in(self.partition, key)
+            if now is value and (value is None or here == home):
+                rows.set_row(key, before, home if was is None else was)
 
 
 def names(found: Iterable[str]) -> str:

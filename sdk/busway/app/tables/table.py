@@ -128,12 +128,12 @@ class Table(Rows[K, V], Extension):
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
-            home = self.home(key)
+            _, home = self.row_in(record.partition, key)
         else:
             attempt.asked = True
             self._check_half_batch(attempt)
             self._check_telling(attempt, key)
-            home = attempt.before[key][1] if key in attempt.before else self.home(key)
+            _, home = attempt.before[key] if key in attempt.before else self.row_in(record.partition, key)
         return home is not None and home.included.get(record.topic, -1) >= record.offset
 
     def _check_half_batch(self, attempt: Attempt[K, V]) -> None:
@@ -221,7 +221,7 @@ class Table(Rows[K, V], Extension):
                 f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
                 f"(it has {names(map(str, self._held)) or 'none'}); send an event to {names(self._sources)} instead"
             )
-        before = self.get(key), self.home(key)
+        before, was = self.row_in(home.partition, key)
         if self._guarantees == {"exactly_once"}:
             await change_outside(self, self._sources, key, value, home=home, copy=self._copies.of(home.partition))
             return
@@ -233,8 +233,8 @@ class Table(Rows[K, V], Extension):
                 copy.written(sent.offset)
             except BaseException:
                 copy.known = None
-                if self.get(key) is value:
-                    self.set_row(key, *before)
+                if self.row_in(home.partition, key)[0] is value:
+                    self.set_row(key, before, was or home)
                 raise
 
     def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
@@ -260,7 +260,8 @@ class Table(Rows[K, V], Extension):
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {partition}, and the record that is handled is of "
                 f"{attempt.topic}-{attempt.partition}, which another instance may have; "
-                "send what happened to a topic with that key, and change the row in its handler"
+                "send what happened to a topic with that key, and change the row in its handler. Where records of that key itself come in "
+                "several partitions, two producers choose them differently (librdkafka's default is no murmur2): give all the same partitioner"
             )
         return home
 
@@ -291,9 +292,10 @@ class Table(Rows[K, V], Extension):
         latest: Home | None = None
         headers: tuple[tuple[str, bytes | None], ...] = ()
         for key in keys:
-            value = self.get(key)
+            value, home = self.row_in(attempt.partition, key)
             encoded = encode_key(key), None if value is None else encode_value(value)
-            home = self.home(key) or attempt.put[key][1]
+            if home is None:
+                home = attempt.put[key][1]
             if home is not latest:
                 latest, headers = home, (home.header(),)
             attempt.written.append(key)

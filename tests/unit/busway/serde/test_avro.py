@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import fastavro
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -223,6 +224,47 @@ def test_a_value_of_another_type_is_unencodable(kind: Any, value: Any, why: str)
 
 
 @dataclasses.dataclass
+class Even:
+    f: int
+
+    def __post_init__(self) -> None:
+        if self.f % 2:
+            raise ValueError(f"{self.f} is odd")
+
+
+class Small(pydantic.BaseModel):
+    f: Annotated[int, pydantic.Field(le=10)]
+
+
+def changed(value: Any, f: Any) -> Any:
+    """The value with another field, which its class has not seen."""
+    value.f = f
+    return value
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (holding(uuid.UUID), "no id"),
+        (holding(uuid.UUID | None), "no id"),
+        (holding(dt.date), 10**8),
+        (holding(dt.datetime), 2**62),
+        (holding(list[dt.datetime]), [dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))]),
+        (holding(dt.datetime), dt.datetime(9999, 12, 31, 23, tzinfo=dt.timezone(dt.timedelta(hours=-2)))),
+        (holding(Annotated[decimal.Decimal, Precision(4, 2)]), decimal.Decimal("NaN")),
+        (Even, 3),
+        (Small, 11),
+        (holding(list[Even]), [changed(Even(2), 3)]),
+    ],
+)
+def test_what_could_not_be_read_again_is_unencodable(kind: Any, value: Any) -> None:
+    """Logical types, and classes with rules of their own: what the reader of the type refuses is never sent."""
+    made = kind(2) if kind in {Even} else kind.model_construct() if kind is Small else kind(None)
+    with pytest.raises(Unencodable):
+        AvroCodec(kind).encode(changed(made, value))
+
+
+@dataclasses.dataclass
 class Inner:
     count: int
 
@@ -358,6 +400,54 @@ def test_a_version_that_does_not_go_together_is_undecodable(name: str, kind: Any
     reader.add_writer(OTHER, writer.schema_text)
     with pytest.raises(Undecodable, match="Event"):
         reader.decode(writer.encode(old(value)), OTHER)
+
+
+SEEN = uuid.UUID(int=5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "plain", "wanted"),
+    [
+        (uuid.UUID | None, "string", str(SEEN), SEEN),
+        (dt.datetime | None, "long", 1_767_268_800_000_000, NOON),
+        (dt.date | None, "int", 1, dt.date(1970, 1, 2)),
+        (dt.time | None, "long", 1_000_000, dt.time(0, 0, 1)),
+        (Annotated[decimal.Decimal, Precision(9, 2)] | None, "bytes", b"\x04\xd2", decimal.Decimal("12.34")),
+        (list[uuid.UUID | None], {"type": "array", "items": ["null", "string"]}, [None, str(SEEN)], [None, SEEN]),
+        (dict[str, dt.date] | None, {"type": "map", "values": "int"}, {"a": 1}, {"a": dt.date(1970, 1, 2)}),
+        (list[dt.date] | None, {"type": "array", "items": "int"}, [1], [dt.date(1970, 1, 2)]),
+        (Color | uuid.UUID, "string", str(SEEN), SEEN),
+        (Color | uuid.UUID, "string", "red", Color.RED),
+    ],
+)
+@pytest.mark.parametrize("optional", [False, True])
+def test_a_writer_without_the_logical_type_is_read_as_the_readers_type(
+    kind: Any, written: Any, plain: Any, wanted: Any, optional: bool
+) -> None:
+    """Inside unions and containers too, whether or not the writer has a union."""
+    made = holding(kind)
+    codec: AvroCodec[Any] = AvroCodec(made)
+    schema = {
+        "type": "record",
+        "name": "Holder",
+        "fields": [{"name": "f", "type": ["null", written] if optional else written}],
+    }
+    if optional and type(None) not in getattr(kind, "__args__", ()):
+        schema["fields"][0]["type"] = [written]  # type: ignore[index]
+    codec.add_writer(OTHER, json.dumps(schema))
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"f": plain})
+    found = codec.decode(body.getvalue(), OTHER).f
+    assert (found, type(found)) == (wanted, type(wanted))
+
+
+def test_a_plain_number_that_may_be_a_day_or_a_moment_is_refused() -> None:
+    """What it is cannot be told without the logical type."""
+    made = holding(dt.date | dt.datetime | None)
+    codec: AvroCodec[Any] = AvroCodec(made)
+    codec.add_writer(OTHER, '{"type":"record","name":"Holder","fields":[{"name":"f","type":["null","long"]}]}')
+    with pytest.raises(Undecodable, match="may be date or datetime"):
+        codec.decode(b"\x02\x02", OTHER)
 
 
 def test_a_class_default_is_made_anew_for_each_record() -> None:

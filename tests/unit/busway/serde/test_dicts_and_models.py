@@ -140,8 +140,8 @@ def test_values_that_do_not_fit() -> None:
             place.encode(wrong)
     ride: AvroCodec[Any] = AvroCodec(Ride)
     ride.add_writer(OWN, ride.schema_text)
-    with pytest.raises(Undecodable, match="less than or equal to 5"):
-        ride.decode(ride.encode(Ride.model_construct(**{**dict(Ride(id="r0")), "stars": 9})), OWN)
+    with pytest.raises(Unencodable, match="less than or equal to 5"):
+        ride.encode(Ride.model_construct(**{**dict(Ride(id="r0")), "stars": 9}))
     with pytest.raises(Undecodable, match="less than or equal to 5"):
         Json(Ride).decode(b'{"id": "r0", "stars": 9}')
     with pytest.raises(Unencodable, match="the topic takes Place"):

@@ -1,8 +1,11 @@
 """Frames, subject names, and the formats that need no registry."""
 
 import dataclasses
-from typing import Any
+import enum
+from typing import Annotated, Any
 
+import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +68,12 @@ class Deep:
     inner: "Deep | None" = None
 
 
+def _changed(value: Any, **fields: Any) -> Any:
+    for name, part in fields.items():
+        setattr(value, name, part)
+    return value
+
+
 ROUND: list[tuple[Serde, Any, bytes]] = [
     (Raw(), b"\x00\xff", b"\x00\xff"),
     (Text(), "é", "é".encode()),
@@ -102,6 +111,63 @@ def test_a_value_of_another_type_is_unencodable(serde: Serde, value: Any) -> Non
     """Said with the type that the topic takes."""
     with pytest.raises(Unencodable):
         serde.encode(value)
+
+
+class Rank(int, enum.Enum):
+    FIRST = 1
+
+
+class Limits(msgspec.Struct):
+    share: Annotated[float, msgspec.Meta(le=1)]
+
+
+class Model(pydantic.BaseModel):
+    mean: float | None = None
+    rest: Any = None
+
+
+@dataclasses.dataclass
+class Mean:
+    n: int
+    mean: float
+    last: float | None = None
+    parts: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("serde", "value"),
+    [
+        (Json(float), NAN),
+        (Json(float), -INFINITE),
+        (Json(Mean), Mean(0, NAN)),
+        (Json(Mean), Mean(0, 1.0, last=INFINITE)),
+        (Json(Mean), Mean(0, 1.0, parts={"a": [None, {"b": NAN}]})),
+        (Json(Any), {"a": (1, NAN)}),
+        (Json(dict[str, Any]), {"a": Model(mean=NAN)}),
+        (Json(Model), Model(mean=NAN)),
+        (Json(Model), Model(rest={"a": INFINITE})),
+        (Json(Mean), Mean("7", 1.0)),  # type: ignore[arg-type]
+        (Json(Point), _changed(Point(1), x=13)),
+        (Json(Limits), Limits(2.0)),
+        (Json(Model), Model.model_construct(mean="high")),
+        (Json(list[int]), [1, "2"]),
+        (Integer(), 1 << 20_000),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_what_could_not_be_read_again_is_unencodable(serde: Serde, value: Any) -> None:
+    """NaN and infinities, which JSON does not have, and whatever the type's own reader refuses."""
+    with pytest.raises(Unencodable):
+        serde.encode(value)
+
+
+def test_numbers_are_their_digits_whatever_their_class_prints() -> None:
+    """An enum of numbers."""
+    assert Integer().encode(Rank.FIRST) == b"1"
+    assert Json(Mean).encode(Mean(1, 2.5)) == b'{"n":1,"mean":2.5,"last":null,"parts":{}}'
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
+import lz4.frame
 import pytest
 from tests.support.seeds import seed
 
@@ -21,7 +22,7 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records import walk as walks
-from busway_protocol.records.batch import CorruptBatch, computed_crc, read_header, verify_crc
+from busway_protocol.records.batch import HEADER_BYTES, CorruptBatch, computed_crc, read_header, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
 from busway_protocol.records.walk import RecordWalk
@@ -287,3 +288,52 @@ def test_much_work_is_not_done_at_once():
         header = check_batch(view, LogConfig(max_message_bytes=2**24))
         assert inspected_at_once(view, header, LogConfig(), NOW) is None
         assert look(records, LogConfig()).header == header
+
+
+def recoded(change, *, codec: str = "lz4") -> bytes:
+    """A batch whose records went through `change`: plain bytes → bytes of the codec."""
+    plain = batch(value=bytes(100_000))  # more than a block
+    data = bytearray(batch(value=bytes(100_000), compression=codec))
+    data[HEADER_BYTES:] = change(plain[HEADER_BYTES:])
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    data[17:21] = computed_crc(data).to_bytes(4, "big")
+    return bytes(data)
+
+
+def frame(plain: bytes, **options) -> bytes:
+    """One lz4 frame with independent blocks."""
+    return lz4.frame.compress(plain, **{"block_linked": False, **options})
+
+
+SKIPPABLE = bytes.fromhex("502a4d1804000000") + b"skip"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        frame,
+        lambda plain: frame(plain, content_checksum=True, block_checksum=True),
+        lambda plain: frame(plain, store_size=False, compression_level=9),
+        lambda plain: frame(plain, block_size=lz4.frame.BLOCKSIZE_MAX4MB),
+    ],
+)
+def test_lz4_frames_that_java_reads_are_taken(change) -> None:
+    """One frame with independent blocks, with checksums and sizes or without."""
+    assert look(recoded(change), LogConfig()).header.records_count == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda plain: frame(plain, block_linked=True), "linked blocks"),
+        (lambda plain: frame(plain[:9]) + frame(plain[9:]), "more, or less, than one frame"),
+        (lambda plain: SKIPPABLE + frame(plain), "does not begin with a frame"),
+        (lambda plain: frame(plain) + SKIPPABLE, "more, or less, than one frame"),
+        (lambda plain: frame(plain)[:-4], "more, or less, than one frame"),
+    ],
+)
+def test_lz4_frames_at_which_java_stops_are_refused(change, why: str) -> None:
+    """Kafka's Lz4BlockInputStream reads no linked blocks, one frame alone, and no other frame before it."""
+    with pytest.raises(KafkaError, match=why) as refused:
+        look(recoded(change), LogConfig())
+    assert refused.value.code is ErrorCode.INVALID_RECORD

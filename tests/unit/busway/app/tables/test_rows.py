@@ -1,5 +1,7 @@
 """Rows in memory, attempts that are undone, listeners; without IO."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +90,55 @@ def test_a_change_is_told_with_what_the_row_became() -> None:
             rows.set_row("a", value, home())
     rows.set_row("a", 9, home())
     assert [changes.get_nowait() for _ in range(changes.qsize())] == [("a", 1), ("a", 2), ("a", None)]
+
+
+PLACES = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.one_of(st.none(), st.integers(0, 9))), max_size=12
+)
+
+
+@given(PLACES, st.randoms(use_true_random=False))
+def test_each_partition_has_rows_of_its_own(steps: list[tuple], order: random.Random) -> None:
+    """In whatever order the logs of partitions are read, the newest row of a key is shown; a tombstone deletes its own partition's."""
+    logs: dict[int, list[tuple]] = {}
+    for time, (key, partition, value) in enumerate(steps):
+        logs.setdefault(partition, []).append((key, value, Home(partition=partition, included={}, written_ms=time)))
+    left = {
+        (key, home.partition): (value, home) for log in logs.values() for key, value, home in log if value is not None
+    }
+    for log in logs.values():
+        last = {key: value for key, value, _ in log}
+        for key in [key for key, value in last.items() if value is None]:
+            left.pop((key, log[0][2].partition), None)
+    rows: Rows[str, int] = Rows()
+    waiting = {partition: list(log) for partition, log in logs.items()}
+    while waiting:
+        partition = order.choice(sorted(waiting))
+        rows.set_row(*waiting[partition].pop(0))
+        if not waiting[partition]:
+            del waiting[partition]
+    for gone in (set(), {1}, {0, 2}):
+        rows.drop(gone)
+        left = {place: row for place, row in left.items() if place[1] not in gone}
+        newest: dict[str, int] = {}
+        for (key, _), (value, _) in sorted(left.items(), key=lambda item: item[1][1].written_ms):
+            newest[key] = value
+        assert dict(rows) == newest
+        for key in "ab":
+            assert rows.partitions_of(key) == {partition for one, partition in left if one == key}
+
+
+def test_an_attempt_on_one_of_two_rows_of_a_key_is_undone_in_its_partition() -> None:
+    """A call deletes its partition's row, the other one is shown, the call fails: its own row is back and the other untouched."""
+    rows: Rows[str, int] = Rows()
+    mine, other = Home(partition=0, included={}, written_ms=2), Home(partition=1, included={}, written_ms=1)
+    rows.set_row("a", 1, other)
+    rows.set_row("a", 0, mine)
+    call = attempt(5)
+    call.change(rows, "a", None, mine)
+    assert rows["a"] == 1
+    call.undo(rows)
+    assert (rows.row_in(0, "a"), rows.row_in(1, "a"), rows["a"]) == ((0, mine), (1, other), 0)
 
 
 def test_rows_read_like_a_mapping() -> None:
