@@ -16,7 +16,7 @@ from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Sy
 from busway_bus.groups.committed import CommittedOffsets
 from busway_bus.groups.consumer import ConsumerGroup
 from busway_bus.groups.consumer_values import Beat, Beaten
-from busway_bus.groups.expiry import expired
+from busway_bus.groups.expiry import expired, parts
 from busway_bus.groups.group import Committer, Group, GroupKind, of_kind
 from busway_bus.groups.migration import upgrade
 from busway_bus.groups.mixed import MixedGroup
@@ -29,7 +29,7 @@ from busway_bus.groups.topics import Topics
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.fair_share import NOBODY
-from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, GROUPS_PER_TICK_MAX, OFFSETS_PER_EXPIRY_MAX
+from busway_bus.kernel.limits import GROUPS_PER_TICK_MAX
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 
@@ -421,20 +421,8 @@ class GroupShard:
         return Decision(records=(*offsets, *group.tombstones()), reply=ErrorCode.NONE)
 
     def expirable(self) -> Iterator[dict[str, Sequence[Place]]]:
-        """All groups with their offsets, a bounded part of them at a time, for `expire`; a group with many is in several parts."""
-        part: dict[str, Sequence[Place]] = {}
-        count = 0
-        for group_id in tuple(self.groups):
-            places = tuple(self.offsets.get(group_id, ()))
-            for start in range(0, max(len(places), 1), OFFSETS_PER_EXPIRY_MAX):
-                some = places[start : start + OFFSETS_PER_EXPIRY_MAX]
-                if part and (len(part) >= GROUPS_PER_EXPIRY_MAX or count + len(some) > OFFSETS_PER_EXPIRY_MAX):
-                    yield part
-                    part, count = {}, 0
-                part[group_id] = some
-                count += len(some)
-        if part:
-            yield part
+        """All groups with their offsets, in bounded parts for `expire`; see `expiry.parts`."""
+        return parts(self.groups, self.offsets)
 
     def expire(
         self, part: Mapping[str, Sequence[Place]], now: int, retention_ms: int, topic_exists: TopicExists

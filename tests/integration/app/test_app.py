@@ -279,14 +279,14 @@ async def test_the_end_that_latest_found_is_committed_before_any_record(guarante
         async def handle(value: int) -> None:
             got.append(value)
 
-        async with asyncio.timeout(60), app:
+        async with asyncio.timeout(patient(60)), app:
             while not await committed(app, "numbers"):
                 await asyncio.sleep(0.01)
         other = App("other", cluster.bootstrap_servers)
         theirs = other.topic("numbers", value=int, format="json")
         async with other:
             await theirs.send(1)
-        async with asyncio.timeout(60), app:
+        async with asyncio.timeout(patient(60)), app:
             while not got:
                 await asyncio.sleep(0.01)
     assert got == [1]

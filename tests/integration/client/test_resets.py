@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient
 
 from busway import Admin, BrokerError, Consumer, NewTopic, Producer, TopicPartition
 from busway_bus.testing.local_cluster import LocalCluster
@@ -49,12 +50,12 @@ async def test_the_end_that_latest_found_is_committed(
     if ends == "stop":
         await consumer.stop()
     else:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while await consumer.committed(partition) is None:
                 await consumer.getmany(timeout_ms=20)
         await consumer.abort()
     await fill(cluster.bootstrap_servers, topic, 5, first=10)
-    async with Consumer(topic, **options) as consumer, asyncio.timeout(60):
+    async with Consumer(topic, **options) as consumer, asyncio.timeout(patient(60)):
         assert (await consumer.getone()).value == b"10"
 
 
@@ -89,7 +90,7 @@ async def test_a_topic_that_was_created_again_is_read_from_its_beginning(
     if how != "assign":
         options |= {"group_id": group, "group_protocol": how, **(FAST if how == "classic" else {})}
     await fill(node.bootstrap_servers, topic, old)
-    async with Consumer(*([] if how == "assign" else [topic]), **options) as consumer, asyncio.timeout(60):
+    async with Consumer(*([] if how == "assign" else [topic]), **options) as consumer, asyncio.timeout(patient(60)):
         if how == "assign":
             await consumer.assign([TopicPartition(topic, 0)])
         for number in range(old):
