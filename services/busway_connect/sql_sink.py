@@ -263,11 +263,11 @@ class JdbcSink(Sink):
         if value is None:
             if not self._deletes:
                 return None
-            key, kinds = self._key(record, None, None)
+            key, kinds = self._key(table, record, None, None)
             return Row(table=table, key=key, values=None, kinds=kinds)
         if not isinstance(value, Mapping):
             raise TypeError(f"a row is made of a struct or a map, not of {type(value).__name__}")
-        key, kinds = self._key(record, schema, value)
+        key, kinds = self._key(table, record, schema, value)
         values = {}
         partial = False
         for name, one in value.items():
@@ -278,7 +278,7 @@ class JdbcSink(Sink):
                 continue
             inner = part_schema(schema, name)
             kinds[name] = column_type(inner, one, self._dialect)
-            values[name] = column_value(inner, one, self._dialect)
+            values[name] = self._value(table, name, inner, one)
         return Row(table=table, key=key, values=values, kinds=kinds, partial=partial)
 
     def _table_of(self, record: SinkRecord) -> str:
@@ -291,7 +291,15 @@ class JdbcSink(Sink):
                 name = name.replace(f"${{source.{part}}}", str(text))
         return name
 
-    def _key(self, record: SinkRecord, schema: Schema | None, value: Any) -> tuple[dict[str, Any], dict[str, Kind]]:
+    def _value(self, table: str, column: str, schema: Schema | None, value: Any) -> Any:
+        try:
+            return column_value(schema, value, self._dialect)
+        except (ValueError, TypeError, KeyError, ArithmeticError) as problem:
+            raise ValueError(f"table {table}, column {column}: {value!r:.80} cannot be stored: {problem}") from None
+
+    def _key(
+        self, table: str, record: SinkRecord, schema: Schema | None, value: Any
+    ) -> tuple[dict[str, Any], dict[str, Kind]]:
         if self._key_mode == "none":
             return {}, {}
         if self._key_mode == "kafka":
@@ -304,7 +312,7 @@ class JdbcSink(Sink):
                 if len(self._key_fields) != 1:
                     raise ValueError("the key is one value: name its column in primary.key.fields")
                 name = self._key_fields[0]
-                return {name: column_value(schema, value, self._dialect)}, {
+                return {name: self._value(table, name, schema, value)}, {
                     name: column_type(schema, value, self._dialect)
                 }
         if not isinstance(value, Mapping):
@@ -315,7 +323,7 @@ class JdbcSink(Sink):
         missing = [name for name in names if value.get(name) is None]
         if missing:
             raise ValueError(f"the key's field {missing[0]} is missing or null")
-        key = {name: column_value(part_schema(schema, name), value[name], self._dialect) for name in names}
+        key = {name: self._value(table, name, part_schema(schema, name), value[name]) for name in names}
         return key, {name: column_type(part_schema(schema, name), value[name], self._dialect) for name in names}
 
     async def stop(self) -> None:

@@ -8,6 +8,7 @@ import datetime as dt
 import decimal
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +16,14 @@ from typing import Any, Final
 from sqlalchemy import types
 
 from busway_connect.decimals import DECIMAL, decimal_from_bytes, scale_of
+from busway_connect.postgres.values import (
+    DATE_INFINITY,
+    DATE_MINUS_INFINITY,
+    INT64_MAX,
+    INT64_MIN,
+    TIMESTAMP_INFINITY_MS,
+    TIMESTAMP_MINUS_INFINITY_MS,
+)
 from busway_connect.schema import Schema
 
 Kind = types.TypeEngine[Any]
@@ -59,6 +68,56 @@ _NAMED: Final[Mapping[str, tuple[Kind, Callable[[Any], Any]]]] = {
     "io.debezium.time.NanoTimestamp": (types.DateTime(), _moment(1_000_000_000)),
     "io.debezium.time.ZonedTimestamp": (types.DateTime(timezone=True), _zoned),
 }
+_PER_DAY: Final[Mapping[str, int]] = {
+    name: 86_400 * (1_000_000_000 if "Nano" in name else 1_000_000 if "Micro" in name else 1_000)
+    for name, (kind, _) in _NAMED.items()
+    if isinstance(kind, types.DateTime | types.Time) and not name.endswith("ZonedTimestamp")
+}
+"""Counts of a day in types that count."""
+_INFINITIES: Final[Mapping[str, Mapping[int, str]]] = {
+    "io.debezium.time.Date": {DATE_INFINITY: "infinity", DATE_MINUS_INFINITY: "-infinity"},
+    "io.debezium.time.Timestamp": {
+        TIMESTAMP_INFINITY_MS: "infinity",
+        TIMESTAMP_MINUS_INFINITY_MS: "-infinity",
+    },
+    "io.debezium.time.MicroTimestamp": {INT64_MAX: "infinity", INT64_MIN: "-infinity"},
+}
+_YEAR: Final = re.compile(r"([+-]?\d{4,})(-.*)")
+
+
+def _day_text(days: int) -> str:
+    """A day of any year as PostgreSQL writes it: without the end of its text, which is BC for years before 1."""
+    cycles, rest = divmod(days + _DAY_ZERO.toordinal() - 1, 146_097)  # the calendar repeats after 400 years
+    day = dt.date.fromordinal(rest + 1)
+    year = day.year + 400 * cycles
+    return f"{year if year > 0 else 1 - year:04d}-{day:%m-%d}"
+
+
+def _beyond_python(name: str, value: Any) -> str | None:
+    """A value that PostgreSQL has and Python's types do not, as PostgreSQL's text: infinities, far years, 24:00; None for all others."""
+    if isinstance(value, str):
+        if value.endswith("infinity"):
+            return value
+        found = _YEAR.fullmatch(value)
+        if found is None or 1 <= int(found[1]) <= 9999:
+            return None
+        year = int(found[1])
+        return f"{year if year > 0 else 1 - year:04d}{found[2]}{'' if year > 0 else ' BC'}"
+    if (text := _INFINITIES.get(name, {}).get(value)) is not None:
+        return text
+    per_day = _PER_DAY.get(name, 1)
+    if isinstance(_NAMED[name][0], types.Time):
+        return "24:00:00" if value == per_day else None
+    days, rest = divmod(value, per_day)
+    if -719_162 <= days <= 2_932_896:  # the years 1 to 9999
+        return None
+    before = " BC" if days < -719_162 else ""
+    if per_day == 1:
+        return f"{_day_text(days)}{before}"
+    micros = rest * 86_400_000_000 // per_day
+    return f"{_day_text(days)} {(_EPOCH + dt.timedelta(microseconds=micros)).time()}{before}"
+
+
 _PLAIN: Final[Mapping[str, Kind]] = {
     "int8": types.SmallInteger(),
     "int16": types.SmallInteger(),
@@ -115,7 +174,18 @@ class Listed:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=lambda one: one.hex() if isinstance(one, bytes) else str(one))
+    """JSON that any parser reads: bytes in hexadecimal; NaN, infinities, decimals, dates and times as texts."""
+    return json.dumps(
+        _finite(value), ensure_ascii=False, default=lambda one: one.hex() if isinstance(one, bytes) else str(one)
+    )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
@@ -128,6 +198,8 @@ def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
         return None
     if schema is not None:
         if schema.name is not None and schema.name in _NAMED:
+            if dialect == "postgresql" and (text := _beyond_python(schema.name, value)) is not None:
+                return text
             return _NAMED[schema.name][1](value)
         if schema.name == DECIMAL:
             return _exact(decimal_from_bytes(value, scale_of(schema)), dialect)
@@ -146,7 +218,8 @@ def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
     if isinstance(value, list | tuple):
         inner = None if schema is None else schema.value_schema
         items = [column_value(inner, one, dialect) for one in value]
-        return Listed(items=[one.items if isinstance(one, Listed) else one for one in items], text=_json(value))
+        items = [one.items if isinstance(one, Listed) else one for one in items]
+        return Listed(items=items, text=_json(items))
     return value
 
 

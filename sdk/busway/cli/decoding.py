@@ -3,11 +3,11 @@
 What lives here: Avro through the registry, text, base 64 for the rest. What does not: printing (`output`), which records (`records`, `dlq`).
 """
 
-import base64
 import json
 from collections.abc import Iterable
 from typing import Any
 
+from busway.cli.output import in_base64
 from busway.errors import BuswayError
 from busway.serde.avro import AvroCodec
 from busway.serde.framing import FRAME_BYTES, NotFramed, unframe
@@ -58,12 +58,8 @@ def printable(data: bytes) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(data).decode()
-    return (
-        text
-        if text.isprintable() or not any(ord(one) < 9 for one in text)
-        else "base64:" + base64.b64encode(data).decode()
-    )
+        return in_base64(data)
+    return text if text.isprintable() or not any(ord(one) < 9 for one in text) else in_base64(data)
 
 
 def headers_shown(headers: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, str | None]]:

@@ -4,7 +4,9 @@ What lives here: options that several commands share, printing, and the one plac
 """
 
 import asyncio
+import base64
 import json
+import math
 import os
 import signal
 import sys
@@ -96,8 +98,23 @@ def show(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def write_json(found: Any) -> None:
-    """One line of JSON."""
-    typer.echo(json.dumps(found, ensure_ascii=False, default=str))
+    """One line of JSON that any parser reads: NaN and infinities as texts, bytes as `base64:…`."""
+    typer.echo(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False, default=str))
+
+
+def in_base64(data: bytes) -> str:
+    """Bytes that are no text, marked as such."""
+    return "base64:" + base64.b64encode(data).decode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return in_base64(bytes(value))
+    if isinstance(value, Mapping):
+        return {_plain(name): _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
 def harmless(text: str) -> str:

@@ -20,7 +20,7 @@ from busway.consumer.listener import Partitions, RebalanceListener
 from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.protocols import group_member
 from busway.consumer.topics import Topics
-from busway.errors import BuswayError, CommitFailed, NotRunning
+from busway.errors import BuswayError, CommitFailed, NotRunning, RequestTimedOut
 from busway.options import ConsumerOptions, options_from
 from busway.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
@@ -289,7 +289,13 @@ class Consumer:
     # Positions
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record; waits until it is known."""
+        """The offset of the next record; waits until it is known.
+
+        Raises:
+            ValueError: the partition is not assigned to this consumer.
+            RequestTimedOut: it is not known within request_timeout_ms, because the partition does not exist or has no leader.
+        """
+        deadline = asyncio.get_running_loop().time() + self.options.request_timeout_ms / 1000
         while True:
             self._check()
             found = self._fetcher.assigned.get(partition)
@@ -297,6 +303,12 @@ class Consumer:
                 raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
             if found.position is not None:
                 return found.position
+            if asyncio.get_running_loop().time() >= deadline:
+                count = self._cluster.metadata.counts().get(partition.topic, 0)
+                raise RequestTimedOut(
+                    f"the position of {partition.topic}-{partition.partition} is not known after {self.options.request_timeout_ms} ms; "
+                    f"the topic has {count} partitions, numbered from 0"
+                )
             await asyncio.sleep(_POSITION_S)
 
     def place(self, partition: TopicPartition) -> int | None:

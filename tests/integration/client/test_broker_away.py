@@ -15,6 +15,7 @@ from busway_protocol.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
 FAST: dict[str, Any] = {
+    "allow_auto_create_topics": True,
     "heartbeat_interval_ms": 20,
     "session_timeout_ms": patient_ms(20_000),
     "auto_offset_reset": "earliest",

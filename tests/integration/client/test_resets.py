@@ -7,7 +7,7 @@ import pytest
 from tests.integration.client.conftest import Cluster
 from tests.support.patience import patient
 
-from busway import Admin, BrokerError, Consumer, NewTopic, Producer, TopicPartition
+from busway import Admin, BrokerError, Consumer, NewTopic, Producer, RequestTimedOut, TopicPartition
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -104,6 +104,16 @@ async def test_a_topic_that_was_created_again_is_read_from_its_beginning(
         ]
     if how == "assign":
         assert f"topic {topic} was deleted and created again" in caplog.text
+
+
+async def test_the_position_of_a_partition_that_does_not_exist_is_an_error(node: LocalCluster, topic: str) -> None:
+    """After request_timeout_ms; it names how many there are."""
+    await fill(node.bootstrap_servers, topic, 1)
+    missing = TopicPartition(topic, 7)
+    async with Consumer(bootstrap_servers=node.bootstrap_servers, request_timeout_ms=500) as consumer:
+        await consumer.assign([missing])
+        with pytest.raises(RequestTimedOut, match=f"{topic}-7 is not known after 500 ms; the topic has 1 partitions"):
+            await consumer.position(missing)
 
 
 @pytest.mark.parametrize("creates", [False, True])

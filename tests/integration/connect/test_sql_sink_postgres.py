@@ -76,6 +76,59 @@ async def test_values_arrive_in_columns_of_their_types(postgres: Postgres) -> No
     ) == [(decimal.Decimal("-99999999999999.1234"), "2023-11-14 22:13:20.123456", True, b"\x00\xff")]
 
 
+BEYOND: list[tuple[str, str, Any, str]] = [
+    ("int32", "io.debezium.time.Date", 2_146_033_979, "infinity"),
+    ("int32", "io.debezium.time.Date", -2_147_472_691, "-infinity"),
+    ("int32", "io.debezium.time.Date", 6_574_602, "19970-08-26"),
+    ("int32", "io.debezium.time.Date", -719_163, "0001-12-31 BC"),
+    ("int64", "io.debezium.time.MicroTimestamp", 2**63 - 1, "infinity"),
+    ("int64", "io.debezium.time.MicroTimestamp", -(2**63), "-infinity"),
+    ("int64", "io.debezium.time.MicroTimestamp", 253_402_300_800_000_001, "10000-01-01 00:00:00.000001"),
+    ("int64", "io.debezium.time.Timestamp", 9_223_372_036_825_200_000, "infinity"),
+    ("int64", "io.debezium.time.Timestamp", -62_135_596_801_000, "0001-12-31 23:59:59 BC"),
+    ("string", "io.debezium.time.ZonedTimestamp", "-infinity", "-infinity"),
+    ("string", "io.debezium.time.ZonedTimestamp", "+10000-01-01T00:00:00Z", "10000-01-01 00:00:00+00"),
+    ("string", "io.debezium.time.ZonedTimestamp", "-0001-02-03T00:00:00Z", "0002-02-03 00:00:00+00 BC"),
+    ("int64", "io.debezium.time.MicroTime", 86_400_000_000, "24:00:00"),
+]
+
+
+async def test_what_python_has_no_value_for_arrives_too(postgres: Postgres) -> None:
+    """Infinities, years before 1 and after 9999, the end of a day; and arrays as JSON of their values."""
+    exact = Schema(type="bytes", name=DECIMAL, parameters=(("scale", "2"),), optional=True)
+    schema = Schema(
+        type="struct",
+        fields=(
+            *(
+                Field(name=f"c{number}", schema=Schema(type=kind, name=name))
+                for number, (kind, name, _, _) in enumerate(BEYOND)
+            ),  # type: ignore[arg-type]
+            Field(name="prices", schema=Schema(type="array", value_schema=exact)),
+            Field(name="shares", schema=Schema(type="array", value_schema=Schema(type="float64"))),
+        ),
+    )
+    value: dict[str, Any] = {f"c{number}": given for number, (_, _, given, _) in enumerate(BEYOND)}
+    value |= {"prices": [b"\x04\xd2", None], "shares": [0.5, float("nan")]}
+    config = {
+        "connection.url": postgres.url,
+        "schema.evolution": "basic",
+        "collection.name.format": "public.beyond",
+    }
+    assert JdbcSink.validate(config) == {}
+    sink = JdbcSink("sink", config)
+    await sink.start()
+    record = SinkRecord(
+        topic="t", partition=0, offset=0, timestamp_ms=0, key=None, key_schema=None, value=value, value_schema=schema
+    )
+    await sink.write([record])
+    await sink.stop()
+    columns = ", ".join(f"c{number}::text" for number in range(len(BEYOND)))
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute("SET timezone = 'UTC'")
+        found = connection.execute(f"SELECT {columns}, prices, shares FROM beyond").fetchone()  # type: ignore[call-overload]
+    assert found == (*(wanted for *_, wanted in BEYOND), '["12.34", null]', '[0.5, "NaN"]')
+
+
 def value_record(value: Any, offset: int = 0) -> SinkRecord:
     """A record without schemas."""
     return SinkRecord(

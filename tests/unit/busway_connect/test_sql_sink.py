@@ -324,3 +324,12 @@ async def test_what_an_update_left_as_it_was_stays(make: Make, url: str) -> None
     kept = await make(**UPSERT, unavailable_value_placeholder="other")
     await kept.write([record({**first, "body": mark}, schema)])
     assert rows(url)[0]["body"] == mark
+
+
+async def test_a_refusal_names_table_column_and_value(make: Make) -> None:
+    """SQLite has no infinite days; whoever reads the refusal knows which row to look for."""
+    sink = await make(errors_tolerance="none")
+    day = Schema(type="int32", name="io.debezium.time.Date")
+    schema = Schema(type="struct", fields=(Field(name="day", schema=day),))
+    with pytest.raises(RecordRefused, match="table shop_orders, column day: 2146033979 cannot be stored"):
+        await sink.write([record({"day": 2_146_033_979}, schema)])
