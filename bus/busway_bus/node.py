@@ -323,6 +323,11 @@ class Node:
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.logs.flush_intervals),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.logs.maintain),
+            every(
+                config.get("producer.id.expiration.check.interval.ms") / 1000,
+                "expiring producers",
+                services.replicas.logs.expire_producers,
+            ),
             every(_REOPEN_S, "opening partitions", self._reopen),
             every(_SNAPSHOT_S, "the snapshot of the metadata", services.metadata.maintain),
             every(max(checkpoint_ms, 100) / 1000, "checkpointing", services.replicas.logs.checkpoint),

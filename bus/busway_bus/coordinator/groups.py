@@ -301,11 +301,11 @@ class GroupCoordinator:
             transactional=True,
         )
         steps = transactional_offsets(
-            self.runtime.shard(number),
             group_id,
             offsets,
             batch,
             bytes_max=self.runtime.batch_bytes_max(number),
+            metadata_bytes_max=self._limits.max_offset_metadata_bytes,
             wall_ms=self._machine.wall_ms(),
         )
         small = len(offsets) <= OFFSETS_PER_COMMIT_MAX

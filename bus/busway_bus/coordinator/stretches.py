@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Final
 
 from busway_bus.coordinator.shard import Record
-from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.groups.offsets import NewOffset, Place, offset_record
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.limits import OFFSETS_PER_COMMIT_MAX
 from busway_bus.kernel.steps import Pace
@@ -44,18 +44,19 @@ async def in_stretches(
 
 
 def transactional_offsets(
-    shard: GroupShard,
     group_id: str,
     offsets: Mapping[Place, NewOffset],
     batch: BatchBuilder,
     *,
     bytes_max: int,
+    metadata_bytes_max: int,
     wall_ms: int,
 ) -> Generator[None, None, tuple[list[Record], dict[Place, ErrorCode]]]:
     """Put offsets into a batch, a few at a step; its records, and a code for each offset.
 
     Args:
         bytes_max: of the whole batch.
+        metadata_bytes_max: of one offset.
 
     Raises:
         KafkaError: INVALID_COMMIT_OFFSET_SIZE, they do not fit; as in Kafka no part of them is committed.
@@ -64,10 +65,10 @@ def transactional_offsets(
     codes: dict[Place, ErrorCode] = {}
     pace = Pace(_AT_A_STEP)
     for place, offset in offsets.items():
-        codes[place], record = shard.offset_record(group_id, place, offset, wall_ms)
+        codes[place], record = offset_record(group_id, place, offset, wall_ms, metadata_bytes_max)
         if record is not None:
             records.append(record)
-            batch.append(wall_ms, *shard.encode(record))
+            batch.append(wall_ms, *GroupShard.encode(record))
             if batch.size_bytes > bytes_max:
                 raise KafkaError(
                     ErrorCode.INVALID_COMMIT_OFFSET_SIZE,

@@ -6,7 +6,8 @@ What lives here: the value, the one that a client asks for, and the way to and f
 from dataclasses import dataclass
 from uuid import UUID
 
-from busway_bus.groups.records import OffsetCommitValue
+from busway_bus.groups.records import OffsetCommitKey, OffsetCommitValue
+from busway_protocol.errors import ErrorCode
 from busway_protocol.types import ZERO_UUID
 
 Place = tuple[str, int]
@@ -82,3 +83,14 @@ class NewOffset:
             topic_id=self.topic_id,
             expire_timestamp_ms=-1 if self.retention_ms < 0 else wall_ms + self.retention_ms,
         )
+
+
+def offset_record(
+    group_id: str, place: Place, offset: NewOffset, wall_ms: int, metadata_bytes_max: int
+) -> tuple[ErrorCode, tuple[OffsetCommitKey, OffsetCommitValue] | None]:
+    """The record that a group's offset is kept as; none where its metadata is too long, and the code for it."""
+    if len(offset.metadata.encode()) > metadata_bytes_max:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE, None
+    topic, partition = place
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return ErrorCode.NONE, (key, offset.committed(wall_ms).record())

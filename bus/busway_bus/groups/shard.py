@@ -20,7 +20,7 @@ from busway_bus.groups.expiry import expired, parts
 from busway_bus.groups.group import Committer, Group, GroupKind, of_kind
 from busway_bus.groups.migration import upgrade
 from busway_bus.groups.mixed import MixedGroup
-from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
+from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place, offset_record
 from busway_bus.groups.pending import PendingOffsets, pending_bytes
 from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from busway_bus.groups.share import ShareGroup
@@ -337,10 +337,7 @@ class GroupShard:
         now: int,
         wall_ms: int,
     ) -> Decision[dict[Place, ErrorCode]]:
-        """Store how far a group has read.
-
-        Returns:
-            NONE or OFFSET_METADATA_TOO_LARGE for each.
+        """Store how far a group has read; NONE or OFFSET_METADATA_TOO_LARGE for each.
 
         Raises:
             KafkaError: as `check_commit`.
@@ -349,7 +346,9 @@ class GroupShard:
         codes: dict[Place, ErrorCode] = {}
         records: list[Change] = []
         for place, offset in offsets.items():
-            codes[place], record = self.offset_record(group_id, place, offset, wall_ms)
+            codes[place], record = offset_record(
+                group_id, place, offset, wall_ms, self._limits.max_offset_metadata_bytes
+            )
             if record is not None:
                 records.append(record)
         return Decision(records=tuple(records), reply=codes)
@@ -376,16 +375,6 @@ class GroupShard:
         refusal = self.pending.refusal(committer.host, more) if committer.transactional else None
         if refusal is not None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal)
-
-    def offset_record(
-        self, group_id: str, place: Place, offset: NewOffset, wall_ms: int
-    ) -> tuple[ErrorCode, Change | None]:
-        """The record that an offset is kept as; none where its metadata is too long, and the code for it."""
-        if len(offset.metadata.encode()) > self._limits.max_offset_metadata_bytes:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE, None
-        topic, partition = place
-        key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-        return ErrorCode.NONE, (key, offset.committed(wall_ms).record())
 
     def delete_offsets(self, group_id: str, places: Collection[Place]) -> Decision[dict[Place, ErrorCode]]:
         """Forget offsets of topics that the group does not read (KIP-496).

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from busway_bus.controller.configs import AlterConfigs, ConfigOperation, Update, check_request
 from busway_bus.handlers.context import NodeServices, RequestContext
 from busway_bus.handlers.stretches import request_each
-from busway_bus.kernel.broker_configs import BROKER_CONFIGS, SYNONYMS
+from busway_bus.kernel.broker_configs import BROKER_CONFIGS, INTERNAL, SYNONYMS
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigKey, render
 from busway_bus.kernel.group_configs import GROUP_CONFIGS
@@ -102,6 +102,8 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
     """Every setting of this node."""
     entries = []
     for key in BROKER_CONFIGS.values():
+        if key.name in INTERNAL:
+            continue
         others = SYNONYMS.get(key.name, (key.name,))
         names = others[others.index(key.name) :]
         entries.append(_entry(key, _shown(config, key.name), _broker_chain(config, names)))

@@ -166,10 +166,11 @@ def _topics(group: OffsetFetchRequestGroup, table: Table, context: RequestContex
     if group.topics is None:
         return [(name, _id(image, name), numbers) for name, _, numbers in _all(table)]
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    return _once(
+    asked = _once(
         (image.names.get(topic.topic_id) if by_id else topic.name, topic.topic_id, topic.partition_indexes)
         for topic in group.topics
     )
+    return sorted(asked, key=lambda topic: topic[0] is None)  # those of no topic come last, as in Kafka
 
 
 def _size(topics: TopicPartitions, table: Table) -> int:

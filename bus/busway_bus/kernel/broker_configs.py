@@ -191,6 +191,8 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "Segment size, in bytes, of the topic of committed offsets.", at_least=1),
         _key("process.roles", _W, ["broker", "controller"],
              "Roles of this process: broker and controller, or controller alone."),
+        _key("producer.id.expiration.check.interval.ms", _I, 600_000,
+             "How often, in ms, idle producers are looked for. Internal in Kafka too, and not shown.", at_least=1),
         _key("producer.id.expiration.ms", _I, 86_400_000,
              "An idle producer's sequence numbers are forgotten after so many ms.", at_least=1),
         _key("queued.max.request.bytes", _L, -1,
@@ -236,7 +238,10 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 )  # fmt: skip
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name([*SERVED_CONFIGS.values(), *INERT_CONFIGS.values()])
-"""Every key that may be set, as DescribeConfigs lists them."""
+"""Every key that may be set, as DescribeConfigs lists them, but for those that are `INTERNAL`."""
+
+INTERNAL: Final = frozenset({"producer.id.expiration.check.interval.ms"})
+"""Settings that Kafka takes and does not show."""
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     synonym: key.synonyms for key in TOPIC_CONFIGS.values() for synonym in key.synonyms

@@ -2,11 +2,12 @@
 
 What lives here: names, types and defaults, so that a server.properties written for Apache Kafka starts Busway and
 `kafka-configs --describe --all` shows what it shows there. Inert: nothing a user relies on changes when it is ignored.
-Refused: security, tiered storage and plug-in classes; to ignore those silently would be a lie.
+Refused: security, tiered storage and plug-in classes; to ignore those silently would be a lie. Of some inert keys only the values are
+accepted that promise nothing which is not kept (`_KEPT`).
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from busway_bus.kernel.config_def import INT_MAX, ConfigKey, ConfigType, ConfigValue, by_name
 
@@ -114,8 +115,43 @@ _INERT: Final[tuple[tuple[str, ConfigType, ConfigValue], ...]] = (
     ("transaction.state.log.load.buffer.size", _I, 5_242_880),
 )
 
+
+def _rebalance_protocols(value: list[str]) -> str | None:
+    if not {"classic", "consumer"} <= set(value) <= {"classic", "consumer", "share", "streams"}:
+        return (
+            "classic and consumer groups are both served, and streams groups are not; to turn consumer groups off lower the feature: "
+            "kafka-features.sh downgrade --feature group.version=0"
+        )
+    return None
+
+
+def _only(kept: ConfigValue, reason: str) -> Callable[[Any], str | None]:
+    return lambda value: None if value == kept else reason
+
+
+_JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
+_KEPT: Final[Mapping[str, Callable[[Any], str | None]]] = {
+    "controller.quorum.auto.join.enable": _only(
+        False, "controllers do not join by themselves; name them in controller.quorum.voters"
+    ),
+    "group.coordinator.rebalance.protocols": _rebalance_protocols,
+    "group.share.assignors": _only(["simple"], "plug-in classes are never loaded; simple is the one assignor"),
+    "kafka.metrics.reporters": _only([], "plug-in classes are never loaded; remove it"),
+    "log.cleaner.io.max.bytes.per.second": _only(
+        1.7976931348623157e308, "the cleaner's reads and writes are not limited; remove it"
+    ),
+    "metric.reporters": lambda value: None if set(value) <= {_JMX} else "plug-in classes are never loaded; remove it",
+}
+"""Why a value of an inert key is refused, None where it is not: it would promise what is not served."""
+
 INERT_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
-    ConfigKey(name=name, type=kind, default=default, doc="Accepted as in Apache Kafka; without effect on this node.")
+    ConfigKey(
+        name=name,
+        type=kind,
+        default=default,
+        doc="Accepted as in Apache Kafka; without effect on this node.",
+        refuse=_KEPT.get(name),
+    )
     for name, kind, default in _INERT
 )
 

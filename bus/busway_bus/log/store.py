@@ -393,8 +393,14 @@ class LogStore:
             self._files.replace(name, content)
             self._written[name] = content
 
-    def maintain(self, now_ms: int, producer_expiration_ms: int) -> Generator[None, None, list[str]]:
-        """Roll, delete and forget what is due in every log, with a stop after each; the files of what was deleted follow with
+    def expire_producers(self, now_ms: int, after_ms: int) -> Generator[None, None, None]:
+        """Forget the producers of every log that have been idle for `after_ms`, with a stop after each log."""
+        for log in tuple(self.logs.values()):
+            log.producers.expire(now_ms, self._producer_memory.kept_ms(after_ms))
+            yield
+
+    def maintain(self, now_ms: int) -> Generator[None, None, list[str]]:
+        """Roll and delete what is due in every log, with a stop after each; the files of what was deleted follow with
         `remove_deleted`.
 
         Returns what went wrong where: one log that fails must not keep the others from making room.
@@ -404,7 +410,6 @@ class LogStore:
             log = self.logs.get(key)
             if log is None:  # deleted since the last stop
                 continue
-            log.producers.expire(now_ms, self._producer_memory.kept_ms(producer_expiration_ms))
             try:
                 log.maintain(now_ms)
             except OSError as problem:

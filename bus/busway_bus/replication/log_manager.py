@@ -67,10 +67,15 @@ class LogManager:
         """Have a log synced; the flusher itself reports a failure."""
         self._flusher.flush(partition.log, partition.flushed)
 
+    async def expire_producers(self) -> None:
+        """Forget producers that have been idle for `producer.id.expiration.ms`, in turns with what clients ask."""
+        after_ms = self._config.get("producer.id.expiration.ms")
+        await self._turns.run("", self._store.expire_producers(self._wall_ms(), after_ms))
+
     async def maintain(self) -> None:
-        """Retention, rolls, expiry, compaction and checkpoints; whatever waits for the disk does so in another thread, and what a
+        """Retention, rolls, compaction and checkpoints; whatever waits for the disk does so in another thread, and what a
         thousand logs take is done in turns with what clients ask."""
-        steps = self._store.maintain(self._wall_ms(), self._config.get("producer.id.expiration.ms"))
+        steps = self._store.maintain(self._wall_ms())
         for problem in await self._turns.run("", steps):
             log.error("cannot roll a segment of %s", problem)
         await self._flush_rolled()

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tests.integration.broker.groups_probe import DEADLINE_S, Run
 
-from busway_bus.kernel.broker_configs import BROKER_CONFIGS
+from busway_bus.kernel.broker_configs import BROKER_CONFIGS, INTERNAL
 from busway_bus.kernel.group_configs import GROUP_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_bus.metadata.features import DEAD_LETTER_CONFIGS
@@ -78,7 +78,8 @@ BROKER, BROKER_LOGGER = 4, 8
 KAFKAS = frozenset(
     name
     for name in (*TOPIC_CONFIGS, *GROUP_CONFIGS, *BROKER_CONFIGS)
-    if name not in {"durability", "log.durability", "busway.insecure"} and not name.startswith(DEAD_LETTER_CONFIGS)
+    if name not in {"durability", "log.durability", "busway.insecure", *INTERNAL}
+    and not name.startswith(DEAD_LETTER_CONFIGS)
 )
 """Settings that both have."""
 METADATA_LOG = "__cluster_metadata"

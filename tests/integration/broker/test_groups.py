@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.integration.broker.groups_probe import Run, run_against
@@ -264,3 +265,14 @@ async def test_a_commit_says_how_long_it_is_kept(cluster: LocalCluster) -> None:
         assert cluster.node is not None
         await cluster.node.services.groups.expire()
         assert [await offset(run, group_id) for group_id in ("kept", "gone")] == [7, -1]
+
+
+async def test_topics_that_are_not_there_come_last_in_offset_fetch() -> None:
+    """By id; as in Kafka, whose tools read the rows in order."""
+    async with LocalCluster() as cluster, run_against(cluster.bootstrap_servers) as run:
+        known, unknown = run.topic_ids["read"], UUID(int=99)
+        asked = [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0]) for topic_id in (unknown, known)]
+        group = OffsetFetchRequestGroup(group_id="g", topics=asked)
+        answer = await run.admin.request(OffsetFetchRequest(groups=[group]))
+        rows = [(row.topic_id, row.partitions[0].error_code) for row in answer.groups[0].topics]
+        assert rows == [(known, ErrorCode.NONE), (unknown, ErrorCode.UNKNOWN_TOPIC_ID)]

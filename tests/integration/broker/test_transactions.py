@@ -12,6 +12,7 @@ from tests.integration.broker.test_told_before_durable import held
 from tests.integration.broker.transactions_probe import TOPICS, TransactionsRun, by_topic, transactions_against
 from tests.support.patience import patient
 
+from busway_bus.handlers.config_entries import broker_entries
 from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
@@ -653,6 +654,23 @@ async def test_ids_that_nobody_uses_are_forgotten() -> None:
         await cluster.stop()
         await cluster.start()
         assert node_of(cluster).services.transactions.transactions() == []
+
+
+async def test_idle_producers_are_forgotten_at_an_interval_of_their_own() -> None:
+    """producer.id.expiration.check.interval.ms, whatever the interval of retention is; the setting is not shown, as in Kafka."""
+    settings = {"producer.id.expiration.ms": "1", "producer.id.expiration.check.interval.ms": "20"}
+    async with LocalCluster(properties=settings) as cluster, transactions_against(cluster.bootstrap_servers) as run:
+        identity = await run.begun("begin", "x")
+        await open_transaction(run, identity)
+        remembered = node_of(cluster).services.replicas.find(*PLACES[0]).log.producers
+        assert len(remembered) == 1
+        await run.end("end", "x", identity)
+        async with asyncio.timeout(10):
+            while len(remembered):
+                await asyncio.sleep(0.01)
+        shown = {entry.name for entry in broker_entries(node_of(cluster).config)}
+        assert "producer.id.expiration.ms" in shown
+        assert "producer.id.expiration.check.interval.ms" not in shown
 
 
 # A foreign client

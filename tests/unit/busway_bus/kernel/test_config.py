@@ -106,6 +106,42 @@ def test_a_topics_own_setting_wins_over_the_brokers_and_the_default() -> None:
         config.topic_config({"retension.ms": "1"})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("controller.quorum.auto.join.enable", "true", "controller.quorum.voters"),
+        ("group.coordinator.rebalance.protocols", "classic", "group.version=0"),
+        ("group.coordinator.rebalance.protocols", "consumer", "group.version=0"),
+        ("group.coordinator.rebalance.protocols", "classic,consumer,mine", "group.version=0"),
+        ("group.share.assignors", "org.example.Mine", "simple"),
+        ("kafka.metrics.reporters", "org.example.Mine", "remove it"),
+        ("log.cleaner.io.max.bytes.per.second", "1000000", "remove it"),
+        ("metric.reporters", "org.example.Mine", "remove it"),
+    ],
+)
+def test_what_would_promise_something_that_is_not_served_is_refused(name: str, value: str, remedy: str) -> None:
+    """By its name, with what to do; a setting that is accepted and does nothing would look as if it worked."""
+    with pytest.raises(ConfigError, match=name) as refusal:
+        BrokerConfig.from_properties({name: value})
+    assert remedy in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("group.coordinator.rebalance.protocols", "classic,consumer"),
+        ("group.coordinator.rebalance.protocols", "classic,consumer,share,streams"),
+        ("metric.reporters", ""),
+        ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter"),
+        ("controller.quorum.auto.join.enable", "false"),
+        ("producer.id.expiration.check.interval.ms", "1000"),
+    ],
+)
+def test_what_promises_nothing_else_is_taken(name: str, value: str) -> None:
+    """As in files that were written for Kafka."""
+    assert name in BrokerConfig.from_properties({name: value}).properties
+
+
 def test_every_default_is_a_value_its_own_key_accepts() -> None:
     """No key ships a default that it would refuse from an operator."""
     for key in (*BROKER_CONFIGS.values(), *TOPIC_CONFIGS.values()):

@@ -282,9 +282,9 @@ def test_an_unchanged_checkpoint_is_not_written_again():
     assert files.syncs == before
 
 
-def maintained(store: LogStore, now_ms: int, producer_expiration_ms: int) -> list[str]:
+def maintained(store: LogStore, now_ms: int) -> list[str]:
     """What went wrong in a maintenance without a stop."""
-    steps = store.maintain(now_ms, producer_expiration_ms)
+    steps = store.maintain(now_ms)
     while True:
         try:
             next(steps)
@@ -298,7 +298,7 @@ def test_maintenance_stops_after_each_log_and_goes_on_without_one_that_is_delete
     store = start(files)
     for number in range(3):
         store.open("t", number, TOPIC, LogConfig(), NOW)
-    steps = store.maintain(NOW, producer_expiration_ms=10)
+    steps = store.maintain(NOW)
     next(steps)
     store.delete([store.doom(("t", 1), TOPIC)])
     assert len(list(steps)) == 1
@@ -312,7 +312,9 @@ def test_producers_expire_and_segments_roll_in_maintenance():
     builder = BatchBuilder(producer_id=3, producer_epoch=0, base_sequence=0)
     builder.append(NOW, b"k", b"v")
     log.append(builder.build(), leader_epoch=0, now_ms=NOW)
-    assert maintained(store, NOW + 11, producer_expiration_ms=10) == []
+    assert maintained(store, NOW + 11) == []
+    assert (log.active.base_offset, len(log.producers)) == (1, 1)
+    assert len(list(store.expire_producers(NOW + 11, after_ms=10))) == 1
     assert (log.active.base_offset, len(log.producers)) == (1, 0)
 
 
@@ -330,7 +332,7 @@ def test_a_log_that_cannot_roll_does_not_keep_others_from_it():
     for topic, topic_id in (("t", TOPIC), ("u", OTHER)):
         fill(store, topic, topic_id=topic_id)
         store.logs[topic, 0].config = LogConfig(retention_ms=1)
-    (problem,) = maintained(store, NOW + 10, producer_expiration_ms=10)
+    (problem,) = maintained(store, NOW + 10)
     assert "t-0" in problem
     assert "no space" in problem
     assert (store.logs["t", 0].end_offset, store.logs["t", 0].start_offset) == (3, 0)
