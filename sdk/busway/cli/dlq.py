@@ -124,10 +124,13 @@ def show_dead_letters(
     async def work() -> list[dict[str, Any]]:
         async with RegistryClient(registry_url) as registry, DeadLetters(bootstrap) as letters:
             decoder = Decoder(registry)
-            return [
+            shown = [
                 await _facts(letter, decoder, stack=stack)
                 async for letter in letters.read(topic, selection, open_only=not every)
             ]
+            if not shown:
+                await _check_there(letters, topic, selection)
+            return shown
 
     found = run(work())
     if as_json:
@@ -159,7 +162,10 @@ def replay(
 
     async def work() -> Any:
         async with DeadLetters(bootstrap) as letters:
-            return await letters.replay(topic, selection, rate=rate, dry_run=dry_run)
+            outcome = await letters.replay(topic, selection, rate=rate, dry_run=dry_run)
+            if not outcome.done and not outcome.refused:
+                await _check_there(letters, topic, selection)
+            return outcome
 
     found = run(work())
     if dry_run and not as_json:
@@ -193,10 +199,25 @@ def discard(
 
     async def work() -> list[DeadLetter]:
         async with DeadLetters(bootstrap) as letters:
-            return await letters.discard(topic, selection)
+            marked = await letters.discard(topic, selection)
+            if not marked:
+                await _check_there(letters, topic, selection)
+            return marked
 
     count = len(run(work()))
     show({"topic": topic, "discarded": count}, f"discarded {count} of {topic}", as_json=as_json)
+
+
+async def _check_there(letters: DeadLetters, topic: str, selection: DeadLetterSelection) -> None:
+    """Refuse an offset at which the topic holds no dead letter, done or open."""
+    if selection.offset is None:
+        return
+    place = DeadLetterSelection(partition=selection.partition, offset=selection.offset)
+    if not [letter async for letter in letters.read(topic, place)]:
+        raise CommandFailed(
+            f"{topic}-{selection.partition} offset {selection.offset}: there is no dead letter; "
+            f"`busway dlq show {topic} --all` lists those there are"
+        )
 
 
 def _row(letter: DeadLetter) -> dict[str, Any]:

@@ -115,6 +115,7 @@ def test_what_dlq_refuses(up: Up) -> None:
     async def foreign() -> None:
         async with Producer(up.bootstrap) as producer:
             await producer.send_and_wait("other.dlt", b"\xff")
+            await producer.send_and_wait("plain", b"good", partition=0)
 
     asyncio.run(foreign())
     for arguments, text in (
@@ -124,6 +125,15 @@ def test_what_dlq_refuses(up: Up) -> None:
         (("show", DLT, "--limit", "0"), "--limit 0: give 1 or more"),
         (("list", "--topic", DLT, "--group", "surge"), "give --topic or --group"),
         (("replay", "other.dlt"), "1 cannot be replayed and stay open; other.dlt-0 offset 0: its headers do not say"),
+        (("show", "plain"), "plain is no dead-letter topic: plain-0 offset 0 has no header"),
+        (("discard", "plain", "--yes"), "plain is no dead-letter topic: plain-0 offset 0 has no header"),
+        (("list", "--topic", "plain"), "plain is no dead-letter topic: plain-0 offset 0 has no header"),
+        (("show", "other.dlt", "--partition", "0", "--offset", "9"), "other.dlt-0 offset 9: there is no dead letter; "),
+        (
+            ("replay", "other.dlt", "--partition", "99", "--offset", "0"),
+            "other.dlt-99 offset 0: there is no dead letter",
+        ),
+        (("discard", "other.dlt", "--partition", "0", "--offset", "9", "-y"), "other.dlt-0 offset 9: there is no"),
         (("replay", "other.dlt", "--rate", "0"), "rate: 0 is no number above 0"),
         (("replay", "other.dlt", "--rate", "inf"), "rate: inf is no number above 0"),
         (("replay", "other.dlt", "--rate", "nan"), "rate: nan is no number above 0"),
@@ -133,3 +143,8 @@ def test_what_dlq_refuses(up: Up) -> None:
         assert done.err.startswith(f"busway: {text}"), done.err
         assert done.err.count("\n") == 1
     assert up.run("dlq", "show", "other.dlt", "--json").json[0]["value"] == "base64:/w=="
+    assert "plain.replayed" not in up.run("groups", "list").out
+    # What another tool has put into a dead-letter topic can be discarded, and is then there, done.
+    place = ("other.dlt", "--partition", "0", "--offset", "0")
+    assert up.run("dlq", "discard", *place, "-y").out == "discarded 1 of other.dlt\n"
+    assert up.run("dlq", "replay", *place).out == "replayed 0 of other.dlt\n"
