@@ -193,7 +193,7 @@ class RegistryClient:
             except (httpx2.HTTPError, httpx2.InvalidURL) as problem:
                 if attempt == _ATTEMPTS or isinstance(problem, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
                     raise RegistryUnreachable(
-                        f"the schema registry at {self.url} does not answer: {problem or type(problem).__name__}; is it running?"
+                        f"the schema registry at {self.url} does not answer: {problem or type(problem).__name__}; is it running? `busway up` starts one"
                     ) from None
             else:
                 if answer.status_code not in _TRY_AGAIN or attempt == _ATTEMPTS:
