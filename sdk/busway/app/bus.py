@@ -127,6 +127,7 @@ class App(Declarations, Sending):
             ConnectionFailed: no broker can be reached.
             RegistryUnreachable, RegistryRefused: a schema cannot be registered; the text says where it is incompatible.
             BadDeclaration: a topic in Avro without a registry.
+            TopicMissing: a handler reads a read_only topic that does not exist.
             ExtensionFailed: an extension could not start.
         """
         if self._stack is not None or self._starting is not None:

@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from busway.admin.admin import Admin
+from busway.admin.admin import Admin, NewTopic
 from busway.app.bus import App
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.extension import Extension
 from busway.app.handling.failures import dead_letter_topic
+from busway.app.topics import create_missing, read_only_topics
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning
@@ -428,6 +429,8 @@ async def _bus_in(cluster: Cluster, app: App, time: Clock) -> AsyncIterator[Test
     app.extend(probe)
     bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
     try:
+        # The test stands in for what writes them.
+        await create_missing(app, [NewTopic(name) for name in read_only_topics(app)])
         with time.starting():
             await app.start()
         bus._step()
