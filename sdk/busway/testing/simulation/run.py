@@ -15,10 +15,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from busway.admin.admin import Admin
+from busway.admin.admin import Admin, NewTopic
 from busway.app.bus import App
 from busway.app.handling.failures import HandlerFailed
-from busway.admin.admin import NewTopic
 from busway.app.topics import create_declared, create_missing, read_only_topics
 from busway.errors import BuswayError
 from busway.testing.simulation.bus import WHO, SimulatedBus
