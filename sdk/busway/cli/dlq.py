@@ -23,6 +23,7 @@ from busway.cli.output import (
     CommandFailed,
     RegistryUrl,
     harmless,
+    note,
     run,
     show,
     show_rows,
@@ -89,7 +90,7 @@ def list_dead_letters(
     if topic is not None and group is not None:
         raise CommandFailed("give --topic or --group; a dead-letter topic is of one group")
 
-    async def work() -> list[dict[str, object]]:
+    async def work() -> list[dict[str, Any]]:
         async with DeadLetters(bootstrap) as letters:
             found = await letters.summaries([topic] if topic is not None else await letters.topics(group))
         return [
@@ -105,7 +106,8 @@ def list_dead_letters(
             for one in found
         ]
 
-    show_rows(run(work()), as_json=as_json, title="dead letters")
+    columns = ("topic", "group", "handler", "error", "records", "open", "newest")
+    show_rows(_plain(run(work()), as_json=as_json), as_json=as_json, title="dead letters", columns=columns)
 
 
 @app.command("show")
@@ -132,7 +134,7 @@ def show_dead_letters(
                 await _check_there(letters, topic, selection)
             return shown
 
-    found = run(work())
+    found = _plain(run(work()), as_json=as_json)
     if as_json:
         write_json(found)
     elif not found:
@@ -169,13 +171,17 @@ def replay(
 
     found = run(work())
     if dry_run and not as_json:
-        show_rows([_row(one) for one in found.done], as_json=False, title="open dead letters")
+        rows = _plain([_row(one) for one in found.done], as_json=False)
+        show_rows(rows, as_json=False, title="open dead letters")
     refused = [{**_row(letter), "reason": why} for letter, why in found.refused]
     count = len(found.done)
     facts: dict[str, Any] = {"topic": topic, "replayed": 0 if dry_run else count, "refused": refused}
     if dry_run:
         facts["would_replay"] = [_row(one) for one in found.done]
-    show(facts, f"{'would replay' if dry_run else 'replayed'} {count} of {topic}", as_json=as_json)
+    if dry_run and not as_json:
+        note(f"would replay {count} of {topic}")
+    else:
+        show(facts, f"replayed {count} of {topic}", as_json=as_json)
     if found.refused:
         letter, why = found.refused[0]
         raise CommandFailed(
@@ -218,6 +224,14 @@ async def _check_there(letters: DeadLetters, topic: str, selection: DeadLetterSe
             f"{topic}-{selection.partition} offset {selection.offset}: there is no dead letter; "
             f"`busway dlq show {topic} --all` lists those there are"
         )
+
+
+def _plain(rows: list[dict[str, Any]], *, as_json: bool) -> list[dict[str, Any]]:
+    """Rows for people, who need not read `builtins.` before each of Python's own exceptions."""
+    if not as_json:
+        for row in rows:
+            row["error"] = row["error"] and row["error"].removeprefix("builtins.")
+    return rows
 
 
 def _row(letter: DeadLetter) -> dict[str, Any]:

@@ -40,37 +40,48 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def show_rows(
-    rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = (), header: bool = False
-) -> None:
-    """A list: a table on a terminal, tab-separated in a pipe, an array in JSON.
+def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = ()) -> None:
+    """Print a list: a table on a terminal, tab-separated behind a header in a pipe, an array in JSON.
+
+    A table on a terminal leaves out columns that are empty in all rows, and folds what is too long; it cuts nothing.
 
     Args:
-        header: whether a line of the columns' names goes before the rows in a pipe, for a list that people read there too.
+        columns: their names, for the header where there are no rows; those of the first row unless given.
     """
     if as_json:
         write_json(list(rows))
         return
     names = list(columns) or (list(rows[0]) if rows else [])
     if not rows:
-        typer.echo(f"no {title}")
-    elif sys.stdout.isatty():
+        note(f"no {title}")
+    if sys.stdout.isatty():
+        if not rows:
+            return
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
         table = Table(title=None, header_style="bold")
+        names = [name for name in names if any(row.get(name) not in (None, "", [], ()) for row in rows)]
         for name in names:
-            table.add_column(name.replace("_", " "), justify="right" if isinstance(rows[0].get(name), int) else "left")
+            number = any(isinstance(row.get(name), int | float) for row in rows)
+            table.add_column(
+                name.replace("_", " "), justify="right" if number else "left", no_wrap=number, overflow="fold"
+            )
         for row in rows:
             # Names come from other people: no markup, no control characters.
             table.add_row(*(Text(harmless(_cell(row.get(name)))) for name in names))
         Console().print(table)
     else:
-        if header:
+        if names:
             typer.echo("\t".join(names))
         for row in rows:
             typer.echo("\t".join(_cell(row.get(name)) for name in names))
+
+
+def note(text: str) -> None:
+    """Print a line beside a table: in a pipe on standard error, so that the table is all there is on standard output."""
+    typer.echo(text, err=not sys.stdout.isatty())
 
 
 def show(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:

@@ -30,7 +30,7 @@ def list_subjects(url: RegistryUrl = REGISTRY_URL, as_json: AsJson = False) -> N
     async def work(client: RegistryClient) -> list[dict[str, object]]:
         return [{"subject": subject, "versions": await client.versions(subject)} for subject in await client.subjects()]
 
-    show_rows(_ask(url, work), as_json=as_json, title="subjects")
+    show_rows(_ask(url, work), as_json=as_json, title="subjects", columns=("subject", "versions"))
 
 
 @app.command("get")

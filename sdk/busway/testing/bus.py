@@ -206,10 +206,10 @@ class TestBus:
         records = [record async for record in self.app.read(topic)]
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
-    async def dead_letters(self, topic: Topic[Any, Any], *, group: str | None = None) -> list[DeadLetter]:
-        """The records of a topic that the app put aside; `group`: as one of its queues."""
-        name = dead_letter_topic(topic.name, group or self.app.group_id)
-        return [dead_letter_of(record) for record in await self._read(name)]
+    async def dead_letters(self, topic: Topic[K, V], *, group: str | None = None) -> list[DeadLetter[K, V]]:
+        """The records of a topic that the app put aside, typed; `group`: as one of its queues."""
+        name, serdes = dead_letter_topic(topic.name, group or self.app.group_id), self.app.serdes
+        return [await dead_letter_of(record, topic, serdes) for record in await self._read(name)]
 
     # Ends and beginnings
 

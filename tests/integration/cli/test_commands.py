@@ -32,7 +32,7 @@ def test_topics(up: Up) -> None:
     ]
     assert found["configs"] == {"retention.ms": "7000"}
     assert up.run("topics", "alter", "a1", "--delete-config", "retention.ms", "--json").json == {"topic": "a1"}
-    assert "retention.ms" not in up.run("topics", "describe", "a1").out
+    assert "retention.ms" not in up.run("topics", "describe", "a1").err
     head = "partition\tleader\treplicas\tisr\tfirst_offset\tend_offset"
     assert up.run("topics", "describe", "a1").out.splitlines()[0] == head
     assert up.run("topics", "delete", "a1", stdin="n\n").code == 1
@@ -148,11 +148,11 @@ def test_a_share_group_with_dead_letters(up: Up) -> None:
 
     asyncio.run(join("qd", **{"errors.deadletterqueue.topic.name": "dlq.q1"}))
     asyncio.run(join("qn"))
-    said = up.run("groups", "describe", "qd").out.splitlines()
+    said = up.run("groups", "describe", "qd").err.splitlines()
     assert said[0].startswith("qd: Empty, share")
     assert said[1] == "the broker puts what the group gives up into dlq.q1"
     assert up.run("groups", "describe", "qd", "--json").json["dead_letters"] == "dlq.q1"
-    assert "the broker puts" not in up.run("groups", "describe", "qn").out
+    assert "the broker puts" not in up.run("groups", "describe", "qn").err
     assert up.run("groups", "describe", "qn", "--json").json["dead_letters"] is None
     done = up.run("features", "downgrade", "share.version=1")
     assert (done.code, done.err.count("\n")) == (1, 1)
@@ -167,8 +167,10 @@ def test_groups(up: Up) -> None:
     assert "dg\tconsumer\tEmpty" in up.run("groups", "list").out.splitlines()
     found = up.run("groups", "describe", "dg", "--json").json
     assert (found["state"], found["partitions"][0]["committed"], found["partitions"][0]["lag"]) == ("Empty", 3, 1)
-    head, row = up.run("groups", "describe", "dg").out.splitlines()
-    assert head.startswith("dg: Empty, consumer, shared by uniform, epoch ")
+    described = up.run("groups", "describe", "dg")
+    head, row = described.out.splitlines()
+    assert described.err.startswith("dg: Empty, consumer, shared by uniform, epoch ")
+    assert head == "topic\tpartition\tcommitted\tend\tlag\tmember\tclient"
     assert row == "d1\t0\t3\t4\t1\t-\t-"
     assert "nothing was changed" in up.run("groups", "reset", "dg", "-t", "d1", "--to", "earliest").out
     assert up.run("groups", "describe", "dg", "--json").json["partitions"][0]["committed"] == 3

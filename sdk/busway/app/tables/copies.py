@@ -169,7 +169,7 @@ class Copies:
         except Undecodable as problem:
             raise Undecodable(f"{record.topic}-{record.partition} offset {record.offset}: {problem}") from None
         assert typed.key is not None, "brokers refuse records without a key in a compacted topic"
-        self._rows.set_row(typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED)))
+        self._rows._set_row(typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED)))
 
     def _starts(self, numbers: Set[int], contents: Snapshot) -> Mapping[int, int]:
         """From where partitions that were given up are to be read on; the others are read from their beginning."""
@@ -186,6 +186,6 @@ class Copies:
 
     def _forget(self, numbers: Set[int]) -> None:
         if numbers:
-            self._rows.drop(numbers)
+            self._rows._drop(numbers)
         for number in numbers:
             self._copies.pop(number, None)

@@ -151,7 +151,7 @@ class GlobalTable(Rows[K, V], Extension):
             following.cancel()
             await asyncio.wait([following])
         self._positions.clear()
-        self.clear()
+        self._forget()
         async with self._moved:
             self._moved.notify_all()
 
@@ -214,4 +214,4 @@ class GlobalTable(Rows[K, V], Extension):
             where = f"{record.topic}-{record.partition} offset {record.offset}"
             log.error("%s is no row of the table and is passed over: %s", where, problem)
             return
-        self.set_row(typed.key, typed.value, Home(partition=record.partition, included={}))
+        self._set_row(typed.key, typed.value, Home(partition=record.partition, included={}))

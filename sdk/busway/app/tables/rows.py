@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
 
+from busway.app.extension import Extension
 from busway.app.feed import Feed
 from busway.errors import BuswayError
 
@@ -113,11 +114,15 @@ class Rows(Mapping[K, V]):
         """
         return self._changes.listening(maxsize)
 
+    def __dir__(self) -> list[str]:
+        """The methods for handlers and pages; what an extension's methods are for is the app's."""
+        return [name for name in super().__dir__() if name.startswith("_") or name not in vars(Extension)]
+
     def home(self, key: K) -> Home | None:
         """Where a row is, None while there is none."""
         return self._homes.get(key)
 
-    def set_row(self, key: K, value: V | None, home: Home | None) -> None:
+    def _set_row(self, key: K, value: V | None, home: Home | None) -> None:
         """Make the row so, tell the listeners; None as the value takes it away."""
         if value is None:
             self._homes.pop(key, None)
@@ -128,15 +133,15 @@ class Rows(Mapping[K, V]):
             self._rows[key], self._homes[key] = value, home
         self._changes.put((key, value))
 
-    def drop(self, partitions: Collection[int]) -> None:
+    def _drop(self, partitions: Collection[int]) -> None:
         """Forget the rows of partitions."""
         for key in [key for key, home in self._homes.items() if home.partition in partitions]:
-            self.set_row(key, None, None)
+            self._set_row(key, None, None)
 
-    def clear(self) -> None:
+    def _forget(self) -> None:
         """Forget everything."""
         for key in list(self._rows):
-            self.set_row(key, None, None)
+            self._set_row(key, None, None)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -181,7 +186,7 @@ class Attempt(Generic[K, V]):
         now = self._after(home)
         self.put[key] = value, now
         self.unsent[key] = None
-        rows.set_row(key, value, now)
+        rows._set_row(key, value, now)
 
     def _after(self, home: Home | None) -> Home:
         """The row's home once the event is in, too; a batch may change many rows, so there is one for all of them where it can be."""
@@ -203,7 +208,7 @@ class Attempt(Generic[K, V]):
         for key, before in self.before.items():
             value, home = self.put[key]
             if rows.get(key) is value and (value is None or rows.home(key) == home):
-                rows.set_row(key, *before)
+                rows._set_row(key, *before)
 
 
 def names(found: Iterable[str]) -> str:
