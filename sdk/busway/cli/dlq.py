@@ -22,6 +22,8 @@ from busway.cli.output import (
     Bootstrap,
     CommandFailed,
     RegistryUrl,
+    Yes,
+    confirm,
     harmless,
     note,
     run,
@@ -194,14 +196,13 @@ def replay(
 def discard(
     topic: Topic,
     selection: DeadLetterSelection,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Mark open dead letters as done without replaying them; they stay in the topic as long as it keeps them."""
-    if not yes:
-        which = "all open dead letters" if selection == DeadLetterSelection() else "the selected dead letters"
-        typer.confirm(f"Discard {which} of {topic}?", abort=True)
+    which = "all open dead letters" if selection == DeadLetterSelection() else "the selected dead letters"
+    confirm(f"Discard {which} of {topic}?", yes=yes)
 
     async def work() -> list[DeadLetter]:
         async with DeadLetters(bootstrap) as letters:

@@ -11,7 +11,7 @@ from busway.admin.explanations import Rebalance
 from busway.admin.groups import GroupDescription, GroupMember
 from busway.admin.share_groups import SHARE
 from busway.cli.explanations import as_rows, told
-from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, note, run, show, show_rows
+from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, Yes, confirm, note, run, show, show_rows
 from busway.cli.share_groups import dead_letter_topic, is_share_group, share_group
 from busway.types import TopicPartition
 
@@ -183,12 +183,18 @@ def reset(
 
 
 @app.command("delete")
-def delete(groups: Annotated[list[str], typer.Argument(help="Groups.")], bootstrap: Bootstrap = BOOTSTRAP) -> None:
+def delete(
+    groups: Annotated[list[str], typer.Argument(help="Groups.")],
+    yes: Yes = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
     """Delete groups without members, with their offsets."""
+    confirm(f"Delete {', '.join(groups)} with all offsets?", yes=yes)
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:
             await admin.delete_groups(groups)
 
     run(work())
-    typer.echo(f"deleted {', '.join(groups)}")
+    show({"deleted": groups}, f"deleted {', '.join(groups)}", as_json=as_json)

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from busway.errors import BuswayError
+from busway.errors import BrokerError, BuswayError
+from busway_protocol.errors import ErrorCode
 
 T = TypeVar("T")
 INTERRUPTED: Final = 130
@@ -27,12 +28,26 @@ RegistryUrl = Annotated[
     str, typer.Option("--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Address of the schema registry.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 BOOTSTRAP: Final = "localhost:9092"
 REGISTRY_URL: Final = "http://localhost:8081"
 
 
 class CommandFailed(BuswayError):
     """A command cannot do what it was asked; the text says why and what would help."""
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is deleted or discarded, unless `yes`.
+
+    Raises:
+        CommandFailed: the answer was no, or there was none.
+    """
+    if yes:
+        return
+    typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise CommandFailed("nothing was changed; --yes goes on without this question")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -114,6 +129,9 @@ def main_loop(app: typer.Typer) -> None:
     """Run the command line; failures end as one line and an exit code."""
     try:
         app()
+    except BrokerError as problem:
+        missing = problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        fail(f"{problem}; `busway topics list` lists the topics there are" if missing else str(problem))
     except (BuswayError, ValueError) as problem:  # ValueError: an address, a partition, a file that is no text
         fail(str(problem))
     except OSError as problem:

@@ -60,7 +60,8 @@ def find_app(target: str) -> App:
     if not isinstance(found, App):
         apps = [one for one, value in vars(module).items() if isinstance(value, App)]
         hint = f"it has {', '.join(apps)}" if apps else "it has none"
-        raise CommandFailed(f"{module_name} has no App called {name}; {hint}")
+        where = f" ({module.__file__})" if getattr(module, "__file__", None) else ""
+        raise CommandFailed(f"{module_name}{where} has no App called {name}; {hint}")
     return found
 
 
@@ -113,6 +114,13 @@ class _Tally(Extension):
         unfinished = sum(worker.unfinished for worker in (app.worker, *app.queue_workers) if worker is not None)
         aside = f", {buried} put aside" if buried else ""
         self.text = f"{sum(one.handled for one in counts)} records handled{aside}, {unfinished} unfinished"
+
+
+def _handled(app: App) -> str:
+    topics = sorted({topic.name for route in app.routes for topic in route.topics})
+    queues = sorted({f"{topic.name} as {route.group}" for route in app.queue_routes for topic in route.topics})
+    parts = [f"handles {', '.join(topics)}"] * bool(topics) + [f"works off {', '.join(queues)}"] * bool(queues)
+    return " and ".join(parts) or "has no handlers; it runs until it is stopped"
 
 
 async def until_reachable(app: App, wait_s: float) -> None:
@@ -170,11 +178,7 @@ def run_app(app: App, wait_s: float = 0.0) -> None:
         pass
     else:
         loop_factory = uvloop.new_event_loop
-    log.info(
-        "%s handles %s",
-        app.name,
-        ", ".join(sorted({topic.name for route in app.routes for topic in route.topics})) or "nothing",
-    )
+    log.info("%s %s", app.name, _handled(app))
     tally = app.extend(_Tally())
     garbage.settle()
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from busway.admin.admin import Admin, NewTopic
-from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, note, run, show, show_rows
+from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, Yes, confirm, note, run, show, show_rows
 from busway.types import TopicPartition
 
 app = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=True)
@@ -127,13 +127,12 @@ def alter(
 @app.command("delete")
 def delete(
     names: Annotated[list[str], typer.Argument(help="Topics.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records."""
-    if not yes:
-        typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
+    confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from busway.errors import BuswayError
+from busway.serde.refusals import refusal
 
 if TYPE_CHECKING:
     import httpx2
@@ -223,5 +224,5 @@ def _content(url: str, answer: "httpx2.Response") -> Any:
     if answer.status_code >= 400:
         code = body.get("error_code", answer.status_code) if isinstance(body, dict) else answer.status_code
         text = body.get("message", "") if isinstance(body, dict) else answer.text
-        raise RegistryRefused(int(code), str(text))
+        raise RegistryRefused(int(code), refusal(str(text)))
     return body

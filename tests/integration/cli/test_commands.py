@@ -74,6 +74,9 @@ def test_reading_a_topic_that_is_not_there_makes_none(up: Up) -> None:
     assert (done.code, done.err) == (1, "busway: topic greetigns does not exist; did you mean greetings?\n")
     done = up.run("consume", "greetings", "zzz", "--json")
     assert json.loads(done.err) == {"error": "topic zzz does not exist; busway topics create zzz makes it"}
+    done = up.run("topics", "describe", "zzz")
+    assert done.err.startswith("busway: topic zzz: ")
+    assert done.err.endswith("(UNKNOWN_TOPIC_OR_PARTITION); `busway topics list` lists the topics there are\n")
     names = [one["topic"] for one in up.run("topics", "list", "--json").json]
     assert "greetings" in names
     assert not {"greetigns", "zzz"} & set(names)
@@ -128,6 +131,13 @@ def test_avro(up: Up, tmp_path: Path) -> None:
     file.write_text(json.dumps(SCHEMA))
     assert up.run("produce", "c1", "--avro", str(file), stdin='{"id": "r1"}\n').code == 0
     assert up.run("consume", "c1", "--from-beginning", "--until-end").out == '{"id": "r1"}\n'
+    away = up.run("consume", "c1", "--from-beginning", "--until-end", "-r", "http://127.0.0.1:1")
+    assert away.out.startswith("base64:")
+    assert away.err.startswith("busway: keys and values in Avro are shown as they came: the schema registry at ")
+    assert away.err.count("\n") == 1
+    up.run("produce", "c2", "plain")
+    both = up.run("consume", "c1", "c2", "--from-beginning", "--until-end").out.splitlines()
+    assert sorted(both) == ['c1\t{"id": "r1"}', "c2\tplain"]
     for line in ('{"id": 1}', "{", "5", "[]"):
         done = up.run("produce", "c1", "--avro", str(file), stdin=f'{{"id": "r2"}}\n{line}\n')
         assert (done.code, done.err.count("\n")) == (1, 1)
@@ -183,12 +193,15 @@ def test_groups(up: Up) -> None:
         assert reading.stdout.readline() == "2\n"
         done = up.run("groups", "reset", "dg", "-t", "d1", "--to", "earliest", "--execute")
         assert (done.code, done.err.count("\n")) == (1, 1)
-        assert up.run("groups", "delete", "dg").code == 1
+        assert up.run("groups", "delete", "dg", "-y").code == 1
     finally:
         reading.send_signal(signal.SIGINT)
         _, err = reading.communicate(timeout=SECONDS)
     assert (reading.returncode, err) == (130, "")
-    assert up.run("groups", "delete", "dg").out == "deleted dg\n"
+    kept = up.run("groups", "delete", "dg", stdin="n\n")
+    assert (kept.code, kept.out) == (1, "")
+    assert kept.err.endswith("busway: nothing was changed; --yes goes on without this question\n")
+    assert up.run("groups", "delete", "dg", "--yes", "--json").json == {"deleted": ["dg"]}
 
 
 def test_schema(up: Up, tmp_path: Path) -> None:
@@ -206,14 +219,20 @@ def test_schema(up: Up, tmp_path: Path) -> None:
     assert up.run("schema", "check", "e1-value", str(good)).out == "compatible with e1-value\n"
     refused = up.run("schema", "check", "e1-value", str(bad))
     assert refused.code == 1
-    assert refused.err.startswith("busway: not compatible with e1-value:\n")
+    assert refused.err.startswith("busway: not compatible with e1-value:\n  keep the type, ")
+    assert "{errorType" not in refused.err
     assert up.run("schema", "check", "e1-value", str(bad), "--json").json["compatible"] is False
-    assert up.run("schema", "register", "e1-value", str(bad)).code == 1
+    refused = up.run("schema", "register", "e1-value", str(bad))
+    assert refused.err.startswith("busway: keep the type, ")
+    assert refused.err.endswith("; the schema is not compatible with version 1 of e1-value by BACKWARD (409)\n")
     assert up.run("schema", "level", "e1-value").out == "BACKWARD\n"
     assert up.run("schema", "level", "e1-value", "--set", "NONE", "--json").json["compatibility"] == "NONE"
     assert up.run("schema", "register", "e1-value", str(bad)).code == 0
-    assert up.run("schema", "delete", "e1-value").out == "deleted versions 1, 2 of e1-value; --permanent removes them\n"
-    assert up.run("schema", "delete", "e1-value", "--permanent", "--json").json["versions"] == [1, 2]
+    assert (
+        up.run("schema", "delete", "e1-value", "-y").out
+        == "deleted versions 1, 2 of e1-value; --permanent removes them\n"
+    )
+    assert up.run("schema", "delete", "e1-value", "--permanent", "-y", "--json").json["versions"] == [1, 2]
 
 
 FAILURES: list[tuple[list[str], str]] = [
@@ -239,7 +258,7 @@ FAILURES: list[tuple[list[str], str]] = [
     (["schema", "list", "-r", "nonsense"], "'nonsense' is no address of a schema registry"),
     (["schema", "level", "nope", "--set", "SOME"], "Invalid compatibility level"),
     (["run", "nope:app"], "there is no module nope"),
-    (["run", "json:dumps"], "json has no App called dumps; it has none"),
+    (["run", "json:dumps"], " has no App called dumps; it has none"),
     (["run", "json"], "give MODULE:APP"),
     (["run", "json:x", "--log-level", "loud"], "--log-level loud"),
     (["broker", "-o", "nonsense"], "--override nonsense: give name=value"),
